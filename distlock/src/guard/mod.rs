@@ -16,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldView};
-use crate::local::{HoldShare, HoldShares, Remaining};
+use crate::local::{HoldShare, HoldShares};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::session::{Release, confirm_all};
@@ -375,17 +375,17 @@ impl Guard {
         if self.shares.len() != 1 {
             return Box::pin(self.release_all()).await;
         }
-        match self.shares.remove(0).end() {
-            Remaining::Nothing(result) => result,
-            Remaining::Release(release) => release.confirm().await,
+        match self.shares.remove(0).end()? {
+            Some(release) => release.confirm().await,
+            None => Ok(()),
         }
     }
 
     async fn release_all(mut self) -> Result<(), Error> {
         // Read before the shares end: after that, no member counts as held.
         let lost = self.view.loss();
-        let remaining = self.take_shares().into_iter().map(HoldShare::end);
-        let released = release_several(remaining.collect(), self.view.needs());
+        let ended = self.take_shares().into_iter().map(HoldShare::end);
+        let released = release_several(ended.collect(), self.view.needs());
         match (lost, released.await) {
             (Some(lost), _) => Err(lost),
             // Parts that were lost while the guard around this one kept the majority.
@@ -411,13 +411,18 @@ impl Guard {
 
 /// Releases several holds at once. Holds of one client are released by one command where that is possible. When enough
 /// releases of a quorum are confirmed, the others continue in the background.
-async fn release_several(remaining: Vec<Remaining>, needs: usize) -> Result<(), Error> {
-    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(remaining.len());
-    let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (remaining.len(), Vec::new());
-    for one in remaining {
+async fn release_several(
+    ended: Vec<Result<Option<Release>, Error>>,
+    needs: usize,
+) -> Result<(), Error> {
+    let all = ended.len();
+    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(all);
+    let mut groups: Vec<SmallVec<[Release; 1]>> = Vec::new();
+    for one in ended {
         match one {
-            Remaining::Nothing(result) => results.push(result),
-            Remaining::Release(release) => {
+            Ok(None) => results.push(Ok(())),
+            Err(lost) => results.push(Err(lost)),
+            Ok(Some(release)) => {
                 match groups.iter_mut().find(|group| group[0].goes_with(&release)) {
                     Some(group) => group.push(release),
                     None => groups.push(smallvec![release]),

@@ -4,7 +4,7 @@
 //! hand-over the hold belongs to another guard. A view that was made before must then report that its own guard has
 //! ended.
 
-use std::panic::RefUnwindSafe;
+use std::panic::{Location, RefUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::lease::Term;
-use super::{Flag, Hold, NestError};
+use super::{EnclosingGuard, Flag, Grant, GuardEnd, Hold, NestError};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 use crate::resource::identity::Identity;
@@ -36,7 +36,7 @@ pub(crate) struct HoldRef {
     hold: Arc<Hold>,
     origin: Origin,
     term: Term,
-    /// Written under the hold's mutex; see [`Hold::nest`].
+    /// Written by [`Hold::leave`], under the hold's mutex.
     ended: AtomicBool,
     /// Set when the guard ends. The hold has a flag of its own, for when it is lost or freed.
     over: Flag,
@@ -48,7 +48,25 @@ pub(crate) struct HoldRef {
 impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {
-    pub(crate) fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
+    /// The first guard's reference to a hold that was granted.
+    pub(crate) fn granted(grant: Grant<'_>, term: Term, origin: Origin) -> Arc<Self> {
+        Self::new(Hold::granted(grant, term), origin, term)
+    }
+
+    /// The first guard's reference to a hold that was handed over, if enough of its lease is left.
+    pub(crate) fn succeed(
+        hold: &Arc<Hold>,
+        origin: Origin,
+        max_hold: Option<Duration>,
+        call_site: &'static Location<'static>,
+    ) -> Option<Arc<Self>> {
+        let now = origin.clock.now();
+        let term = Term::kept(now, max_hold);
+        hold.succeed(term, call_site, now)
+            .then(|| Self::new(Arc::clone(hold), origin, term))
+    }
+
+    fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
         Arc::new(Self {
             hold,
             origin,
@@ -99,20 +117,22 @@ impl HoldRef {
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        // Pairs with the store in `end`. Both sides are also ordered by the hold's mutex where a count depends on it.
+        // Acquire: pairs with the store in `Hold::leave`. Where a count depends on it, the hold's mutex orders both.
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends this guard and decreases the count. The caller then calls [`announce_end`](HoldRef::announce_end), outside
+    /// of all mutexes.
+    pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
+        self.hold.leave(self.term, &self.ended, now)
     }
 
     /// Ends a guard whose hold is left alone: nothing follows from it.
     pub(crate) fn end_alone(&self) {
-        self.end();
-        self.announce_end();
-    }
-
-    /// Marks the guard as ended, under the hold's mutex. [`announce_end`](HoldRef::announce_end) follows outside of it.
-    pub(crate) fn end(&self) {
-        // Release: pairs with the load in `has_ended`.
+        // Release: pairs with the load in `has_ended`. Without the hold's mutex: a thread that the copy of a process does not
+        // have may have locked it.
         self.ended.store(true, Ordering::Release);
+        self.announce_end();
     }
 
     /// Wakes everything that watches this guard. Not under a mutex: a waker may run any code.
@@ -145,7 +165,7 @@ impl HoldRef {
         }
         let loss = match self.is_left_alone() {
             true => Loss::NewIdentity,
-            false => self.hold.loss_of(self, now),
+            false => self.hold.loss_of(self.term, now),
         };
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
@@ -196,7 +216,19 @@ impl HoldRef {
             margin,
             ..self.origin.clone()
         };
-        self.hold.nest(self, closed, origin, term)
+        self.hold.nest(self.enclosing(closed), term)?;
+        Ok(Self::new(Arc::clone(&self.hold), origin, term))
+    }
+
+    /// This guard, for what is to be nested into it in a scope that ends when `closed` is set.
+    fn enclosing<'a>(&'a self, closed: &'a AtomicBool) -> EnclosingGuard<'a> {
+        EnclosingGuard {
+            closed,
+            ended: &self.ended,
+            is_left_alone: self.is_left_alone(),
+            term: self.term,
+            now: self.now(),
+        }
     }
 
     /// The margin of this guard.
@@ -206,7 +238,7 @@ impl HoldRef {
 
     /// Admits another hold of the key beside this guard's, unless `closed` is set or this guard or the hold is over.
     pub(crate) fn let_in(&self, closed: &AtomicBool) -> Result<(), NestError> {
-        self.hold.let_in(self, closed)
+        self.hold.let_in(self.enclosing(closed))
     }
 
     /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by

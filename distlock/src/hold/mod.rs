@@ -137,6 +137,17 @@ impl NestError {
     }
 }
 
+/// A guard that something is to be nested into, with the scope that shows it.
+struct EnclosingGuard<'a> {
+    /// Whether the scope has ended.
+    closed: &'a AtomicBool,
+    /// Whether the guard has ended.
+    ended: &'a AtomicBool,
+    is_left_alone: bool,
+    term: Term,
+    now: Tick,
+}
+
 /// How a guard ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardEnd {
@@ -171,38 +182,40 @@ impl State {
         self.count != self.stated && self.count > 0
     }
 
-    /// How that guard lost the hold.
-    fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
-        let of_guard = || {
-            hold_ref
-                .term()
-                .has_ended(now)
-                .then(|| hold_ref.term().loss())
-        };
+    /// How a guard with this term lost the hold.
+    fn loss_of(&self, term: Term, now: Tick) -> Loss {
+        let of_guard = || term.has_ended(now).then(|| term.loss());
         let loss = self.lease.loss_at(now).or_else(of_guard);
         loss.unwrap_or(Loss::Expired)
     }
 
-    /// Whether a guard or another hold may be nested beside `beside`.
-    fn check(&self, beside: &HoldRef, closed: &AtomicBool) -> Result<(), NestError> {
-        let now = beside.now();
-        // The caller has the hold's mutex, under which both flags are set (invariant 2).
-        if closed.load(Ordering::Acquire) || beside.has_ended() {
+    /// Whether a guard or another hold may be nested into this enclosing guard.
+    fn check(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
+        let EnclosingGuard {
+            closed,
+            ended,
+            is_left_alone,
+            term,
+            now,
+        } = enclosing;
+        // Acquire: pairs with `Hold::close` and `Hold::leave`. The caller has the hold's mutex, under which both flags are set
+        // (invariant 2).
+        if closed.load(Ordering::Acquire) || ended.load(Ordering::Acquire) {
             return Err(NestError::Closed);
         }
-        if beside.is_left_alone() {
+        if is_left_alone {
             return Err(NestError::Lost(Loss::NewIdentity));
         }
-        if beside.term().has_ended(now) || !self.lease.is_held(now) {
-            return Err(NestError::Lost(self.loss_of(beside, now)));
+        if term.has_ended(now) || !self.lease.is_held(now) {
+            return Err(NestError::Lost(self.loss_of(term, now)));
         }
         Ok(())
     }
 }
 
 impl Hold {
-    /// A hold that was granted, and the reference of its first guard.
-    pub(crate) fn granted(grant: Grant<'_>, term: Term, origin: Origin) -> Arc<HoldRef> {
+    /// A hold that was granted to a guard with this term.
+    fn granted(grant: Grant<'_>, term: Term) -> Arc<Self> {
         let Grant {
             target,
             token,
@@ -215,7 +228,7 @@ impl Hold {
             call_site,
             meter,
         } = grant;
-        let hold = Self {
+        Arc::new(Self {
             resource: target.resource.clone(),
             owner: target.owner,
             permits: target.permits,
@@ -235,8 +248,7 @@ impl Hold {
                 since: now,
                 call_site,
             }),
-        };
-        HoldRef::new(Arc::new(hold), origin, term)
+        })
     }
 
     /// The hold as commands to the server name it.
@@ -279,9 +291,9 @@ impl Hold {
         self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
     }
 
-    /// How that guard lost the hold. Call it only if the guard no longer holds the key.
-    pub(crate) fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
-        self.state.lock().loss_of(hold_ref, now)
+    /// How a guard with this term lost the hold. Call it only if the guard no longer holds the key.
+    fn loss_of(&self, term: Term, now: Tick) -> Loss {
+        self.state.lock().loss_of(term, now)
     }
 
     pub(crate) fn deadline(&self) -> Tick {
@@ -415,28 +427,22 @@ impl Hold {
         self.over.set();
     }
 
-    /// Another guard of this hold beside `beside`, unless `closed` is set or the hold is lost.
-    fn nest(
-        self: &Arc<Self>,
-        beside: &HoldRef,
-        closed: &AtomicBool,
-        origin: Origin,
-        term: Term,
-    ) -> Result<Arc<HoldRef>, NestError> {
+    /// Counts another guard inside an enclosing one, unless that is over or the hold is lost.
+    fn nest(&self, enclosing: EnclosingGuard<'_>, term: Term) -> Result<(), NestError> {
         let mut state = self.state.lock();
-        state.check(beside, closed)?;
+        state.check(enclosing)?;
         if self.resource.kind == Kind::Read && state.count >= MOST_ENTRIES {
             return Err(NestError::TooMany);
         }
         state.count += 1;
         state.lease.join(term);
-        Ok(HoldRef::new(Arc::clone(self), origin, term))
+        Ok(())
     }
 
     /// Admits another hold of the key, which may outlive this one. From here on this one is never handed over.
-    fn let_in(&self, beside: &HoldRef, closed: &AtomicBool) -> Result<(), NestError> {
+    fn let_in(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
         let mut state = self.state.lock();
-        state.check(beside, closed)?;
+        state.check(enclosing)?;
         state.lease.keep_to_its_guards();
         Ok(())
     }
@@ -449,32 +455,28 @@ impl Hold {
         closed.store(true, Ordering::Release);
     }
 
-    /// The first guard of a hold that was handed over, if enough of its lease is left.
-    pub(crate) fn succeed(
-        self: &Arc<Self>,
-        origin: Origin,
-        max_hold: Option<Duration>,
-        call_site: &'static Location<'static>,
-    ) -> Option<Arc<HoldRef>> {
-        let now = origin.clock.now();
+    /// Counts the first guard of a hold that was handed over. Returns `false` if too little of its lease is left.
+    fn succeed(&self, term: Term, call_site: &'static Location<'static>, now: Tick) -> bool {
         let mut state = self.state.lock();
         if !state.lease.may_pass_on(now) {
-            return None;
+            return false;
         }
-        let term = Term::kept(now, max_hold);
         self.in_a_scope.store(false, Ordering::Relaxed);
         state.count = 1;
-        (state.since, state.call_site) = (now, call_site);
+        state.since = now;
+        state.call_site = call_site;
         state.lease.pass_on(term);
-        Some(HoldRef::new(Arc::clone(self), origin, term))
+        true
     }
 
-    /// Ends a guard. Sends nothing and wakes no task. The caller calls [`HoldRef::announce_end`] after that.
-    fn leave(&self, hold_ref: &HoldRef, now: Tick) -> GuardEnd {
+    /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
+    fn leave(&self, term: Term, ended: &AtomicBool, now: Tick) -> GuardEnd {
         let mut state = self.state.lock();
-        hold_ref.end();
-        let loss = state.loss_of(hold_ref, now);
-        state.lease.leave(hold_ref.term());
+        // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
+        // counted out (invariant 2).
+        ended.store(true, Ordering::Release);
+        let loss = state.loss_of(term, now);
+        state.lease.leave(term);
         state.count = state.count.saturating_sub(1);
         let last = state.count == 0;
         match (state.lease.is_held(now), last) {
@@ -506,9 +508,11 @@ impl Hold {
         }
     }
 
-    /// Ends the renewals. Returns `Err` if the hold was lost before.
-    pub(crate) fn stop_renewals(&self, now: Tick) -> Result<(), Loss> {
-        self.state.lock().lease.release(now)
+    /// Ends the renewals. Returns the deadline of the hold, or its loss if it was lost before.
+    pub(crate) fn stop_renewals(&self, now: Tick) -> Result<Tick, Loss> {
+        let mut state = self.state.lock();
+        state.lease.release(now)?;
+        Ok(state.lease.deadline())
     }
 
     /// When the watchdog should look at this hold next.
@@ -549,14 +553,6 @@ impl Hold {
 
     pub(crate) fn forget_in_flight(&self) {
         self.state.lock().lease.forget_in_flight();
-    }
-}
-
-impl HoldRef {
-    /// Ends this guard and decreases the count. The caller then calls [`announce_end`](HoldRef::announce_end), outside
-    /// of all mutexes.
-    pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
-        self.hold().leave(self, now)
     }
 }
 

@@ -35,7 +35,7 @@ fn granted() -> Arc<HoldRef> {
         call_site: Location::caller(),
         meter: Meter::of(&resource, &Config::default()),
     };
-    Hold::granted(grant, Term::Kept, origin)
+    HoldRef::granted(grant, Term::Kept, origin)
 }
 
 fn nested(beside: &HoldRef, closed: &AtomicBool) -> Result<Arc<HoldRef>, NestError> {

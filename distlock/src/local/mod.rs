@@ -1,9 +1,10 @@
 //! What one client knows of its keys: the waiters and the holder of each key, and the hand-over from one to the next.
 //!
-//! The end of a guard begins in its [`share`](HoldShare). The share asks the [`registry`](Registry) what has to be
-//! done. The registry asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter.
-//! If it is not, [`session::release`](crate::session) releases it, or the releaser does so in the background.
+//! The end of a guard begins in its [`share`](HoldShare), which ends either by name or by its drop. [`end`] counts the guard out
+//! and asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter. If it is not,
+//! [`session::release`](crate::session) releases it: its caller sends the release, or the releaser does so in the background.
 
+mod end;
 mod lives;
 mod long_waits;
 mod queue;
@@ -20,7 +21,7 @@ mod yield_list;
 pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
-pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, Remaining, ShareRef};
+pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot};
 pub(crate) use self::slot_state::SlotState;
 pub(crate) use self::waits::limits::WaiterSlot;

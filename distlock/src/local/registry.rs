@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
-use scopeguard::{defer, guard};
+use scopeguard::defer;
 
-use super::queue::{HeadCheck, Queue, QueueEffect};
+use super::queue::{HeadCheck, Queue};
 use super::round_robin::RoundRobin;
 use super::signal::Signal;
 use super::waits::limits::WaiterLimits;
@@ -25,13 +25,13 @@ use super::waits::runner::Runner;
 use super::yield_list::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
-use crate::error::{HeldBy, Loss};
+use crate::error::HeldBy;
 use crate::foreign;
-use crate::hold::{GuardEnd, Hold, HoldRef};
+use crate::hold::Hold;
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::{Kind, Line};
-use crate::session::{Callbacks, ReleaseTicket, Session};
+use crate::session::{Callbacks, Session};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
@@ -81,17 +81,6 @@ pub(super) struct LocalHolder {
     pub(super) runner: Option<Runner>,
 }
 
-/// The work that follows the end of a guard.
-#[derive(Debug)]
-pub(crate) enum EndOutcome {
-    /// Nothing has to be sent.
-    Done,
-    /// The hold has to be released in the server. If the ticket is dropped, that is done in the background.
-    Release(ReleaseTicket),
-    /// The hold was lost before.
-    Lost(Loss),
-}
-
 impl Entry {
     pub(super) fn new() -> Self {
         Self {
@@ -106,7 +95,7 @@ impl Entry {
         }
     }
 
-    fn is_held_by(&self, hold: &Hold) -> bool {
+    pub(super) fn is_held_by(&self, hold: &Hold) -> bool {
         self.holder
             .as_ref()
             .is_some_and(|holder| holder.hold.owner == hold.owner)
@@ -240,111 +229,6 @@ impl Registry {
         }
     }
 
-    /// Ends a guard: its hold goes on with other guards or with the next local waiter, or it is to be released.
-    ///
-    /// `was_dropped`: nobody waits for the release. So the hold waits for the releaser's task, and until that begins the
-    /// release, the next acquisition may take the hold back.
-    pub(crate) fn end(
-        self: &Arc<Self>,
-        hold_ref: &HoldRef,
-        was_dropped: bool,
-        now: Tick,
-    ) -> EndOutcome {
-        let hold = hold_ref.hold();
-        // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
-        // the last one.
-        let (ended, effect, waits_for_release, needs_checks) = {
-            let mut entries = self.entries.lock();
-            let (mut waits_for_release, mut needs_checks) = (false, false);
-            let ended = hold_ref.finish(now);
-            let effect = match (ended, entries.get_mut(&hold.resource)) {
-                (GuardEnd::Last { may_pass_on, .. }, Some(entry)) => {
-                    let may_pass_on =
-                        may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
-                    let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
-                    needs_checks = self.check_later(entry, &hold.resource);
-                    waits_for_release = was_dropped && may_pass_on && entry.queue.is_empty();
-                    effect
-                }
-                (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
-                (GuardEnd::Shared | GuardEnd::Lost { .. }, _) => QueueEffect::Nothing,
-            };
-            if let QueueEffect::HandedOver(_) = effect {
-                // Before the next waiter can take it, which has the watchdog look at the hold.
-                hold.passed_on(now);
-            }
-            if waits_for_release {
-                hold.wait_for_release();
-            }
-            (ended, effect, waits_for_release, needs_checks)
-        };
-        // Outside of the mutex, as all that follows: a waker may run any code. It may also panic, as the log and the metrics
-        // may. So what follows from the end is made first, and its drop carries it out.
-        let announce = || {
-            if needs_checks {
-                self.session.inspect_soon();
-            }
-            hold_ref.announce_end();
-        };
-        match (ended, effect) {
-            (GuardEnd::Last { held, .. }, QueueEffect::HandedOver(wake)) => {
-                defer! { wake.wake(); }
-                announce();
-                telemetry::handed_over(&hold.resource, hold.owner, held);
-                hold.meter.handed_over();
-                hold.meter.held(held);
-                EndOutcome::Done
-            }
-            (GuardEnd::Last { held, .. }, _) if waits_for_release => {
-                defer! { self.session.release_dropped(hold); }
-                announce();
-                telemetry::released(&hold.resource, hold.owner, held);
-                hold.meter.held(held);
-                EndOutcome::Done
-            }
-            (GuardEnd::Last { held, .. }, _) => {
-                let announced = guard((), |()| announce());
-                let outcome = self.stop(hold, now);
-                // By name: the value of a block whose end panics is not dropped.
-                drop(announced);
-                if let EndOutcome::Release(_) = outcome {
-                    telemetry::released(&hold.resource, hold.owner, held);
-                    hold.meter.held(held);
-                }
-                outcome
-            }
-            (GuardEnd::Shared, _) => {
-                defer! { self.session.schedule_check(hold); }
-                announce();
-                EndOutcome::Done
-            }
-            (GuardEnd::Lost { loss, last }, _) => {
-                defer! {
-                    if last {
-                        self.clean_up(hold, loss, now);
-                    }
-                }
-                announce();
-                EndOutcome::Lost(loss)
-            }
-        }
-    }
-
-    /// The last guard of a hold has ended that was lost.
-    fn clean_up(&self, hold: &Arc<Hold>, loss: Loss, now: Tick) {
-        let _known = hold.stop_renewals(now);
-        defer! { self.freed(hold, None); }
-        self.session.lose(hold, loss);
-    }
-
-    /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
-    fn stop(&self, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
-        match self.session.stop(hold, now) {
-            Ok(ticket) => EndOutcome::Release(ticket),
-            Err(loss) => EndOutcome::Lost(loss),
-        }
-    }
-
     /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
     /// [begin soon](Session::inspect_soon), which the caller asks for outside of the mutex.
     #[must_use]
@@ -441,31 +325,6 @@ impl Registry {
         }
     }
 
-    /// Carries out the effect of a change in a queue. It is called outside of the mutex, because it wakes and sends.
-    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Signal>>) {
-        let (release, wake) = match effect {
-            QueueEffect::Nothing => (None, None),
-            QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),
-            QueueEffect::Release(hold) => (Some(hold), None),
-            QueueEffect::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
-        };
-        // Also if the metrics panic.
-        defer! {
-            if let Some(wake) = &wake {
-                wake.wake();
-            }
-        }
-        if let Some(hold) = &release {
-            self.give_back(hold);
-        }
-    }
-
-    /// Releases, in the background, a hold that has no guard.
-    pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
-        // The drop of a ticket sends the release.
-        drop(self.stop(hold, self.session.now()));
-    }
-
     /// How many acquisitions count as waiters.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiter_slots(&self) -> usize {
@@ -484,48 +343,8 @@ impl Registry {
 }
 
 impl Callbacks for Registry {
-    /// The first in line may ask the server now.
-    fn freed(&self, hold: &Hold, listeners: Option<u32>) {
-        let resource = &hold.resource;
-        let others = listeners.unwrap_or(0);
-        let is_alone = listeners == Some(0)
-            && resource.kind.hands_over()
-            && resource.kind.listens()
-            && self.session.backend.counts_all_listeners();
-        let mut yielded = None;
-        {
-            let mut entries = self.entries.lock();
-            // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
-            let is_alone = is_alone
-                && self.same_data(resource).all(|other| {
-                    other == *resource
-                        || entries
-                            .get(&other)
-                            .is_none_or(|entry| entry.queue.is_empty())
-                });
-            if let Some(entry) = entries.get_mut(resource) {
-                entry.queue.released(is_alone);
-                if others > 0 {
-                    // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even
-                    // if it was granted before this reply arrived.
-                    entry.queue.end_run();
-                }
-                if entry.is_held_by(hold) {
-                    entry.holder = None;
-                    let others = RoundRobin::released(others, entry.queue.turn_of_others());
-                    entry.yield_to(others);
-                    if entry.is_idle() {
-                        entries.remove(resource);
-                        yielded = Some(others);
-                    }
-                }
-            }
-        }
-        if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
-            let now = self.session.now();
-            self.yielding.lock().add(resource.clone(), others, now);
-        }
-        hold.announce_over();
+    fn freed(&self, hold: &Hold, others: Option<u32>) {
+        Self::freed(self, hold, others);
     }
 
     fn check_heads(self: Arc<Self>) -> bool {

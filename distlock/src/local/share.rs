@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::registry::{EndOutcome, Registry};
+use super::registry::Registry;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef};
@@ -40,17 +40,6 @@ pub(crate) type OpenShares = SmallVec<[OpenShare; 1]>;
 
 /// The shares of one guard.
 pub(crate) type HoldShares = SmallVec<[HoldShare; 1]>;
-
-/// The work that remains after a share has ended.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it is moved once, from the end of a guard into its release"
-)]
-pub(crate) enum Remaining {
-    Nothing(Result<(), Error>),
-    /// This release has to be sent to the server.
-    Release(Release),
-}
 
 /// Re-enters the hold of a share.
 pub(crate) struct ShareRef {
@@ -129,32 +118,32 @@ impl HoldShare {
         }
     }
 
-    /// Decreases the count, and returns the work that remains.
-    pub(crate) fn end(mut self) -> Remaining {
-        let remaining = self.open.end();
+    /// Decreases the count, and returns the release that has to be sent to the server, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]
+    pub(crate) fn end(mut self) -> Result<Option<Release>, Error> {
+        let release = self.open.end();
         // By name: it wakes the next branch, and what a function returns is not dropped if its end panics.
         drop(self.gate.take());
-        remaining
+        release
     }
 
     /// Ends the share without giving permits back.
     pub(crate) fn forget(self) {
         let _ending = self.open.registry.session.ending();
-        if let EndOutcome::Release(ticket) = self.open.end_now(false) {
-            drop(ticket.without_permits());
+        if let Ok(Some(release)) = self.open.end_now(false) {
+            release.leave_permits();
         }
     }
 
     /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(self) -> Result<(), Error> {
-        match self.open.end_now(false) {
-            EndOutcome::Done => Ok(()),
-            EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
-            EndOutcome::Release(ticket) => {
-                ticket.abandon();
-                Ok(())
-            }
+        let release = self.open.end_now(false);
+        if let Some(release) = release.map_err(|loss| Error::lost(self.key(), loss))? {
+            release.abandon();
         }
+        Ok(())
     }
 }
 
@@ -180,34 +169,32 @@ impl OpenShare {
         self.registry.session.guarded(self.hold());
     }
 
-    fn end(&self) -> Remaining {
-        let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
+    fn end(&self) -> Result<Option<Release>, Error> {
+        let term = self.hold_ref.term();
+        let now = self.hold_ref.now();
         let late = term.has_ended(now).then(|| term.loss());
-        // Declared before: if the end of the block panics, the outcome is dropped, and the release goes on.
-        let outcome;
+        // Declared before: if the end of the block panics, the release is dropped, and goes on in the background.
+        let release;
         {
             let _ending = self.registry.session.ending();
-            outcome = self.end_at(now, false);
+            release = self.end_at(now, false);
         }
-        match (outcome, late) {
-            (EndOutcome::Done, None) => Remaining::Nothing(Ok(())),
-            (EndOutcome::Done, Some(loss)) | (EndOutcome::Lost(loss), _) => {
-                Remaining::Nothing(Err(Error::lost(self.key(), loss)))
-            }
-            (EndOutcome::Release(ticket), late) => {
-                Remaining::Release(Release::new(self.hold(), ticket, late))
-            }
+        let lost = |loss| Error::lost(self.key(), loss);
+        match (release.map_err(lost)?, late) {
+            (Some(release), late) => Ok(Some(release.after_its_term(late))),
+            (None, Some(loss)) => Err(lost(loss)),
+            (None, None) => Ok(None),
         }
     }
 
-    fn end_now(&self, was_dropped: bool) -> EndOutcome {
+    fn end_now(&self, was_dropped: bool) -> Result<Option<Release>, Loss> {
         self.end_at(self.hold_ref.now(), was_dropped)
     }
 
-    fn end_at(&self, now: Tick, was_dropped: bool) -> EndOutcome {
+    fn end_at(&self, now: Tick, was_dropped: bool) -> Result<Option<Release>, Loss> {
         if self.hold_ref.is_left_alone() {
             self.hold_ref.end_alone();
-            return EndOutcome::Lost(Loss::NewIdentity);
+            return Err(Loss::NewIdentity);
         }
         self.registry.end(&self.hold_ref, was_dropped, now)
     }

@@ -16,7 +16,7 @@ use super::signal::Signal;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::foreign;
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldRef};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
 
@@ -332,7 +332,7 @@ impl QueueSlot {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
         let origin = self.registry.session.origin(Duration::ZERO);
-        let Some(hold_ref) = hold.succeed(origin, self.max_hold, self.call_site) else {
+        let Some(hold_ref) = HoldRef::succeed(hold, origin, self.max_hold, self.call_site) else {
             self.registry.give_back(hold);
             return None;
         };

@@ -31,7 +31,7 @@ use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
 use self::peek::{self as peeks, Peeks};
 use self::per_server::PerServer;
-pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
+pub(crate) use self::release::{PendingRelease, Release, confirm_all};
 use self::release::{Releaser, releaser};
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;

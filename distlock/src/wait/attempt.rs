@@ -12,7 +12,7 @@ use crate::config::RENEWALS_PER_LEASE;
 use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::lease::Term;
-use crate::hold::{Grant, Hold, InDoubtAttempt};
+use crate::hold::{Grant, HoldRef, InDoubtAttempt};
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
@@ -398,7 +398,7 @@ impl Attempts {
             call_site: self.terms.call_site,
             meter: Meter::of(&target.resource, &self.session().config),
         };
-        let hold_ref = Hold::granted(grant, term, self.session().origin(self.terms.margin));
+        let hold_ref = HoldRef::granted(grant, term, self.session().origin(self.terms.margin));
         let share = OpenShare::new(&self.registry, hold_ref);
         if self.attempts.len() > 1 {
             share.hold().keep_to_its_guards();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
+use scopeguard::guard;
 use smallvec::{SmallVec, smallvec};
 
+use super::ending::Ending;
 use super::pending::{PendingRelease, ReleaseOutcome};
-use super::ticket::ReleaseTicket;
 use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
@@ -17,10 +18,14 @@ use crate::resource::key::Key;
 use crate::session::Session;
 use crate::telemetry;
 
-/// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.
+/// The release of a hold that was just ended, from the end of its renewals to its answer. Its caller sends it. If it is dropped
+/// before it is answered, it goes to the releaser.
+#[derive(Debug)]
 pub(crate) struct Release {
+    session: Arc<Session>,
     hold: Arc<Hold>,
-    ticket: ReleaseTicket,
+    /// `None` once it is answered, or has gone to somebody else.
+    pending: Option<PendingRelease>,
     deadline: Tick,
     /// The loss, if the guard's own term was over before the release.
     late: Option<Loss>,
@@ -29,35 +34,67 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// The ticket is that of a hold that was just ended.
-    pub(crate) fn new(hold: &Arc<Hold>, mut ticket: ReleaseTicket, late: Option<Loss>) -> Self {
-        let unconfirmed = ticket.pending().map(PendingRelease::take_unconfirmed);
+    /// A release of a hold that is not renewed any more. The hold is lost at `deadline`.
+    pub(super) fn new(session: &Arc<Session>, hold: &Arc<Hold>, deadline: Tick) -> Self {
+        // Counted without a reference to the session, which this has itself. The drop counts it out.
+        session.releaser.endings.begin();
         Self {
+            session: Arc::clone(session),
             hold: Arc::clone(hold),
-            ticket,
-            deadline: hold.deadline(),
-            late,
-            unconfirmed: unconfirmed.unwrap_or_default(),
+            pending: Some(PendingRelease::of_hold(hold).that_frees(hold)),
+            deadline,
+            late: None,
+            unconfirmed: 0,
         }
+    }
+
+    /// The guard's own term was over before the release: its caller learns of this loss.
+    pub(crate) fn after_its_term(mut self, loss: Option<Loss>) -> Self {
+        self.late = loss;
+        self
+    }
+
+    /// Ends the owner in the background, and leaves its permits taken.
+    pub(crate) fn leave_permits(mut self) {
+        self.pending = self.pending.take().map(PendingRelease::without_permits);
+    }
+
+    /// Sends nothing: the lease ends the owner.
+    pub(crate) fn abandon(mut self) {
+        if let Some(mut pending) = self.pending.take() {
+            let _was_not_counted = pending.settle(&self.session, ReleaseOutcome::GivenUp);
+        }
+    }
+
+    /// Takes the release out. The caller adds it to the releaser's list at once.
+    pub(super) fn into_pending(mut self) -> Option<PendingRelease> {
+        let pending = self.pending.take();
+        // By name: it may wake a close, and what a function returns is not dropped if its end panics.
+        drop(self);
+        pending
     }
 
     /// Whether one command can release both.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let now = self.session().now();
-        let slot = |one: &Self| one.session().backend.home(one.key()).slot;
-        let plain =
-            |one: &Self| one.hold.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now;
-        Arc::ptr_eq(self.session(), other.session())
+        let now = self.session.now();
+        let slot = |one: &Self| one.session.backend.home(one.key()).slot;
+        let plain = |one: &Self| one.hold.resource.kind.is_plain_lock() && one.taken_until() <= now;
+        Arc::ptr_eq(&self.session, &other.session)
             && plain(self)
             && plain(other)
             && slot(self) == slot(other)
     }
 
-    pub(crate) async fn confirm(self) -> Result<(), Error> {
+    /// Sends the release, and waits for the answer.
+    ///
+    /// # Errors
+    /// The hold was lost, or the server did not answer or refused. In the last two cases the release goes to the releaser.
+    pub(crate) async fn confirm(mut self) -> Result<(), Error> {
+        self.take_unconfirmed();
         let targets = |now| smallvec![self.target_at(now)];
-        let note_sent = |over| self.ticket.note_sent(over);
-        let sent = send(self.session(), targets, note_sent, self.deadline).await;
-        // Dropping the ticket leaves the release to the background.
+        let note_sent = |over| self.note_sent(over);
+        let sent = send(&self.session, targets, note_sent, self.deadline).await;
+        // The drop leaves the release to the background.
         let answer = sent.map_err(|(fault, after)| fault.into_error(self.key(), after))?;
         match answer.released.first() {
             Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
@@ -65,26 +102,44 @@ impl Release {
         }
     }
 
-    fn session(&self) -> &Arc<Session> {
-        self.ticket.session()
-    }
-
     fn key(&self) -> &Key {
         &self.hold.resource.key
     }
 
+    /// The key stays taken until then.
+    fn taken_until(&self) -> Tick {
+        let pending = self.pending.as_ref();
+        pending.map(PendingRelease::taken_until).unwrap_or_default()
+    }
+
     fn target_at(&self, now: Tick) -> Target {
         let target = self.hold.target();
-        target.taken_until(self.ticket.taken_until(), now)
+        target.taken_until(self.taken_until(), now)
+    }
+
+    /// Called when the release is sent for the first time. A later try may find that an earlier one has freed the key.
+    fn take_unconfirmed(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            self.unconfirmed = pending.take_unconfirmed();
+        }
+    }
+
+    /// Records the connection over which the release was sent, while it is not answered; `None` if that try failed.
+    fn note_sent(&self, over: Option<u64>) {
+        if let Some(pending) = &self.pending {
+            pending.note_sent(over);
+        }
     }
 
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
     /// without an answer and the lease has not ended yet.
-    fn settle(self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
+    fn settle(mut self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
         let key = self.key().text();
         let ended = match released {
-            Released::NotOurs if !doubtful || self.session().now() >= self.deadline => {
-                self.ticket.found_lost(self.session());
+            Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
+                if let Some(pending) = &self.pending {
+                    pending.found_lost(&self.session);
+                }
                 telemetry::ended_before_the_loss(self.key(), self.hold.owner, self.unconfirmed);
                 Err(Error::lost(key, Loss::Gone))
             }
@@ -93,24 +148,53 @@ impl Release {
                 None => Ok(()),
             },
         };
-        self.ticket
-            .settle(ReleaseOutcome::Answered(released), epoch);
+        self.answered(released, epoch);
         ended
+    }
+
+    /// Records the answer to a try that was sent over connection `epoch` or a later one. If an attempt may be carried out
+    /// late, the releaser repeats the release.
+    fn answered(&mut self, released: Released, epoch: u64) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        let session = &self.session;
+        // Also if a waker that the end of the hold wakes panics.
+        let mut pending = guard(pending, |pending| {
+            let current = session.backend.epoch(&pending.target().resource.key);
+            if pending.may_come_late(current) {
+                session.release_later(pending);
+            } else {
+                session.remember(pending, epoch);
+            }
+        });
+        let _was_not_counted = pending.settle(session, ReleaseOutcome::Answered(released));
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        // Dropped last: by then the release is in the list.
+        let _ending = Ending::begun(&self.session);
+        if let Some(pending) = self.pending.take() {
+            self.session.release_later(pending);
+        }
     }
 }
 
 /// Sends several releases of one client in one command, and returns the result of each.
 pub(crate) async fn confirm_all(
-    releases: SmallVec<[Release; 1]>,
+    mut releases: SmallVec<[Release; 1]>,
 ) -> SmallVec<[Result<(), Error>; 1]> {
     let Some(first) = releases.first() else {
         return SmallVec::new();
     };
-    let session = Arc::clone(first.session());
+    let session = Arc::clone(&first.session);
+    releases.iter_mut().for_each(Release::take_unconfirmed);
     let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
-    let note_sent = |over| releases.iter().for_each(|one| one.ticket.note_sent(over));
+    let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
     match send(&session, targets, note_sent, latest).await {
         Ok(Answer {
             released,
@@ -121,7 +205,7 @@ pub(crate) async fn confirm_all(
             .zip(released)
             .map(|(release, released)| release.settle(released, doubtful, epoch))
             .collect(),
-        // Dropping the tickets leaves the releases to the background.
+        // The drops leave the releases to the background.
         Err((fault, after)) => releases
             .iter()
             .map(|one| Err(fault.clone().into_error(one.key(), after)))

@@ -2,8 +2,9 @@
 //!
 //! | what happens | the way |
 //! | --- | --- |
-//! | `Guard::release` | [`stop`](Session::stop), then [`Release::confirm`]: its caller sends the release, and waits |
-//! | the last guard is dropped | [`release_dropped`](Session::release_dropped): the releaser's task sends it. Until then the next acquisition may take the hold back |
+//! | `Guard::release` | [`stop`](Session::stop) ends the renewals, and [`Release::confirm`] sends the release: its caller waits |
+//! | the last guard is dropped | [`release_dropped`](Session::release_dropped): the releaser's task calls `stop`, and sends the release. Until then the next acquisition may take the hold back |
+//! | the last guard ends after the loss | [`stop_lost`](Session::stop_lost) |
 //! | an attempt or a wait is given up | [`release_later`](Session::release_later): the releaser withdraws the owner |
 //! | the lease is over, or the server does not have the hold | [`lose`](Session::lose): its watchers are woken, and what the server may still have is released |
 //! | a release finds that the hold is gone | [`found_lost`](Session::found_lost) |
@@ -13,19 +14,19 @@
 //! wait for the hold. A release is sent again until it is answered, for at most `unavailable_after` or until the lease ends.
 
 mod confirm;
+mod ending;
 mod pending;
 pub(crate) mod releaser;
 mod remembered;
-mod ticket;
 
 use std::sync::Arc;
 
 use scopeguard::defer;
 
 pub(crate) use self::confirm::{Release, confirm_all};
+pub(crate) use self::ending::Ending;
 pub(crate) use self::pending::PendingRelease;
 pub(crate) use self::releaser::Releaser;
-pub(crate) use self::ticket::{Ending, ReleaseTicket};
 use super::Session;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -45,20 +46,31 @@ impl Session {
     ///
     /// # Errors
     /// The loss, if the hold was lost before.
-    pub(crate) fn stop(
-        self: &Arc<Self>,
-        hold: &Arc<Hold>,
-        now: Tick,
-    ) -> Result<ReleaseTicket, Loss> {
-        if let Err(loss) = hold.stop_renewals(now) {
-            defer! { self.freed(hold, None); }
-            self.lose(hold, loss);
-            return Err(loss);
+    pub(crate) fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> Result<Release, Loss> {
+        match hold.stop_renewals(now) {
+            Ok(deadline) => {
+                // Made first: whatever happens from here on, its drop has the hold released.
+                let release = Release::new(self, hold, deadline);
+                self.unwatch(hold);
+                Ok(release)
+            }
+            Err(loss) => {
+                self.freed_by_loss(hold, loss);
+                Err(loss)
+            }
         }
-        // Made first: whatever happens from here on, its drop has the hold released.
-        let ticket = self.ticket_for(PendingRelease::of_hold(hold).that_frees(hold));
-        self.unwatch(hold);
-        Ok(ticket)
+    }
+
+    /// The last guard has ended of a hold that was lost: nothing is released, unless the loss was not declared yet.
+    pub(crate) fn stop_lost(self: &Arc<Self>, hold: &Arc<Hold>, loss: Loss, now: Tick) {
+        let _known = hold.stop_renewals(now);
+        self.freed_by_loss(hold, loss);
+    }
+
+    fn freed_by_loss(self: &Arc<Self>, hold: &Hold, loss: Loss) {
+        // Last, and also if a subscriber of the log or the metrics panic: the next waiter asks the server after that.
+        defer! { self.freed(hold, None); }
+        self.lose(hold, loss);
     }
 
     /// Records that a hold is over, and that so many other clients heard of it, if the server has told.
@@ -68,11 +80,6 @@ impl Session {
             // A release that is never answered does not keep a client alive whose handles are all dropped.
             None => hold.announce_over(),
         }
-    }
-
-    /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
-    pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
-        ReleaseTicket::new(self, pending)
     }
 }
 
@@ -90,7 +97,7 @@ impl Session {
     }
 
     /// The release of a hold whose last guard was dropped; `None` if it was taken back, or lost.
-    fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<ReleaseTicket> {
+    fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<Release> {
         if !hold.begin_release() {
             return None;
         }

@@ -15,16 +15,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use scopeguard::{defer, guard};
 use tokio::sync::{Notify, Semaphore};
 
-use super::confirm::noting;
+use super::confirm::{Release, noting};
+use super::ending::Endings;
 use super::pending::{PendingRelease, ReleaseOutcome};
 use super::remembered::RememberedReleases;
-use super::ticket::ReleaseTicket;
 use crate::backend::{Fault, Released};
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;
@@ -43,9 +42,8 @@ pub(crate) struct Releaser {
     /// Limits how many are sent at once to each server: a thousand guards that are dropped together must not time each other
     /// out.
     permits: PerServer<Semaphore>,
-    /// How many holds are being ended by the code that had them: from before such a hold leaves the watchdog until its release
-    /// is answered, or is in the list.
-    ending: AtomicUsize,
+    /// The holds that are being ended by the code that had them.
+    pub(super) endings: Endings,
     pub(crate) remembered: RememberedReleases,
 }
 
@@ -56,7 +54,7 @@ impl Default for Releaser {
             wake: Notify::new(),
             done: Notify::new(),
             permits: PerServer::new(|| Semaphore::new(RELEASES_AT_ONCE)),
-            ending: AtomicUsize::new(0),
+            endings: Endings::default(),
             remembered: RememberedReleases::default(),
         }
     }
@@ -123,19 +121,7 @@ impl Releaser {
 
     /// How many holds are being ended by the code that had them.
     pub(crate) fn ending(&self) -> usize {
-        // A write that changes nothing: an `Ending` that goes after it sees what was written before it, such as that the
-        // client is closed.
-        self.ending.fetch_add(0, Ordering::AcqRel)
-    }
-
-    pub(super) fn one_more_ends(&self) {
-        // Relaxed: the hold leaves the watchdog under a mutex after this, and is found gone under the same mutex.
-        self.ending.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns whether it was the last one.
-    pub(super) fn one_less_ends(&self) -> bool {
-        self.ending.fetch_sub(1, Ordering::AcqRel) == 1
+        self.endings.number()
     }
 
     pub(crate) fn wake(&self) {
@@ -153,8 +139,8 @@ impl Releaser {
                 return;
             };
             let _counted = Counted(self);
-            let ticket = session.begin_release(&hold);
-            if let Some(pending) = ticket.and_then(ReleaseTicket::into_pending) {
+            let release = session.begin_release(&hold);
+            if let Some(pending) = release.and_then(Release::into_pending) {
                 self.add(pending);
             }
         }
@@ -393,6 +379,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use super::*;

@@ -1,0 +1,226 @@
+//! The end of a guard: its hold goes on with other guards or with the next local waiter, or it is released.
+//!
+//! [`Registry::end`] decides which of them, and carries it out. [`Registry::freed`] is the last step of a release, when it is
+//! answered or given up: the first in line may ask the server then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use scopeguard::{defer, guard};
+
+use super::queue::QueueEffect;
+use super::registry::Registry;
+use super::round_robin::RoundRobin;
+use super::signal::Signal;
+use crate::clock::Tick;
+use crate::error::Loss;
+use crate::hold::{GuardEnd, Hold, HoldRef};
+use crate::session::Release;
+use crate::telemetry;
+
+/// What becomes of a hold after the end of a guard.
+enum AfterGuard {
+    /// Other guards have it.
+    Shared,
+    /// This waiter has it, and is woken.
+    HandedOver(Arc<Signal>),
+    /// It waits for the releaser's task, and the next acquisition may take it back until then.
+    WaitsForRelease,
+    Release,
+    /// It was lost before. `last`: no guard is left to clean up later.
+    Lost {
+        loss: Loss,
+        last: bool,
+    },
+}
+
+/// What the end of a guard has changed in its hold and in the queue of the key.
+struct EndedGuard {
+    after: AfterGuard,
+    /// How long the guard had the hold, if it was the last one.
+    held: Duration,
+    needs_checks: bool,
+}
+
+impl Registry {
+    /// Ends a guard. Returns the release that its caller has to send, if there is one. If that is dropped, the release is sent
+    /// in the background.
+    ///
+    /// `was_dropped`: nobody waits for the release. So the hold waits for the releaser's task, and until that begins the
+    /// release, the next acquisition may take the hold back.
+    ///
+    /// # Errors
+    /// The loss, if the hold was lost before.
+    pub(crate) fn end(
+        self: &Arc<Self>,
+        hold_ref: &HoldRef,
+        was_dropped: bool,
+        now: Tick,
+    ) -> Result<Option<Release>, Loss> {
+        let hold = hold_ref.hold();
+        let EndedGuard {
+            after,
+            held,
+            needs_checks,
+        } = self.count_out(hold_ref, was_dropped, now);
+        // Outside of the mutex, as all that follows: a waker may run any code. It may also panic, as the log and the metrics
+        // may. So what follows from the end is made first, and its drop carries it out.
+        let announce = || {
+            if needs_checks {
+                self.session.inspect_soon();
+            }
+            hold_ref.announce_end();
+        };
+        match after {
+            AfterGuard::HandedOver(wake) => {
+                defer! { wake.wake(); }
+                announce();
+                telemetry::handed_over(&hold.resource, hold.owner, held);
+                hold.meter.handed_over();
+                hold.meter.held(held);
+                Ok(None)
+            }
+            AfterGuard::WaitsForRelease => {
+                defer! { self.session.release_dropped(hold); }
+                announce();
+                telemetry::released(&hold.resource, hold.owner, held);
+                hold.meter.held(held);
+                Ok(None)
+            }
+            AfterGuard::Release => {
+                let announced = guard((), |()| announce());
+                let release = self.session.stop(hold, now);
+                // By name: the value of a block whose end panics is not dropped.
+                drop(announced);
+                let release = release?;
+                telemetry::released(&hold.resource, hold.owner, held);
+                hold.meter.held(held);
+                Ok(Some(release))
+            }
+            AfterGuard::Shared => {
+                defer! { self.session.schedule_check(hold); }
+                announce();
+                Ok(None)
+            }
+            AfterGuard::Lost { loss, last } => {
+                defer! {
+                    if last {
+                        self.session.stop_lost(hold, loss, now);
+                    }
+                }
+                announce();
+                Err(loss)
+            }
+        }
+    }
+
+    /// Counts a guard out, and asks the queue of its key who has the hold next.
+    fn count_out(&self, hold_ref: &HoldRef, was_dropped: bool, now: Tick) -> EndedGuard {
+        let hold = hold_ref.hold();
+        // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
+        // the last one.
+        let mut entries = self.entries.lock();
+        let mut ended = EndedGuard {
+            after: AfterGuard::Shared,
+            held: Duration::ZERO,
+            needs_checks: false,
+        };
+        let may_pass_on = match hold_ref.finish(now) {
+            GuardEnd::Shared => return ended,
+            GuardEnd::Lost { loss, last } => {
+                ended.after = AfterGuard::Lost { loss, last };
+                return ended;
+            }
+            GuardEnd::Last { may_pass_on, held } => {
+                ended.held = held;
+                may_pass_on
+            }
+        };
+        ended.after = AfterGuard::Release;
+        let Some(entry) = entries.get_mut(&hold.resource) else {
+            return ended;
+        };
+        let may_pass_on = may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
+        let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
+        ended.needs_checks = self.check_later(entry, &hold.resource);
+        if let QueueEffect::HandedOver(wake) = effect {
+            // Before the next waiter can take it, which has the watchdog look at the hold.
+            hold.passed_on(now);
+            ended.after = AfterGuard::HandedOver(wake);
+        } else if was_dropped && may_pass_on && entry.queue.is_empty() {
+            hold.wait_for_release();
+            ended.after = AfterGuard::WaitsForRelease;
+        }
+        ended
+    }
+
+    /// Releases, in the background, a hold that has no guard.
+    pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
+        // The drop of a release sends it.
+        drop(self.session.stop(hold, self.session.now()));
+    }
+
+    /// Carries out the effect of a change in a queue. It is called outside of the mutex, because it wakes and sends.
+    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Signal>>) {
+        let (release, wake) = match effect {
+            QueueEffect::Nothing => (None, None),
+            QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),
+            QueueEffect::Release(hold) => (Some(hold), None),
+            QueueEffect::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
+        };
+        // Also if the metrics panic.
+        defer! {
+            if let Some(wake) = &wake {
+                wake.wake();
+            }
+        }
+        if let Some(hold) = &release {
+            self.give_back(hold);
+        }
+    }
+
+    /// Records that a hold is over: the first in line may ask the server now. `listeners`: how many other clients heard of the
+    /// release, if the server has told.
+    pub(super) fn freed(&self, hold: &Hold, listeners: Option<u32>) {
+        let resource = &hold.resource;
+        let others = listeners.unwrap_or(0);
+        let is_alone = listeners == Some(0)
+            && resource.kind.hands_over()
+            && resource.kind.listens()
+            && self.session.backend.counts_all_listeners();
+        let mut yielded = None;
+        {
+            let mut entries = self.entries.lock();
+            // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
+            let is_alone = is_alone
+                && self.same_data(resource).all(|other| {
+                    other == *resource
+                        || entries
+                            .get(&other)
+                            .is_none_or(|entry| entry.queue.is_empty())
+                });
+            if let Some(entry) = entries.get_mut(resource) {
+                entry.queue.released(is_alone);
+                if others > 0 {
+                    // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even
+                    // if it was granted before this reply arrived.
+                    entry.queue.end_run();
+                }
+                if entry.is_held_by(hold) {
+                    entry.holder = None;
+                    let others = RoundRobin::released(others, entry.queue.turn_of_others());
+                    entry.yield_to(others);
+                    if entry.is_idle() {
+                        entries.remove(resource);
+                        yielded = Some(others);
+                    }
+                }
+            }
+        }
+        if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
+            let now = self.session.now();
+            self.yielding.lock().add(resource.clone(), others, now);
+        }
+        hold.announce_over();
+    }
+}
