@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use distlock::Mode;
 
+use crate::exit::Status;
+use crate::help;
 use crate::settings::SettingArgs;
 
 /// Distributed locks in Redis or Valkey: run commands under them, see who holds them, check the server.
 #[derive(Debug, Parser)]
-#[command(name = "distlock", version, max_term_width = 100)]
+#[command(name = "distlock", version, max_term_width = 100, after_long_help = help::ALL)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) server: Server,
@@ -50,23 +53,36 @@ impl Server {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while this process holds a lock.
+    #[command(after_long_help = help::RUN)]
     Run(Run),
     /// Free a lock that somebody else holds.
+    #[command(after_long_help = help::RELEASE)]
     Release(Release),
     /// List the locks under a pattern, with their holders.
+    #[command(after_long_help = help::LS)]
     Ls(List),
     /// Show who holds a lock, and who waits for it.
+    #[command(after_long_help = help::WHO)]
     Who(Who),
     /// Show the locks under a pattern, again and again.
+    #[command(after_long_help = help::WATCH)]
     Watch(Watch),
     /// Check the server: what may cost locks, and what to do about it.
+    #[command(after_long_help = help::DOCTOR)]
     Doctor(Doctor),
+    /// Write the completions of a shell to stdout.
+    #[command(after_long_help = help::COMPLETIONS)]
+    Completions(Completions),
+    /// Write a man page to stdout.
+    #[command(after_long_help = help::MAN)]
+    Man(Man),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The name of the lock in the server.
-    pub(crate) key: String,
+    /// The names of the locks in the server. Several are taken together, all of them or none, in any order.
+    #[arg(required = true, value_name = "KEY")]
+    pub(crate) keys: Vec<String>,
 
     /// How long to wait for the lock, e.g. 5s; 0 tries once. Without it the wait has no limit.
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -91,6 +107,15 @@ pub(crate) struct Run {
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
+
+    /// Let so many commands of this key run at the same time, with a semaphore in place of a lock.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["kind", "hold_at_least"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub(crate) permits: Option<u32>,
+
+    /// The exit status if the lock is still taken when the wait is over.
+    #[arg(long, value_name = "STATUS", default_value_t = Status::Busy.code())]
+    pub(crate) busy_status: u8,
 
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -147,6 +172,10 @@ pub(crate) struct List {
     /// How many locks to show at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) limit: usize,
+
+    /// Show long keys and names as a whole. Without it they are cut to the width of the terminal.
+    #[arg(long)]
+    pub(crate) wide: bool,
 }
 
 #[derive(Args, Debug)]
@@ -175,6 +204,19 @@ pub(crate) struct Doctor {
     /// The prefix of the keys for which the user's rights are checked, e.g. shop:
     #[arg(long)]
     pub(crate) prefix: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The command that the page is of, e.g. run. Without it the page is of the program.
+    pub(crate) command: Option<String>,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

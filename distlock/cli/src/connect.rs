@@ -18,6 +18,18 @@ pub(crate) async fn connect(
             "no server: give --url or the variable REDIS_URL, e.g. redis://127.0.0.1:6379",
         ));
     };
+    if url.ends_with("#insecure") {
+        return Err(Failed::usage(
+            "`#insecure`: this program always checks the server's certificate. Give the authorities that have signed it by \
+             --tls-ca, or the address without TLS.",
+        ));
+    }
+    let is_tls = url.starts_with("rediss") || server.tls_ca.is_some();
+    if is_tls && cfg!(not(feature = "tls")) {
+        return Err(Failed::usage(
+            "this program was built without TLS: build it again with its defaults",
+        ));
+    }
     let mut builder = Client::builder()
         // Nobody reads the log of the library here.
         .warn_after(Duration::MAX)
@@ -36,8 +48,6 @@ fn with_ca(builder: Builder, pem: Vec<u8>) -> Result<Builder, Failed> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn with_ca(_builder: Builder, _pem: Vec<u8>) -> Result<Builder, Failed> {
-    Err(Failed::usage(
-        "--tls-ca: this program was built without the feature `tls`",
-    ))
+fn with_ca(builder: Builder, _pem: Vec<u8>) -> Result<Builder, Failed> {
+    Ok(builder)
 }

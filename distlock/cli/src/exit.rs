@@ -3,7 +3,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use distlock::Error;
+use distlock::{Error, Settings};
+use serde_json::json;
+
+use crate::terminal;
 
 /// Exit statuses that mean the same in every command. 64 to 78 are those of `sysexits.h`; no shell and no common program
 /// uses 79.
@@ -36,6 +39,22 @@ impl Status {
         self as u8
     }
 
+    /// The word for it in JSON.
+    fn word(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Usage => "usage",
+            Self::Unavailable => "unavailable",
+            Self::Software => "failed",
+            Self::Busy => "busy",
+            Self::Denied => "denied",
+            Self::Unsupported => "unsupported",
+            Self::Lost => "lost",
+            Self::CannotRun => "cannot_run",
+            Self::NotFound => "not_found",
+        }
+    }
+
     /// The status for an error of the library.
     pub(crate) fn of(error: &Error) -> Self {
         match error {
@@ -50,27 +69,56 @@ impl Status {
     }
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        Self::from(status.code())
-    }
-}
-
 /// Why a command of this program could not do its work.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) status: Status,
+    /// The exit status, if it is not that of `status`.
+    code: Option<u8>,
     message: String,
 }
 
 impl Failed {
     pub(crate) fn new(status: Status, message: impl fmt::Display) -> Self {
         let message = message.to_string();
-        Self { status, message }
+        Self {
+            status,
+            code: None,
+            message,
+        }
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::new(Status::Usage, message)
+    }
+
+    /// The same with this exit status, if the lock was taken.
+    pub(crate) fn if_busy(mut self, code: u8) -> Self {
+        if self.status == Status::Busy {
+            self.code = Some(code);
+        }
+        self
+    }
+
+    /// The same with more to say.
+    pub(crate) fn and(mut self, more: impl fmt::Display) -> Self {
+        self.message = format!("{}; {more}", self.message);
+        self
+    }
+
+    /// Writes it to stderr, as text or as a line of JSON. Returns the exit status.
+    pub(crate) fn told(&self, is_json: bool) -> ExitCode {
+        let code = self.code.unwrap_or(self.status.code());
+        if is_json {
+            let (outcome, message) = (self.status.word(), &self.message);
+            eprintln!(
+                "{}",
+                json!({ "outcome": outcome, "status": code, "message": message })
+            );
+        } else {
+            eprintln!("{} {self}", terminal::stderr().red("distlock:"));
+        }
+        ExitCode::from(code)
     }
 }
 
@@ -82,6 +130,17 @@ impl fmt::Display for Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self::new(Status::of(&error), error)
+        Self::new(Status::of(&error), by_options(&error))
     }
+}
+
+/// The text of an error, with the options of this program in place of the library's settings.
+pub(crate) fn by_options(error: &Error) -> String {
+    let mut words: Vec<_> = Settings::words().iter().map(|row| row.word).collect();
+    words.push("hold_at_least");
+    words.into_iter().fold(error.to_string(), |text, word| {
+        let option = format!("--{}", word.replace('_', "-"));
+        text.replace(&format!("`{word}`"), &option)
+            .replace(&format!("setting {word} "), &format!("{option} "))
+    })
 }

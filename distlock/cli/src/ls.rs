@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::args::{List, Who};
 use crate::exit::{Failed, Status};
-use crate::{output, report};
+use crate::{output, report, terminal};
 
 /// The locks under a pattern, by key. Stops at the limit; returns whether there may be more.
 pub(crate) async fn find(
@@ -40,7 +40,10 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
         return Ok(0);
     }
     let rows: Vec<_> = found.iter().map(report::row).collect();
-    output::text(&(report::table(&rows, usize::MAX).join("\n") + "\n"))?;
+    let width = terminal::columns().filter(|_| !args.wide);
+    let mut lines = report::table(&rows, width);
+    lines[0] = terminal::stdout().bold(&lines[0]);
+    output::text(&(lines.join("\n") + "\n"))?;
     if is_cut {
         eprintln!("distlock: there are more than {}; see --limit", args.limit);
     }
@@ -108,7 +111,7 @@ fn text(found: &KeyReport) -> String {
     } else {
         "nobody holds it"
     };
-    let key = output::plain(&found.key);
+    let key = terminal::stdout().bold(&output::plain(&found.key));
     let mut lines = vec![format!("{key}: {}, {state}", found.primitive)];
     lines.extend(found.holders.iter().map(holder_line));
     for (place, waiter) in found.waiters.iter().enumerate() {

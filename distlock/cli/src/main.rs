@@ -4,13 +4,16 @@ mod args;
 mod connect;
 mod doctor;
 mod exit;
+mod help;
 mod ls;
 mod output;
+mod pages;
 mod release;
 mod report;
 mod run;
 mod settings;
 mod signals;
+mod terminal;
 mod watch;
 
 use std::env;
@@ -23,20 +26,12 @@ use crate::connect::connect;
 use crate::exit::{Failed, Status};
 
 fn main() -> ExitCode {
-    if let Some((program, error)) = run::become_command(env::args_os()) {
-        return failed(&run::cannot_run(&program.display().to_string(), &error));
+    if let Some(not) = run::become_command(env::args_os()) {
+        return run::cannot_run(&not.program.display().to_string(), &not.error).told(not.json);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Nobody listens any more where this fails.
-            let _written = error.print();
-            return if error.use_stderr() {
-                Status::Usage.into()
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(error) => return not_parsed(&error),
     };
     // One thread: the kernel ends a command with the thread that has started it.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -48,7 +43,22 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(status) => ExitCode::from(status),
-        Err(error) => failed(&error),
+        Err(failed) => failed.told(cli.server.json),
+    }
+}
+
+/// Writes the help that was asked for, or what is wrong with the command line. Returns the exit status.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    let mut own = env::args_os().take_while(|word| word != "--");
+    if error.use_stderr() && own.any(|word| word == "--json") {
+        let message = error.render().to_string();
+        return Failed::usage(message.trim_start_matches("error: ").trim_end()).told(true);
+    }
+    // Nobody listens any more where this fails.
+    let _written = error.print();
+    match error.use_stderr() {
+        true => ExitCode::from(Status::Usage.code()),
+        false => ExitCode::SUCCESS,
     }
 }
 
@@ -85,14 +95,11 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
             .await
         }
         Command::Doctor(args) => doctor::doctor(server, args).await,
+        Command::Completions(args) => pages::completions(args),
+        Command::Man(args) => pages::man(args),
         Command::Release(release) => {
             let client = connect(server, |builder| builder).await?;
             release::release(&client, release, server.json).await
         }
     }
-}
-
-fn failed(failed: &Failed) -> ExitCode {
-    eprintln!("distlock: {failed}");
-    failed.status.into()
 }

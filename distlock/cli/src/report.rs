@@ -1,5 +1,6 @@
 //! What the server says of a key, as JSON and in rows of text.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use distlock::{ClientReport, HolderReport, KeyReport};
@@ -107,20 +108,42 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A table, in lines of at most this width.
-pub(crate) fn table(rows: &[[String; 6]], width: usize) -> Vec<String> {
+/// The columns that may be cut, and what has to be left of each.
+const CUT: [(usize, usize); 2] = [(0, 16), (2, 12)];
+
+/// A table. In lines of at most this width, if there is one: long keys and names are cut in their middle, because they often
+/// differ at the end.
+pub(crate) fn table(rows: &[[String; 6]], width: Option<usize>) -> Vec<String> {
     let heads = HEADS.map(str::to_owned);
     let rows = [&heads].into_iter().chain(rows);
     let length = |text: &String| text.chars().count();
-    let widths: [usize; 6] =
+    let mut widths: [usize; 6] =
         std::array::from_fn(|at| rows.clone().map(|row| length(&row[at])).max().unwrap_or(0));
+    let width = width.unwrap_or(usize::MAX);
+    for (at, least) in CUT {
+        let all = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+        let rest = widths[at].saturating_sub(all.saturating_sub(width));
+        widths[at] = rest.max(least.min(widths[at]));
+    }
     let line = |row: &[String; 6]| {
         let cells = row.iter().zip(widths);
-        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = cells.map(|(cell, width)| format!("{:<width$}", middle_cut(cell, width)));
         let line = cells.collect::<Vec<_>>().join("  ");
         line.trim_end().chars().take(width).collect()
     };
     rows.clone().map(line).collect()
+}
+
+/// A text of at most this width: if it is longer, its beginning and its end.
+fn middle_cut(text: &str, width: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= width {
+        return Cow::Borrowed(text);
+    }
+    let kept = width.saturating_sub(1);
+    let begins = text.chars().take(kept.div_ceil(2));
+    let ends = text.chars().skip(length - kept / 2);
+    Cow::Owned(begins.chain(['…']).chain(ends).collect())
 }
 
 #[cfg(test)]
@@ -131,12 +154,37 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell_and_lines_are_cut() {
         let row = ["order:42", "lock", "web-1", "28s", "0", "2"].map(str::to_owned);
         assert_eq!(
-            table(std::slice::from_ref(&row), 200),
+            table(std::slice::from_ref(&row), None),
             [
                 "KEY       KIND  HOLDER  LEASE  WAITING  LISTENING",
                 "order:42  lock  web-1   28s    0        2",
             ]
         );
-        assert_eq!(table(&[row], 8)[1], "order:42");
+        assert_eq!(table(&[row], Some(8))[1], "order:42");
+    }
+
+    #[test]
+    fn long_keys_are_cut_in_the_middle_and_then_long_names_and_nothing_without_a_width() {
+        let (key, name) = (format!("order:{}:42", "x".repeat(300)), "n".repeat(60));
+        let row = [&key, "lock", &name, "28s", "0", "2"].map(str::to_owned);
+        let rows = std::slice::from_ref(&row);
+        let lines = table(rows, Some(120));
+        assert!(
+            lines[1].starts_with("order:") && lines[1].contains("…"),
+            "{lines:#?}"
+        );
+        assert!(lines[1].contains(":42  lock"), "{lines:#?}");
+        assert!(
+            lines[1].contains(&name) && lines[0].ends_with("LISTENING"),
+            "{lines:#?}"
+        );
+        let narrow = table(rows, Some(80));
+        assert!(
+            narrow.iter().all(|line| line.chars().count() <= 80),
+            "{narrow:#?}"
+        );
+        assert_eq!(narrow[1].matches('…').count(), 2, "{narrow:#?}");
+        assert!(narrow[1].ends_with('2'), "{narrow:#?}");
+        assert!(table(rows, None)[1].contains(&key));
     }
 }

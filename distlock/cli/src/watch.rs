@@ -14,7 +14,7 @@ use tokio::time::interval;
 use crate::args::{List, Watch};
 use crate::exit::{Failed, Status};
 use crate::signals::Signals;
-use crate::{ls, output, report};
+use crate::{ls, output, report, terminal};
 
 /// The other screen of the terminal, without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -31,6 +31,7 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
         let list = List {
             pattern: args.pattern.clone(),
             limit: args.limit,
+            wide: true,
         };
         return ls::list(client, &list, json).await;
     }
@@ -70,7 +71,7 @@ fn draw(args: &Watch, seen: &Result<(Vec<KeyReport>, bool), Error>) -> Result<()
             let more = if *is_cut { " or more" } else { "" };
             lines[0] += &format!("  {}{more} locks", found.len());
             let rows: Vec<_> = found.iter().map(report::row).collect();
-            lines.extend(report::table(&rows, columns));
+            lines.extend(report::table(&rows, Some(columns)));
         }
         // It may be back at the next look.
         Err(error) => lines.push(output::plain(&error.to_string())),
@@ -79,7 +80,14 @@ fn draw(args: &Watch, seen: &Result<(Vec<KeyReport>, bool), Error>) -> Result<()
         .iter()
         .take(rows)
         .map(|line| line.chars().take(columns));
-    let shown: Vec<String> = shown.map(Iterator::collect).collect();
+    let mut shown: Vec<String> = shown.map(Iterator::collect).collect();
+    // After the lines are cut, since a colour has no width.
+    let paint = terminal::stdout();
+    match (seen, shown.get_mut(1)) {
+        (Ok(_), Some(heads)) => *heads = paint.bold(heads),
+        (Err(_), Some(error)) => *error = paint.red(error),
+        (_, None) => {}
+    }
     // Without an end of line after the last one, which would scroll.
     let text = shown.join(END_OF_LINE);
     output::text(&format!("{HOME}{text}\x1b[K{END_OF_SCREEN}"))

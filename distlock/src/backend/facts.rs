@@ -54,6 +54,9 @@ pub struct PrimitiveRights {
     pub primitive: &'static str,
     /// The rights that the user lacks, as an ACL rule names them: `+hset`, `~key`, `&channel`. The names of keys and channels
     /// are those of one key.
+    ///
+    /// If the user may not use this key at all, the locks' list has its pattern `~key`, and no list has the commands and
+    /// channels that name it: which of them the user may use with its own keys cannot be told.
     pub missing: Vec<String>,
 }
 

@@ -26,9 +26,9 @@ const SLOTS: &str = "16384";
 type Info = BTreeMap<String, String>;
 
 /// All findings of one server, in the order in which one reads them.
-pub(super) fn check(facts: &ServerFacts) -> Vec<Finding> {
+pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![version(facts), protocol(facts)];
-    findings.extend(rights(facts));
+    findings.extend(rights(facts, prefix));
     match &facts.info {
         Ok(info) => findings.extend([
             eviction(info),
@@ -112,7 +112,7 @@ fn protocol(facts: &ServerFacts) -> Finding {
     }
 }
 
-fn rights(facts: &ServerFacts) -> Vec<Finding> {
+fn rights(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     let primitives = match &facts.rights {
         Ok(primitives) => primitives,
         Err(unknown) => {
@@ -121,6 +121,15 @@ fn rights(facts: &ServerFacts) -> Vec<Finding> {
             )];
         }
     };
+    let mut missing = primitives.iter().flat_map(|one| &one.missing);
+    if prefix.is_none() && missing.any(|right| right.starts_with(['~', '&'])) {
+        let value =
+            "the user may use only some keys, and a key without a prefix is not one of them";
+        return vec![
+            Finding::new("rights", Verdict::Unknown, value)
+                .advice("Give the prefix of its keys by --prefix, for example --prefix shop:"),
+        ];
+    }
     let lacking: Vec<_> = primitives
         .iter()
         .filter(|primitive| !primitive.missing.is_empty())
@@ -129,8 +138,8 @@ fn rights(facts: &ServerFacts) -> Vec<Finding> {
             let value = format!("{}: the user lacks {missing}", primitive.primitive);
             match primitive.primitive {
                 "locks" | "Redis Cluster" => Finding::new("rights", Verdict::Bad, value).advice(
-                    "Every primitive needs them. Add them by ACL SETUSER, or give the prefix that the user is restricted to by \
-                     --prefix.",
+                    "Every primitive needs them. Add them by ACL SETUSER, or correct --prefix, which has to be the prefix of the \
+                     user's keys.",
                 ),
                 "looks at locks" => Finding::new("rights", Verdict::Ok, value)
                     .advice("Locks do not need them. `distlock ls`, `who` and `watch` do."),
@@ -196,7 +205,7 @@ fn persistence(info: &Info) -> Finding {
         }
         (false, _) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
             "A server that crashes comes back without its latest locks, and grants them again while their holders are at \
-             work. Set appendonly yes, or have clients wait after a restart (`Builder::restart_grace`).",
+             work. Set appendonly yes, or have clients wait after a restart, by `restart_grace` in their URL.",
         ),
     }
 }
@@ -220,7 +229,7 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
         (0, _) => Finding::new("replicas", Verdict::Warn, value)
             .advice("If this server fails, nothing can take over. Add a replica."),
         _ => Finding::new("replicas", Verdict::Ok, value).advice(
-            "A replica that takes over may not have the latest grants. `Builder::replicas` grants only what a replica has.",
+            "A replica that takes over may not have the latest grants. With `replicas` in their URL, clients are granted only what a replica has.",
         ),
     }
 }

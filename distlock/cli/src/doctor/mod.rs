@@ -4,13 +4,14 @@ mod checks;
 
 use std::collections::BTreeMap;
 
+use distlock::Builder;
 use serde::Serialize;
 
 use self::checks::check;
 use crate::args::{Doctor, Server};
 use crate::connect::connect;
 use crate::exit::{Failed, Status};
-use crate::output;
+use crate::{output, terminal};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,16 +63,20 @@ struct Report {
 
 /// Checks the servers. Returns the exit status.
 pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed> {
-    let prefix = args.prefix.clone().unwrap_or_default();
-    let (findings, status) = match connect(server, |builder| builder.key_prefix(prefix)).await {
+    let of_settings = server.settings.0.key_prefix.clone();
+    let prefix = args.prefix.clone().or(of_settings);
+    let with_prefix = |builder: Builder| builder.key_prefix(prefix.clone().unwrap_or_default());
+    let (findings, status) = match connect(server, with_prefix).await {
         Ok(client) => {
             let facts = client.server_facts().await;
             let of_server = |facts: &distlock::ServerFacts| {
                 let server = facts.server.clone();
-                check(facts).into_iter().map(move |finding| Finding {
-                    server: server.clone(),
-                    ..finding
-                })
+                check(facts, prefix.as_deref())
+                    .into_iter()
+                    .map(move |finding| Finding {
+                        server: server.clone(),
+                        ..finding
+                    })
             };
             (facts.iter().flat_map(of_server).collect(), Status::No)
         }
@@ -108,14 +113,15 @@ fn text(findings: &[Finding]) -> String {
             text += &format!("{}\n", output::plain(server));
         }
         for finding in findings {
+            let paint = terminal::stdout();
             let verdict = match finding.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Warn => "warn",
-                Verdict::Bad => "BAD",
-                Verdict::Unknown => "unknown",
+                Verdict::Ok => paint.green("ok      "),
+                Verdict::Warn => paint.yellow("warn    "),
+                Verdict::Bad => paint.red("BAD     "),
+                Verdict::Unknown => paint.dim("unknown "),
             };
             let value = output::plain(&finding.value);
-            text += &format!("  {verdict:<8} {:<12} {value}\n", finding.check);
+            text += &format!("  {verdict} {:<12} {value}\n", finding.check);
             if !finding.advice.is_empty() {
                 text += &format!("{:24}{}\n", "", output::plain(&finding.advice));
             }

@@ -8,37 +8,48 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, getpgrp, kill_process, kill_process_group, test_kill_process_group,
-};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, wait};
 use rustix::termios::tcgetpgrp;
-use tokio::process::{self, Command};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Instant, sleep};
+
+use super::group;
 
 /// How often it is looked whether the rest of a group has ended. The kernel tells of the leader alone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A command that runs.
 pub(crate) struct Child {
-    process: process::Child,
     pid: Pid,
+    ended: Option<ExitStatus>,
     has_group: bool,
+    /// A child of this process has ended.
+    children: unix::Signal,
 }
 
 impl Child {
-    /// Starts a command with these variables beside those of this process.
+    /// Starts a command with these variables beside those of this process. With `json` it says in JSON why it cannot be run.
     ///
     /// # Errors
     /// There is no such command, or the system starts none.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<String>)],
+        json: bool,
     ) -> io::Result<Self> {
         let has_group = terminal().is_none();
-        let mut starting = starting(command);
+        let (mut starting, ends_with_parent) = starting(command, json);
+        if !ends_with_parent {
+            eprintln!(
+                "distlock: WARN: without /proc the command does not get the signal of its parent's death: after a SIGKILL of \
+                 distlock it goes on, and after the lease without the lock"
+            );
+        }
         for (name, value) in variables {
             match value {
                 Some(value) => starting.env(name, value),
@@ -49,15 +60,15 @@ impl Child {
         if has_group {
             starting.process_group(0);
         }
+        // Before the start, so that no end is missed.
+        let children = unix::signal(SignalKind::child())?;
         let process = starting.spawn()?;
-        let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
-        let pid = pid
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| io::Error::other("it has no process id"))?;
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
-            process,
-            pid,
+            pid: pid.ok_or_else(|| io::Error::other("it has no process id"))?,
+            ended: None,
             has_group,
+            children,
         })
     }
 
@@ -66,7 +77,29 @@ impl Child {
     /// # Cancel safety
     /// Nothing is lost.
     pub(crate) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.process.wait().await
+        loop {
+            self.reap()?;
+            if let Some(ended) = self.ended {
+                return Ok(ended);
+            }
+            self.children.recv().await;
+        }
+    }
+
+    /// Asks how each child of this process has ended. If this is the first process of a container, those that the command has
+    /// left behind are its children as well, and nobody else asks: they would stay in the table of processes.
+    fn reap(&mut self) -> io::Result<()> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.pid => {
+                    self.ended = Some(ExitStatus::from_raw(status.as_raw()));
+                }
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return Ok(()),
+                Err(Errno::CHILD) if self.ended.is_some() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Sends a signal to the command, and to what it has started if that is in its group.
@@ -75,7 +108,7 @@ impl Child {
         let _ended = match self.has_group {
             true => kill_process_group(self.pid, signal),
             // After it was reaped the number may be another's.
-            false if self.process.id().is_none() => Ok(()),
+            false if self.ended.is_some() => Ok(()),
             false => kill_process(self.pid, signal),
         };
     }
@@ -91,13 +124,15 @@ impl Child {
     }
 
     /// Waits for the rest of the group, after the command has ended, and kills it at this time.
-    pub(crate) async fn end_group(&self, kill_at: Instant) {
-        while self.has_group && test_kill_process_group(self.pid).is_ok() {
+    pub(crate) async fn end_group(&mut self, kill_at: Instant) {
+        while self.has_group && group::runs(self.pid) {
             if Instant::now() >= kill_at {
                 self.signal(Signal::KILL);
                 return;
             }
             sleep(LOOK_AGAIN_AFTER).await;
+            // Those that cannot be asked count by what runs.
+            let _asked = self.reap();
         }
     }
 }
@@ -115,58 +150,102 @@ fn is_in_foreground() -> bool {
 #[cfg(target_os = "linux")]
 const BECOME: &str = "__become";
 
+/// How it says that it cannot.
+#[cfg(target_os = "linux")]
+const JSON: &str = "json";
+#[cfg(target_os = "linux")]
+const TEXT: &str = "text";
+
+/// This program. Not by name: the file may have been replaced by a newer version.
+#[cfg(target_os = "linux")]
+const OWN: &str = "/proc/self/exe";
+
+/// What becomes the command, and whether it ends with this process.
+#[cfg(target_os = "linux")]
+fn starting(command: &[OsString], json: bool) -> (Command, bool) {
+    match through(OWN, command, json) {
+        Some(starting) => (starting, true),
+        None => (plain(command), false),
+    }
+}
+
 /// A process that tells the kernel to send it SIGTERM when this process dies, and then becomes the command. Otherwise a
 /// command would outlive a SIGKILL of this process, and after the lease go on without the lock.
 #[cfg(target_os = "linux")]
-fn starting(command: &[OsString]) -> Command {
-    // Not by name: the file may have been replaced by a newer version.
-    let mut starting = Command::new("/proc/self/exe");
+fn through(own: &str, command: &[OsString], json: bool) -> Option<Command> {
+    std::fs::metadata(own).ok()?;
+    let mut starting = Command::new(own);
     starting.arg0("distlock").arg(BECOME);
+    starting.arg(if json { JSON } else { TEXT });
     starting.arg(std::process::id().to_string()).args(command);
+    Some(starting)
+}
+
+/// Other systems have no such signal, and the README says so.
+#[cfg(not(target_os = "linux"))]
+fn starting(command: &[OsString], _json: bool) -> (Command, bool) {
+    (plain(command), true)
+}
+
+fn plain(command: &[OsString]) -> Command {
+    let mut words = command.iter().map(OsString::as_os_str);
+    let mut starting = Command::new(words.next().unwrap_or_default());
+    starting.args(words);
     starting
 }
 
-#[cfg(not(target_os = "linux"))]
-fn starting(command: &[OsString]) -> Command {
-    let (program, args) = command.split_first().unwrap_or((&EMPTY, &[]));
-    let mut starting = Command::new(program);
-    starting.args(args);
-    starting
+/// A command that this process was to become, and why it cannot.
+pub(crate) struct NotBecome {
+    pub(crate) program: OsString,
+    pub(crate) error: io::Error,
+    /// Whether it is to be said in JSON.
+    pub(crate) json: bool,
 }
 
-#[cfg(not(target_os = "linux"))]
-static EMPTY: OsString = OsString::new();
-
-/// Becomes a command, if this process was started for that. Otherwise it does nothing. If it returns an error, there is no
-/// such command, or it cannot be run.
+/// Becomes a command, if this process was started for that. Otherwise it does nothing.
 #[cfg(target_os = "linux")]
-pub(crate) fn become_command(
-    mut args: impl Iterator<Item = OsString>,
-) -> Option<(OsString, io::Error)> {
-    use std::os::unix::process::CommandExt;
-
+pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> Option<NotBecome> {
     args.next()?;
     if args.next()? != OsStr::new(BECOME) {
         return None;
     }
+    let json = args.next()? == OsStr::new(JSON);
     let parent = args.next()?;
     let program = args.next()?;
-    let orphaned = || Some((program.clone(), io::Error::other("its parent has died")));
-    if rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).is_err() {
-        return orphaned();
-    }
-    // If the parent has died before this, there is no signal.
+    let error = match is_orphan(&parent) {
+        true => io::Error::other("its parent has died"),
+        false => Command::new(&program).args(args).exec(),
+    };
+    Some(NotBecome {
+        program,
+        error,
+        json,
+    })
+}
+
+/// Asks for a signal when the parent dies. Returns whether it has died already, since then there is none.
+#[cfg(target_os = "linux")]
+fn is_orphan(parent: &OsStr) -> bool {
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     let now = rustix::process::getppid().map(|pid| pid.to_string());
-    if parent.to_str() != now.as_deref() {
-        return orphaned();
-    }
-    let error = std::process::Command::new(&program).args(args).exec();
-    Some((program, error))
+    asked.is_err() || parent.to_str() != now.as_deref()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn become_command(
-    _args: impl Iterator<Item = OsString>,
-) -> Option<(OsString, io::Error)> {
+pub(crate) fn become_command(_args: impl Iterator<Item = OsString>) -> Option<NotBecome> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn command_starts_without_proc_and_through_this_program_with_it() {
+        let command = ["sh", "-c", "exit 7"].map(OsString::from);
+        assert!(through(OWN, &command, false).is_some());
+        assert!(through("/no/proc/self/exe", &command, false).is_none());
+        assert_eq!(plain(&command).status().unwrap().code(), Some(7));
+    }
 }

@@ -122,3 +122,36 @@ async fn server_that_is_away_is_a_bad_connection() {
     assert_eq!(verdict(&away, "connection"), "bad");
     assert!(!away.to_string().contains("hush"));
 }
+
+#[tokio::test]
+async fn user_of_some_keys_is_not_accused_without_the_prefix_and_with_a_wrong_one_the_key_is_named()
+{
+    let server = RedisServer::builder().without_default_user().start().await;
+    server.set_user("shop", &rights::all()).await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let without = report(&["--url", &url], 0).await;
+    assert_eq!(verdict(&without, "rights"), "unknown", "{without:#}");
+    let rights_of = |report: &Value| -> String {
+        let checks = report["checks"].as_array().unwrap();
+        let rights = checks.iter().filter(|one| one["check"] == "rights");
+        rights.map(Value::to_string).collect()
+    };
+    let said = rights_of(&without);
+    assert!(said.contains("--prefix") && !said.contains('+'), "{said}");
+
+    let wrong = plain_output(["--url", &url, "doctor", "--prefix", "shpo:", "--json"]).await;
+    assert_eq!(wrong.status.code(), Some(1), "{}", stderr(&wrong));
+    let said = rights_of(&serde_json::from_str(&stdout(&wrong)).unwrap());
+    assert!(
+        said.contains("~shpo:distlock-doctor") && !said.contains('+'),
+        "{said}"
+    );
+
+    // Channels of a prefix alone, and all keys.
+    let mut keys: Vec<_> = rights::all();
+    keys.retain(|right| !right.starts_with('~'));
+    keys.push("~*");
+    server.set_user("shop", &keys).await;
+    let channels = report(&["--url", &url], 0).await;
+    assert_eq!(verdict(&channels, "rights"), "unknown", "{channels:#}");
+}

@@ -5,9 +5,12 @@
 mod doctor;
 mod layouts;
 mod look;
+#[cfg(target_os = "linux")]
+mod processes;
 mod readme;
 mod release;
 mod run;
+mod several;
 mod terminal;
 mod usage;
 

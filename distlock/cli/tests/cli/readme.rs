@@ -9,7 +9,16 @@ use serde_json::Value;
 
 use super::*;
 
-const COMMANDS: [&str; 6] = ["run", "release", "ls", "who", "watch", "doctor"];
+const COMMANDS: [&str; 8] = [
+    "run",
+    "release",
+    "ls",
+    "who",
+    "watch",
+    "doctor",
+    "completions",
+    "man",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -112,6 +121,17 @@ async fn defaults_of_the_readme_are_those_of_the_help() {
     assert!(compared >= 4, "only {compared} defaults were found");
 }
 
+fn statuses_of_the_readme() -> BTreeSet<u8> {
+    let readme = readme();
+    let (_, table) = readme.split_once("## Exit statuses").unwrap();
+    let table = table.split("\n\n").nth(1).unwrap();
+    let cells = table.lines().filter_map(|line| line.split('|').nth(1));
+    let numbers = cells.flat_map(|cell| cell.split(','));
+    numbers
+        .filter_map(|cell| cell.trim().parse().ok())
+        .collect()
+}
+
 #[test]
 fn exit_statuses_of_the_readme_are_those_of_the_code() {
     let code = fs::read_to_string(root().join("distlock/cli/src/exit.rs")).unwrap();
@@ -122,15 +142,37 @@ fn exit_statuses_of_the_readme_are_those_of_the_code() {
     let mut in_code: BTreeSet<u8> = variants.collect();
     assert!(in_code.len() > 5, "{in_code:?}");
     in_code.insert(0);
-    let readme = readme();
-    let (_, table) = readme.split_once("## Exit statuses").unwrap();
-    let table = table.split("\n\n").nth(1).unwrap();
-    let cells = table.lines().filter_map(|line| line.split('|').nth(1));
-    let numbers = cells.flat_map(|cell| cell.split(','));
-    let in_table: BTreeSet<u8> = numbers
-        .filter_map(|cell| cell.trim().parse().ok())
-        .collect();
-    assert_eq!(in_table, in_code);
+    assert_eq!(statuses_of_the_readme(), in_code);
+}
+
+/// The numbers that a help has below "Exit status".
+fn statuses(help: &str) -> BTreeSet<u8> {
+    let (_, statuses) = help.split_once("Exit status").unwrap();
+    let words = statuses
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    words
+        .filter_map(|word| word.trim_end_matches(',').parse().ok())
+        .collect()
+}
+
+#[tokio::test]
+async fn each_help_has_examples_and_the_exit_statuses_of_the_readme() {
+    let mut all = BTreeSet::new();
+    for command in COMMANDS {
+        let help = help(&[command]).await;
+        assert!(help.contains("Examples:\n  distlock "), "{help}");
+        all.extend(statuses(&help));
+    }
+    // What each command that asks a server may end with, `run` in particular.
+    for command in ["run", "release", "ls", "who", "watch", "doctor"] {
+        assert!(
+            statuses(&help(&[command]).await).is_superset(&[64, 69, 70, 77, 78].into()),
+            "{command}"
+        );
+    }
+    assert!(statuses(&help(&["run"]).await).is_superset(&[75, 79, 126, 127].into()));
+    assert_eq!(all, statuses_of_the_readme());
 }
 
 /// The members of a JSON value: each path, without the numbers of elements.
@@ -154,6 +196,13 @@ fn members_of(value: &Value) -> BTreeSet<String> {
     found
 }
 
+async fn held_key(server: &RedisServer, key: &str) -> Process {
+    let command = "echo running; read line";
+    let mut held = start(server, &["run", key, "--", "sh", "-c", command]);
+    held.expect("running", SOON).await;
+    held
+}
+
 #[tokio::test]
 async fn json_of_the_readme_has_the_members_of_the_output() {
     let readme = readme();
@@ -170,26 +219,18 @@ async fn json_of_the_readme_has_the_members_of_the_output() {
         "run", "job", "--kind", "fenced", "--json", "--", "sh", "-c", "exit 3",
     ];
     let run = stderr(&output(&server, &fenced).await);
-    let mut held = start(
-        &server,
-        &[
-            "run",
-            "order:42",
-            "--",
-            "sh",
-            "-c",
-            "echo running; read line",
-        ],
-    );
-    held.expect("running", SOON).await;
+    let _held = held_key(&server, "order:42").await;
     let ls = stdout(&output(&server, &["ls", "order:*", "--json"]).await);
     let release = stdout(&output(&server, &["release", "order:42", "--yes", "--json"]).await);
     let doctor = stdout(&output(&server, &["doctor", "--json"]).await);
-    for (shown, said) in shown.iter().zip([run, release, ls, doctor]) {
+    let _held = held_key(&server, "order:42").await;
+    let busy = ["run", "order:42", "--wait", "0", "--json", "--", "true"];
+    let busy = stderr(&output(&server, &busy).await);
+    for (shown, said) in shown.iter().zip([run, release, ls, doctor, busy]) {
         let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(members_of(shown), members_of(&said), "{said}");
     }
-    assert_eq!(shown.len(), 4);
+    assert_eq!(shown.len(), 5);
 }
 
 /// The command lines of a page that call the program, without what makes them a script.
@@ -241,18 +282,7 @@ async fn command_lines_of_all_pages_work() {
     for (page, text) in pages() {
         for line in command_lines(&text) {
             // The key that the pages look at and free.
-            let mut held = start(
-                &server,
-                &[
-                    "run",
-                    "order:42",
-                    "--",
-                    "sh",
-                    "-c",
-                    "echo running; read line",
-                ],
-            );
-            held.expect("running", SOON).await;
+            let held = held_key(&server, "order:42").await;
             let mut command = program("sh");
             command
                 .args(["-c", &line])

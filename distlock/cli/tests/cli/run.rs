@@ -389,7 +389,7 @@ async fn outcome_is_one_line_of_json_on_stderr() {
     let output = output(&server, &args).await;
     assert_eq!(stdout(&output), "out\n");
     let said: Value = serde_json::from_str(&stderr(&output)).unwrap();
-    assert_eq!(said["key"], "job");
+    assert_eq!(said["keys"], serde_json::json!(["job"]));
     assert_eq!(said["outcome"], "exited");
     assert_eq!(
         (&said["status"], &said["command_status"]),

@@ -23,6 +23,11 @@ struct Terminal {
 
 impl Terminal {
     fn start(server: &RedisServer, args: &[&str]) -> Self {
+        Self::start_with(server, &[], args)
+    }
+
+    /// Starts it with these variables.
+    fn start_with(server: &RedisServer, variables: &[(&str, &str)], args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -37,6 +42,8 @@ impl Terminal {
         let slave = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let copy = || Stdio::from(slave.try_clone().unwrap());
         let program = environment::clean(&mut Command::new("setsid"))
+            .envs([("TERM", "xterm")])
+            .envs(variables.iter().copied())
             .args(["--ctty", PROGRAM, "--url", &server.url()])
             .args(args)
             .stdin(copy())
@@ -205,5 +212,72 @@ async fn release_asks_and_only_yes_releases() {
             release.text()
         );
         assert_eq!(server.keys().await.len(), keys);
+    }
+}
+
+#[tokio::test]
+async fn long_keys_are_cut_in_the_middle_on_a_terminal_and_shown_as_a_whole_with_wide_and_in_a_pipe()
+ {
+    let server = RedisServer::start().await;
+    let key = format!("order:{}:42", "x".repeat(300));
+    let command = ["--", "sh", "-c", "echo running; read line"];
+    let mut run = start(&server, &[&["run", &key], &command[..]].concat());
+    run.expect("running", SOON).await;
+    for (args, is_cut) in [(&["ls"] as &[&str], true), (&["ls", "--wide"], false)] {
+        let mut ls = Terminal::start(&server, args);
+        assert_eq!(ls.ended().await.code(), Some(0));
+        ls.shows("LISTENING").await;
+        ls.shows(":42  lock").await;
+        let text = ls.text();
+        assert_eq!(text.contains(&key), !is_cut, "{text}");
+        assert_eq!(text.contains('…'), is_cut, "{text}");
+        // The terminal has 100 columns.
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert_eq!(
+            longest.is_some_and(|longest| longest > 110),
+            !is_cut,
+            "{text}"
+        );
+    }
+    assert!(stdout(&output(&server, &["ls"]).await).contains(&key));
+    let watch = Terminal::start(&server, &["watch"]);
+    watch.shows(":42  lock").await;
+}
+
+#[tokio::test]
+async fn colours_are_for_terminals_alone_and_not_with_no_color_or_on_a_dumb_one() {
+    let server = RedisServer::start().await;
+    let is_coloured = async |variables: &[(&str, &str)], args: &[&str], last: &str| {
+        let mut program = Terminal::start_with(&server, variables, args);
+        program.ended().await;
+        program.shows(last).await;
+        program.text().contains("\x1b[3")
+    };
+    let doctor: &[&str] = &["doctor", "--prefix", "distlock:"];
+    let wrong: &[&str] = &[
+        "run",
+        "job",
+        "--permits",
+        "1",
+        "--max-hold",
+        "0",
+        "--",
+        "true",
+    ];
+    for (args, last) in [(doctor, "clock"), (wrong, "--max-hold")] {
+        for (variables, expected) in [
+            (&[] as &[_], true),
+            (&[("NO_COLOR", "")], true),
+            (&[("NO_COLOR", "1")], false),
+            (&[("TERM", "dumb")], false),
+        ] {
+            let found = is_coloured(variables, args, last).await;
+            assert_eq!(found, expected, "{args:?} {variables:?}");
+        }
+        let piped = output(&server, args).await;
+        assert!(
+            !(stdout(&piped) + &stderr(&piped)).contains('\x1b'),
+            "{args:?}"
+        );
     }
 }

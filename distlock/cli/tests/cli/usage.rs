@@ -89,3 +89,86 @@ async fn url_comes_from_the_environment_and_a_wrong_password_exits_with_77() {
     assert_eq!(wrong.status.code(), Some(77), "{}", stderr(&wrong));
     assert!(!stderr(&wrong).contains("hush"), "{}", stderr(&wrong));
 }
+
+#[tokio::test]
+async fn completions_and_man_pages_name_each_command_and_need_no_server() {
+    let commands = ["run", "release", "ls", "who", "watch", "doctor"];
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let written = plain_output(["completions", shell]).await;
+        assert_eq!(written.status.code(), Some(0), "{}", stderr(&written));
+        for command in commands {
+            assert!(stdout(&written).contains(command), "{shell}: {command}");
+        }
+        assert!(stdout(&written).contains("busy-status"), "{shell}");
+    }
+    let page = stdout(&plain_output(["man"]).await);
+    assert!(page.contains(".TH distlock 1"), "{page}");
+    for command in commands {
+        assert!(
+            page.contains(&format!("distlock\\-{command}(1)")),
+            "{command}: {page}"
+        );
+        let own = stdout(&plain_output(["man", command]).await);
+        assert!(own.contains(&format!(".TH distlock-{command} 1")), "{own}");
+        assert!(
+            own.contains("Exit status") && own.contains("Examples"),
+            "{own}"
+        );
+    }
+    let unknown = plain_output(["man", "fly"]).await;
+    assert_eq!(unknown.status.code(), Some(64), "{}", stderr(&unknown));
+}
+
+#[tokio::test]
+async fn bash_completes_commands_and_options() {
+    let script = stdout(&plain_output(["completions", "bash"]).await);
+    let ask = "COMP_WORDS=(distlock run --busy); COMP_CWORD=2; _distlock distlock --busy run; echo \"${COMPREPLY[@]}\"";
+    let said = program("bash")
+        .args(["-c", &format!("{script}\n{ask}")])
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(stdout(&said), "--busy-status\n", "{}", stderr(&said));
+}
+
+#[tokio::test]
+async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
+    let server = RedisServer::start().await;
+    for (args, names) in [
+        (&["--max-hold", "0"] as &[&str], "--max-hold"),
+        (
+            &["--hold-at-least", "1m", "--max-hold", "1s"],
+            "--hold-at-least is longer than --max-hold",
+        ),
+        (
+            &["--hold-at-least", "1m", "--kind", "fair"],
+            "--hold-at-least is for",
+        ),
+        (&["--connect-timeout", "0"], "--connect-timeout"),
+        (&["--url", "rediss://127.0.0.1:1#insecure"], "--tls-ca"),
+        (&["--url", "http://127.0.0.1:1"], "redis://"),
+    ] {
+        let wrong = output(&server, &[&["run", "job"], args, &["--", "true"]].concat()).await;
+        assert_eq!(wrong.status.code(), Some(64), "{args:?}");
+        let said = stderr(&wrong);
+        assert!(said.contains(names), "{args:?}: {said}");
+        for word in ["_", "Builder", "feature"] {
+            assert!(!said.contains(word), "{args:?}: {said}");
+        }
+    }
+    let held = [
+        "run",
+        "job",
+        "--max-hold",
+        "100ms",
+        "--json",
+        "--",
+        "sleep",
+        "1000",
+    ];
+    let said = stderr(&output(&server, &held).await);
+    assert!(
+        said.contains("--max-hold") && !said.contains("`max_hold`"),
+        "{said}"
+    );
+}

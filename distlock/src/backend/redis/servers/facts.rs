@@ -154,6 +154,8 @@ const OTHERS: [Needs; 6] = [
 struct Checked {
     right: String,
     words: Vec<String>,
+    /// Whether it names a key or a channel, so that the user may lack its pattern and not the command.
+    has_name: bool,
 }
 
 impl Needs {
@@ -181,16 +183,19 @@ impl Needs {
         let commands = commands.map(|command| Checked {
             right: right(command),
             words: words(command, &channel),
+            has_name: command.split(' ').any(|word| ["K", "C"].contains(&word)),
         });
         let keys = keys.iter().map(|key| Checked {
             right: format!("~{key}"),
             words: vec!["EXISTS".to_owned(), key.clone()],
+            has_name: true,
         });
         // The last of them publishes.
         let publish = messages.last().copied().unwrap_or_default();
         let channels = channels.iter().map(|channel| Checked {
             right: format!("&{channel}"),
             words: words(publish, channel),
+            has_name: true,
         });
         commands.chain(keys).chain(channels).collect()
     }
@@ -309,17 +314,42 @@ async fn rights(
             "servers before Redis 7.0 cannot tell what a user may do",
         ));
     };
-    let mut allowed = allowed.into_iter();
-    let of_primitive = |(primitive, checks): (&'static str, Vec<Checked>)| PrimitiveRights {
-        primitive,
-        missing: checks
+    Ok(missing(primitives, &allowed, key.name()))
+}
+
+/// The rights that are missing for a key, by the server's answers in their order.
+fn missing(
+    primitives: Vec<(&'static str, Vec<Checked>)>,
+    allowed: &[u8],
+    name: &str,
+) -> Vec<PrimitiveRights> {
+    let pattern = format!("~{name}");
+    let is_of_key = |check: &Checked| check.words.iter().any(|word| word == name);
+    let of_locks = primitives.first().map(|(_, checks)| checks.iter());
+    let mut of_key = of_locks
+        .into_iter()
+        .flatten()
+        .zip(allowed)
+        .filter(|(check, _)| is_of_key(check));
+    // A user who may do nothing at all with the key may use other keys: of the commands it cannot be told which it lacks.
+    let is_of_others = of_key.all(|(_, allowed)| *allowed == 0);
+    let mut allowed = allowed.iter();
+    let of_primitive = |(primitive, checks): (&'static str, Vec<Checked>)| {
+        let denied = checks
             .into_iter()
             .zip(allowed.by_ref())
-            .filter(|(_, allowed)| *allowed == 0)
-            .map(|(check, _)| check.right)
-            .collect(),
+            .filter(|(_, allowed)| **allowed == 0)
+            .map(|(check, _)| check);
+        let is_told = |check: &Checked| match is_of_others {
+            true => !check.has_name || check.right == pattern,
+            false => true,
+        };
+        PrimitiveRights {
+            primitive,
+            missing: denied.filter(is_told).map(|check| check.right).collect(),
+        }
     };
-    Ok(primitives.into_iter().map(of_primitive).collect())
+    primitives.into_iter().map(of_primitive).collect()
 }
 
 /// The words as an array of JSON. Of the bytes that a key may have, these have to be escaped.

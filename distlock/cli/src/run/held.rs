@@ -1,0 +1,131 @@
+//! What a command runs under: a lock of one or several keys, or a permit of a semaphore.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use distlock::{
+    Acquire, Client, Error, ExpirablePermit, ExpirableSemaphore, Guard, Leased, LockSource,
+};
+use tokio::time::sleep;
+
+use crate::args::Run;
+use crate::exit::Failed;
+
+/// The variable in which a command finds the keys around it, each on a line.
+pub(super) const KEY_VARIABLE: &str = "DISTLOCK_KEY";
+
+/// After this time a wait for the key of a `run` around this one is told.
+const NESTED_WAIT: Duration = Duration::from_secs(1);
+
+/// What is held while the command runs.
+pub(super) enum Held {
+    Lock(Guard),
+    Permit(ExpirablePermit),
+}
+
+impl Held {
+    /// Acquires it. A wait that seems to be for the `run` around this one is told on stderr, because it may never end.
+    pub(super) async fn acquire(client: &Client, args: &Run) -> Result<Self, Failed> {
+        let mut acquiring = pin!(Self::acquire_without_a_word(client, args));
+        let around = std::env::var_os(KEY_VARIABLE).unwrap_or_default();
+        let around = around.to_string_lossy();
+        let is_around =
+            |key: &&String| around == key.as_str() || around.lines().any(|one| one == *key);
+        if args.permits.is_none()
+            && let Some(key) = args.keys.iter().find(is_around)
+        {
+            tokio::select! {
+                acquired = &mut acquiring => return acquired,
+                () = sleep(NESTED_WAIT) => eprintln!(
+                    "distlock: still waiting for {key:?}. {KEY_VARIABLE} says that this command was started by a `distlock run` \
+                     of the same key. If that one still runs and uses the same server, this wait cannot succeed: leave out the \
+                     inner `distlock run`, or give it another key.",
+                ),
+            }
+        }
+        acquiring.await
+    }
+
+    async fn acquire_without_a_word(client: &Client, args: &Run) -> Result<Self, Failed> {
+        let least = args.hold_at_least.unwrap_or_default();
+        if args.max_hold.is_some_and(|most| most < least) {
+            return Err(Failed::usage("--hold-at-least is longer than --max-hold"));
+        }
+        let Some(permits) = args.permits else {
+            let lock = LockSource::from(client).acquire(args.kind.into(), &args.keys);
+            let mut lock = bounded(lock, args);
+            if let Some(time) = args.hold_at_least {
+                lock = lock.hold_at_least(time);
+            }
+            return Ok(Self::Lock(lock.await?));
+        };
+        let [key] = &args.keys[..] else {
+            return Err(Failed::usage(
+                "--permits takes one key: permits of several semaphores cannot be taken together",
+            ));
+        };
+        let semaphore = client.expirable_semaphore(key);
+        set_permits(&semaphore, key, permits).await?;
+        Ok(Self::Permit(bounded(semaphore.acquire(), args).await?))
+    }
+
+    /// The fencing token.
+    pub(super) fn token(&self) -> Option<u64> {
+        match self {
+            Self::Lock(guard) => guard.token(),
+            Self::Permit(_) => None,
+        }
+    }
+
+    /// Completes when it is lost.
+    pub(super) fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self {
+            Self::Lock(guard) => Box::pin(guard.lost()),
+            Self::Permit(permit) => Box::pin(permit.lost()),
+        }
+    }
+
+    pub(super) async fn release(self) -> Result<(), Error> {
+        match self {
+            Self::Lock(guard) => guard.release().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+}
+
+fn bounded<G>(mut acquire: Acquire<G>, args: &Run) -> Acquire<G>
+where
+    G: From<Guard> + Leased + 'static,
+{
+    if let Some(wait) = args.wait {
+        acquire = acquire.wait(wait);
+    }
+    if let Some(time) = args.max_hold {
+        acquire = acquire.max_hold(time);
+    }
+    acquire
+}
+
+/// Gives the semaphore its number of permits. Another number is replaced only while no permit is taken: two runs with
+/// different numbers would let more commands run than one of them allows.
+async fn set_permits(
+    semaphore: &ExpirableSemaphore,
+    key: &str,
+    permits: u32,
+) -> Result<(), Failed> {
+    if semaphore.try_set_permits(permits).await? {
+        return Ok(());
+    }
+    let there = semaphore.permits().await?;
+    if there == i64::from(permits) {
+        return Ok(());
+    }
+    let taken = semaphore.acquired_permits().await?;
+    if taken > 0 {
+        return Err(Failed::usage(format!(
+            "{key:?} has {there} permits, of which {taken} are taken, and --permits says {permits}: all runs of a key need the \
+             same number. It changes when none is taken."
+        )));
+    }
+    Ok(semaphore.set_permits(permits).await?)
+}

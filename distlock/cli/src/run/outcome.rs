@@ -1,0 +1,175 @@
+//! How a `run` ended, for stderr: stdout is the command's.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use distlock::Error;
+use serde::Serialize;
+
+use crate::args::Run;
+use crate::exit::{Status, by_options};
+
+/// What `--json` writes to stderr as the last line.
+#[derive(Serialize)]
+pub(super) struct Outcome<'a> {
+    keys: &'a [String],
+    /// `exited`, `signalled`, `lost` or `interrupted`.
+    outcome: &'a str,
+    /// The exit status of this program.
+    status: u8,
+    /// The exit status of the command, if it exited.
+    command_status: Option<i32>,
+    /// The signal that ended the command, or the wait.
+    signal: Option<i32>,
+    waited_ms: u64,
+    held_ms: u64,
+    /// Whether the server has confirmed the release. `None` if nothing was held.
+    released: Option<bool>,
+    /// When the lock is free at the latest, if this process has it to give.
+    free_within_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl<'a> Outcome<'a> {
+    fn new(args: &'a Run, outcome: &'a str, status: u8, waited: Duration) -> Self {
+        Self {
+            keys: &args.keys,
+            outcome,
+            status,
+            command_status: None,
+            signal: None,
+            waited_ms: millis(waited),
+            held_ms: 0,
+            released: None,
+            free_within_ms: None,
+            token: None,
+            message: None,
+        }
+    }
+
+    /// A signal has ended the wait.
+    pub(super) fn interrupted(args: &'a Run, signal: i32, waited: Duration) -> Self {
+        let message = format!("interrupted while it waited for {}", names(&args.keys));
+        Self {
+            signal: Some(signal),
+            message: Some(message),
+            ..Self::new(args, "interrupted", by_signal(signal), waited)
+        }
+    }
+
+    /// The command has ended.
+    pub(super) fn ended(
+        args: &'a Run,
+        ended: ExitStatus,
+        waited: Duration,
+        held: Duration,
+    ) -> Self {
+        let outcome = match ended.signal() {
+            Some(_) => "signalled",
+            None => "exited",
+        };
+        Self {
+            command_status: ended.code(),
+            signal: ended.signal(),
+            held_ms: millis(held),
+            ..Self::new(args, outcome, status_of(ended), waited)
+        }
+    }
+
+    pub(super) fn with_token(self, token: Option<u64>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The lock was released, or not.
+    pub(super) fn released(
+        mut self,
+        args: &Run,
+        ended: ExitStatus,
+        released: &Result<(), Error>,
+    ) -> Self {
+        self.released = Some(released.is_ok());
+        match released {
+            Ok(()) => {
+                let rest = args
+                    .hold_at_least
+                    .map(|least| millis(least).saturating_sub(self.held_ms));
+                self.free_within_ms = Some(rest.unwrap_or(0));
+            }
+            Err(error) if error.is_lost() => {
+                self.outcome = "lost";
+                self.status = Status::Lost.code();
+                self.message = Some(format!(
+                    "{}; the command ended with {ended}",
+                    by_options(error)
+                ));
+            }
+            // What the command did was done under the lock.
+            Err(error) => {
+                let within = free_within(args);
+                self.free_within_ms = Some(millis(within));
+                self.message = Some(format!(
+                    "the command has ended, {}",
+                    not_released(args, error)
+                ));
+            }
+        }
+        self
+    }
+
+    /// Writes the outcome to stderr. Returns the exit status.
+    pub(super) fn told(&self, json: bool) -> u8 {
+        match &self.message {
+            _ if json => {
+                // A map of numbers and text has a form in JSON.
+                eprintln!("{}", serde_json::to_string(self).unwrap_or_default());
+            }
+            Some(message) => eprintln!("distlock: {message}"),
+            None => {}
+        }
+        self.status
+    }
+}
+
+/// That the release was not confirmed, and for how long the key may stay.
+pub(super) fn not_released(args: &Run, error: &Error) -> String {
+    let (names, within) = (
+        names(&args.keys),
+        humantime::format_duration(free_within(args)),
+    );
+    format!(
+        "released: false: {names} may stay taken for up to {within} from now, until the lease ends: {}",
+        by_options(error)
+    )
+}
+
+/// The rest of a lease that was renewed just now, since the answer to the last renewal may be what got lost.
+fn free_within(args: &Run) -> Duration {
+    args.lease.max(args.hold_at_least.unwrap_or_default())
+}
+
+/// The keys as text.
+pub(super) fn names(keys: &[String]) -> String {
+    let quoted = keys.iter().map(|key| format!("{key:?}"));
+    quoted.collect::<Vec<_>>().join(", ")
+}
+
+/// The exit status that a shell would show for a command that ended so.
+fn status_of(ended: ExitStatus) -> u8 {
+    match (ended.code(), ended.signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, Some(signal)) => by_signal(signal),
+        (None, None) => u8::MAX,
+    }
+}
+
+fn by_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
