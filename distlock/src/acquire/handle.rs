@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Change, Inspected};
-use crate::config::{Backoff, SPIN_BACKOFF, checked_wait};
+use crate::config::{Backoff, SPIN_BACKOFF, check_expire_after, checked_wait};
 use crate::error::Error;
 use crate::local::{Lives, Registry, watching};
 use crate::resource::key::{Key, Resource};
@@ -50,6 +50,17 @@ impl Handle {
 
     pub(crate) fn set_backoff(&mut self, backoff: Backoff) {
         self.backoff = Some(Box::new(backoff));
+    }
+
+    /// Has the number under the key expire so long after each use. Each use of the handle fails if the time is invalid.
+    pub(crate) fn set_expire_after(&mut self, time: Duration) {
+        let Ok(key) = &self.key else {
+            return;
+        };
+        self.key = match check_expire_after(time) {
+            Ok(()) => Ok(key.clone().expiring(time)),
+            Err(error) => Err(Box::new(error)),
+        };
     }
 
     fn session(&self) -> Arc<Session> {

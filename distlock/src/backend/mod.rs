@@ -296,6 +296,8 @@ pub struct LatchSeen {
     /// The run of the server that answered: what it had stored is there until the run ends. `None` if the user may not ask
     /// for it.
     pub run: Option<Arc<str>>,
+    /// How long the latch stays unless it is used; `None` if it has no end.
+    pub ttl: Option<Duration>,
 }
 
 /// Shows a server in this process that an acquisition waits, until it is dropped.

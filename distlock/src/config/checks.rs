@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE};
+use super::{Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE};
 use crate::error::Error;
 
 /// Rejects a lease that is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
@@ -18,6 +18,15 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
 /// Rejects a time limit of a hold that is not within the bounds of a lease.
 pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
     check_lease(time).map_err(|_| Error::invalid_config(bound, time))
+}
+
+/// Rejects a time after a use that is shorter than [`MIN_LEASE`] or longer than [`MAX_EXPIRE_AFTER`].
+pub(crate) fn check_expire_after(time: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_EXPIRE_AFTER).contains(&time) {
+        Ok(())
+    } else {
+        Err(Error::invalid_config("expire_after", time))
+    }
 }
 
 /// Rejects 0 permits and more than `most`.

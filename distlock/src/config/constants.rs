@@ -57,6 +57,9 @@ pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600)
 /// The longest wait, a year: tokio's timers can hold about two years.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The longest time that a number stays after its last use: it fits into 32 bits as milliseconds, and is longer than a month.
+pub(crate) const MAX_EXPIRE_AFTER: Duration = Duration::from_secs(45 * 24 * 3600);
+
 /// The most permits of a semaphore, and the highest count of a latch: Redisson stores both as signed 32-bit numbers.
 pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
 

@@ -12,8 +12,8 @@ pub enum Loss {
     /// The watchdog stopped renewing the hold because its [`max_hold`](crate::Acquire::max_hold) was over.
     HeldTooLong,
     /// The caller waited for a [`CountDownLatch`](crate::CountDownLatch), a [`Semaphore`](crate::Semaphore) or an
-    /// [`ExpirableSemaphore`](crate::ExpirableSemaphore), and its number is gone from the server: it was deleted, or the
-    /// server lost its data. Nothing is held.
+    /// [`ExpirableSemaphore`](crate::ExpirableSemaphore), and its number is gone from the server: it was deleted, it
+    /// [expired](crate::CountDownLatch::expire_after), or the server lost its data. Nothing is held.
     NumberGone,
     /// The same for a [`CountDownLatch`](crate::CountDownLatch), which may also have reached 0: another library counted while
     /// this client was not connected, and the client may not ask whether the server is the same as before. The user needs

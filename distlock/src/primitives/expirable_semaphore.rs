@@ -30,6 +30,7 @@ use crate::resource::permit_id::PermitId;
 /// * **A semaphore that is gone is reported.** If the semaphore is gone while acquisitions wait, because it was deleted or the
 ///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
 ///   Acquisitions that begin later wait until permits are set.
+/// * **It stays until it is deleted**, unless it is to [expire after](ExpirableSemaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for
 ///   many permits delays the waiters of its client behind it. Waiters of different clients have no particular order.
 ///
@@ -59,6 +60,45 @@ pub struct ExpirableSemaphore {
 impl ExpirableSemaphore {
     pub(crate) fn new(handle: Handle) -> Self {
         Self { handle }
+    }
+
+    /// Has a semaphore that is made by this handle, and its permits, remove itself so long after its last use, from 1 ms to
+    /// 45 days. Otherwise it stays in the server until it is [deleted](ExpirableSemaphore::delete).
+    ///
+    /// Each use by a handle with this setting moves the end forward: a change of the number or of a permit, and each permit that
+    /// is acquired, renewed or released. An acquisition that is refused is no use, and neither is a question. The end is never
+    /// moved to an earlier time. A semaphore that another program, or a handle without this setting, has made without an end
+    /// keeps none.
+    ///
+    /// The time should be longer than a [lease](Acquire::lease) that is not renewed: the permits go with the semaphore. Set the
+    /// [permits](ExpirableSemaphore::try_set_permits) before each use, because an acquisition waits if the semaphore has gone.
+    ///
+    /// In the server this is the time to live of both keys, as after Redisson's `expire`. Redisson's own uses do not move it, and
+    /// its `addPermits` removes it.
+    ///
+    /// # Errors
+    /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let seats = client.expirable_semaphore("seats:flight:LH123").expire_after(Duration::from_secs(600));
+    /// seats.try_set_permits(2).await?;
+    /// let permit = seats.acquire().await?;
+    /// // The permit is renewed, and the semaphore with it.
+    /// tokio::time::sleep(Duration::from_secs(3600)).await;
+    /// permit.release().await?;
+    /// tokio::time::sleep(Duration::from_secs(600)).await;
+    /// assert!(seats.try_set_permits(3).await?, "it was gone");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn expire_after(mut self, time: Duration) -> Self {
+        self.handle.set_expire_after(time);
+        self
     }
 
     /// Acquires one permit. Await the result for an [`ExpirablePermit`], or [run](Acquire::run) a future that needs it.

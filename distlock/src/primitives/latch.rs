@@ -26,8 +26,8 @@ use crate::error::Error;
 ///   [deleted](CountDownLatch::delete), leaves such a mark for 12 s (5 s, the
 ///   [`response_timeout`](crate::Builder::response_timeout) and the
 ///   [`unavailable_after`](crate::Builder::unavailable_after)). Without a mark it fails with [`Error::Lost`] if it would
-///   have heard a message, or if the server was restarted or replaced: the latch was removed by hand, or the server lost
-///   its data. If messages were missed and the server is the same, it completes, as in Redisson.
+///   have heard a message, or if the server was restarted or replaced: the latch was removed by hand, has
+///   [expired](CountDownLatch::expire_after), or the server lost its data. If messages were missed and the server is the same, it completes, as in Redisson.
 /// * **The optional right `+info`.** Redisson leaves no mark. If it opens a latch while this client is not connected, only the
 ///   run id of the server shows that nothing was lost. Without the right to read it, waiters then fail with
 ///   [`Error::Lost`] and [`Loss::NumberGoneUnseen`](crate::Loss::NumberGoneUnseen).
@@ -60,6 +60,42 @@ pub struct CountDownLatch {
 impl CountDownLatch {
     pub(crate) fn new(handle: Handle) -> Self {
         Self { handle }
+    }
+
+    /// Has a latch that is set by this handle remove itself so long after its last use, from 1 ms to 45 days. Otherwise a latch
+    /// whose counting processes have died stays in the server until it is [deleted](CountDownLatch::delete), and the next run
+    /// waits for it.
+    ///
+    /// Setting the count and each count-down by a handle with this setting move the end forward, and never to an earlier time.
+    /// Waiting is no use, and neither is setting a latch that exists. A latch that another program, or a handle without this
+    /// setting, has set without an end keeps none.
+    ///
+    /// A wait for a latch that expires fails with [`Error::Lost`] within seconds, because it was not counted down. A new count
+    /// can then be set. The time must be longer than any time between two count-downs.
+    ///
+    /// In the server this is the time to live of the key, as after Redisson's `expire`. Redisson's count-downs do not move it.
+    ///
+    /// # Errors
+    /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let latch = client.count_down_latch("import:parts").expire_after(Duration::from_secs(600));
+    /// latch.try_set_count(2).await?;
+    /// latch.count_down().await?;
+    /// // The process that has the other part dies.
+    /// assert!(latch.wait().await.is_err_and(|error| error.is_lost()));
+    /// assert!(latch.try_set_count(2).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn expire_after(mut self, time: Duration) -> Self {
+        self.handle.set_expire_after(time);
+        self
     }
 
     /// Sets the count, from 1 to 2147483647, if there is no latch yet. Returns whether the count was set.

@@ -1,6 +1,7 @@
 //! The semaphore: Redisson's `RSemaphore`.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
@@ -28,6 +29,7 @@ use crate::resource::owner::Owner;
 /// * **A semaphore that is gone is reported.** If the number is gone while acquisitions wait, because it was deleted or the
 ///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
 ///   Acquisitions that begin later wait until permits are set.
+/// * **It stays until it is deleted**, unless it is to [expire after](Semaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
 ///   for different numbers of permits. Waiters of different clients have no particular order.
 /// * **Permits do not belong to tasks.** They are not reentrant, and can be released by any task.
@@ -54,6 +56,45 @@ pub struct Semaphore {
 impl Semaphore {
     pub(crate) fn new(handle: Handle) -> Self {
         Self { handle }
+    }
+
+    /// Has a semaphore that is made by this handle, and what is kept beside it, remove itself so long after its last use, from
+    /// 1 ms to 45 days. Otherwise it stays in the server until it is [deleted](Semaphore::delete).
+    ///
+    /// Each use by a handle with this setting moves the end forward: setting, adding, draining, and each permit that is acquired
+    /// or released. An acquisition that is refused is no use, and neither is a question. The end is never moved to an earlier
+    /// time. A semaphore that another program, or a handle without this setting, has made without an end keeps none.
+    ///
+    /// * **The time must be longer than any permit is held.** Permits of a plain semaphore are not renewed. If nobody uses the
+    ///   semaphore for this time while a permit is taken, the semaphore is gone, its release returns [`Error::Lost`], and
+    ///   [new permits](Semaphore::try_set_permits) are granted beside it. An [`ExpirableSemaphore`](crate::ExpirableSemaphore)
+    ///   stays as long as its permits are renewed.
+    /// * **Set the permits before each use.** [`try_set_permits`](Semaphore::try_set_permits) does so only if there are none, and
+    ///   is a use. An acquisition waits if the semaphore has gone before, and fails with [`Error::Lost`] if it goes meanwhile.
+    ///
+    /// In the server this is the time to live of the key, as after Redisson's `expire` or `trySetPermits(permits, ttl)`.
+    /// Redisson's own uses do not move it, and its `addPermits` and `drainPermits` remove it.
+    ///
+    /// # Errors
+    /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let uploads = client.semaphore("uploads:customer:7").expire_after(Duration::from_secs(600));
+    /// uploads.try_set_permits(2).await?;
+    /// uploads.acquire().run(async {}).await?;
+    /// tokio::time::sleep(Duration::from_secs(600)).await;
+    /// assert!(uploads.try_set_permits(3).await?, "it was gone");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn expire_after(mut self, time: Duration) -> Self {
+        self.handle.set_expire_after(time);
+        self
     }
 
     /// Sets the number of permits, from 0 to 2147483647, if it was not set before. Returns whether it was set now.

@@ -1,8 +1,10 @@
 //! Keys: the text from the user, checked once, and the name under which the server stores it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config;
 use crate::error::Error;
@@ -13,10 +15,13 @@ use crate::resource::kind::Kind;
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone)]
 pub struct Key {
     name: Arc<str>,
-    prefix: usize,
+    prefix: u32,
+    /// How long a number under the key stays after each use, in ms; 0 for ever. Part of the key, so that everything that uses
+    /// the number knows it. Two keys that differ in it are equal.
+    expires_after: u32,
 }
 
 impl Key {
@@ -39,13 +44,27 @@ impl Key {
         };
         Ok(Self {
             name,
-            prefix: prefix.len(),
+            // Not longer than MAX_KEY_BYTES.
+            prefix: u32::try_from(prefix.len()).unwrap_or_default(),
+            expires_after: 0,
         })
+    }
+
+    /// The same key, whose number expires so long after its last use. At most
+    /// [`MAX_EXPIRE_AFTER`](config::MAX_EXPIRE_AFTER).
+    pub(crate) fn expiring(mut self, after: Duration) -> Self {
+        self.expires_after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// How long a number under the key stays after each use; zero is for ever.
+    pub(crate) fn expires_after(&self) -> Duration {
+        Duration::from_millis(self.expires_after.into())
     }
 
     /// The key as the user wrote it.
     pub(crate) fn text(&self) -> &str {
-        &self.name[self.prefix..]
+        &self.name[self.prefix as usize..]
     }
 
     /// The name under which the server stores the key: the client's prefix and the user's key.
@@ -65,6 +84,27 @@ pub struct Resource {
     pub kind: Kind,
     /// The key, with its client's prefix.
     pub key: Key,
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.prefix == other.prefix
+    }
+}
+
+impl Eq for Key {}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.name, self.prefix).cmp(&(&other.name, other.prefix))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Of the name alone, since all keys of a client have one prefix. An acquisition looks its key up several times.

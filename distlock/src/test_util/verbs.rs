@@ -22,6 +22,7 @@ pub struct Verbs {
     place: Option<Duration>,
     inside: Option<u64>,
     round: u64,
+    expires_after: Option<Duration>,
 }
 
 /// The answer of a verb, in a form that can be compared between backends.
@@ -66,6 +67,7 @@ impl Verbs {
             place: None,
             inside: None,
             round: 0,
+            expires_after: None,
         }
     }
 
@@ -101,6 +103,14 @@ impl Verbs {
         verbs
     }
 
+    /// The same verbs on numbers that expire so long after their last use.
+    #[must_use]
+    pub fn expiring(&self, after: Duration) -> Self {
+        let mut verbs = self.clone();
+        verbs.expires_after = Some(after);
+        verbs
+    }
+
     /// The same verbs on keys that no other round uses.
     #[must_use]
     pub fn in_round(&self, round: u64) -> Self {
@@ -120,9 +130,13 @@ impl Verbs {
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
         let registry = self.client.registry();
         let prefix = &registry.session.config.key_prefix;
+        let key = Key::new(prefix, &self.name(key))?;
         let resource = Resource {
             kind: self.kind,
-            key: Key::new(prefix, &self.name(key))?,
+            key: match self.expires_after {
+                Some(after) => key.expiring(after),
+                None => key,
+            },
         };
         let mut target = Target::of(&resource, Owner::new(self.owners, number));
         target.permits = self.permits;

@@ -143,6 +143,8 @@ struct Sight {
     run: Option<Arc<str>>,
     /// The connection.
     epoch: u64,
+    /// When the latch expires unless it is used; never if it has no end.
+    expires: Tick,
     /// The subscription, if there was one.
     signal: Option<Signal>,
 }
@@ -156,13 +158,15 @@ impl Watch<'_> {
         let session = self.request.session;
         let key = self.request.target.resource.key.clone();
         let (epoch, signal) = (session.backend.epoch(&key), self.signal());
+        let asked = session.now();
         tokio::select! {
             biased;
             found = self.request.answer(|| session.backend.latch(&key)) => {
                 let found = found?;
                 if let Some(count @ 1..) = found.count {
                     let (opened, run) = (found.opened.clone(), found.run.clone());
-                    self.seen = Some(Sight { count, opened, run, epoch, signal });
+                    let expires = found.ttl.map_or(Tick::NEVER, |left| asked.after(left));
+                    self.seen = Some(Sight { count, opened, run, epoch, expires, signal });
                 }
                 Ok(found)
             }
@@ -177,7 +181,8 @@ impl Watch<'_> {
     /// The count is 0, or there is no latch. Returns an error if there was one, and the server may have lost it.
     ///
     /// A mark or a message tells that it was opened. If messages arrived all the time and none came, it was not. If they
-    /// may have been missed, a server that has not lost its data since has had no other reason to remove the latch.
+    /// may have been missed, a server that has not lost its data since has had no other reason to remove the latch, unless
+    /// the latch has expired.
     async fn was_opened(&mut self, found: &LatchSeen) -> Result<(), Error> {
         let Some(seen) = &self.seen else {
             return Ok(());
@@ -192,6 +197,9 @@ impl Watch<'_> {
             Heard::Message => return Ok(()),
             Heard::Nothing => return lost(Loss::NumberGone),
             Heard::Unknown => {}
+        }
+        if seen.expires <= session.now() {
+            return lost(Loss::NumberGone);
         }
         if !session.backend.may_have_lost(key, seen.epoch) {
             return Ok(());
@@ -252,8 +260,9 @@ impl Watch<'_> {
             else {
                 break;
             };
-            // A read tells the run of the server that another connection leads to.
-            let Some(seen) = self.seen.as_mut().filter(|seen| seen.epoch == epoch) else {
+            // A read tells the run of the server that another connection leads to, and until when the latch stays.
+            let is_same = |seen: &&mut Sight| seen.epoch == epoch && seen.expires > session.now();
+            let Some(seen) = self.seen.as_mut().filter(is_same) else {
                 break;
             };
             (seen.count, seen.signal) = (count, signal);

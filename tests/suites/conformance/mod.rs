@@ -12,6 +12,7 @@ mod attribute;
 mod bounds;
 mod current;
 mod every_lock;
+mod expire_after;
 mod fair;
 mod fairness;
 mod fenced;

@@ -38,14 +38,16 @@ enum NumberStep {
     Inspect {
         key: usize,
     },
+    /// The step by a handle whose numbers expire so many hundreds of seconds after their last use.
+    Expiring(u64, Box<NumberStep>),
 }
 
 /// Longer than any of the steps together.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 fn adjusts(
-    change: impl Strategy<Value = impl Into<Change> + Debug>,
-) -> impl Strategy<Value = NumberStep> {
+    change: impl Strategy<Value = impl Into<Change> + Debug> + Clone,
+) -> impl Strategy<Value = NumberStep> + Clone {
     // So few requests that many are sent again: as the same, and, what nobody does, as another.
     (0..KEYS.len(), 100..130_u64, change).prop_map(|(key, request, change)| NumberStep::Adjust {
         key,
@@ -54,7 +56,7 @@ fn adjusts(
     })
 }
 
-fn semaphore_step() -> impl Strategy<Value = NumberStep> {
+fn semaphore_step() -> impl Strategy<Value = NumberStep> + Clone {
     let key = 0..KEYS.len();
     let taken = (key.clone(), 1..9_u64, 1..4_u32);
     let change = prop_oneof![
@@ -76,7 +78,7 @@ fn semaphore_step() -> impl Strategy<Value = NumberStep> {
     ]
 }
 
-fn latch_step() -> impl Strategy<Value = NumberStep> {
+fn latch_step() -> impl Strategy<Value = NumberStep> + Clone {
     let key = 0..KEYS.len();
     let change = prop_oneof![
         3 => (0..6_u32).prop_map(LatchChange::TrySet),
@@ -90,7 +92,16 @@ fn latch_step() -> impl Strategy<Value = NumberStep> {
     ]
 }
 
-/// The same with time that passes: marks go.
+/// Half of the steps by handles whose numbers expire after their last use, at two different times.
+fn some_expiring(
+    step: impl Strategy<Value = NumberStep> + Clone,
+) -> impl Strategy<Value = NumberStep> {
+    let expiring = (prop_oneof![Just(1_u64), Just(3)], step.clone())
+        .prop_map(|(after, step)| NumberStep::Expiring(after, Box::new(step)));
+    prop_oneof![step, expiring]
+}
+
+/// The same with time that passes: marks go, and numbers.
 fn passing(step: impl Strategy<Value = NumberStep>) -> impl Strategy<Value = Event<NumberStep>> {
     let secs = (1..30_u64).prop_map(Duration::from_secs);
     prop_oneof![
@@ -106,15 +117,27 @@ impl NumberStep {
         | Self::Withdraw { key, .. }
         | Self::Adjust { key, .. }
         | Self::Delete { key }
-        | Self::Inspect { key }) = self;
+        | Self::Inspect { key }) = self
+        else {
+            let Self::Expiring(_, step) = self else {
+                return true;
+            };
+            return step.has_no_braces();
+        };
         !KEYS[*key].contains('{')
     }
 }
 
 impl Step for NumberStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
+        let (step, verbs) = match self {
+            Self::Expiring(after, step) => {
+                (&**step, verbs.expiring(Duration::from_secs(after * 100)))
+            }
+            step => (step, verbs.clone()),
+        };
         let with = |permits: u32| verbs.with_permits(permits);
-        let answer = match *self {
+        let answer = match *step {
             Self::Attempt {
                 key,
                 owner,
@@ -137,6 +160,7 @@ impl Step for NumberStep {
             } => verbs.adjust(KEYS[key], request, change).await,
             Self::Delete { key } => verbs.force_release(KEYS[key]).await,
             Self::Inspect { key } => verbs.inspect(KEYS[key]).await,
+            Self::Expiring(..) => unreachable!("one of them has no other in it"),
         };
         answer.unwrap()
     }
@@ -144,7 +168,7 @@ impl Step for NumberStep {
 
 #[test]
 fn semaphores_in_memory_and_redis_agree() {
-    let event = semaphore_step().prop_map(Event::Step);
+    let event = some_expiring(semaphore_step()).prop_map(Event::Step);
     side::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
 }
 
@@ -157,12 +181,16 @@ side::agree_on_several_servers!(
 
 #[test]
 fn semaphores_in_memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Semaphore, passing(semaphore_step()), (300, 120));
+    side::memory_and_memory_agree(
+        Kind::Semaphore,
+        passing(some_expiring(semaphore_step())),
+        (300, 120),
+    );
 }
 
 #[test]
 fn latches_in_memory_and_redis_agree() {
-    let event = latch_step().prop_map(Event::Step);
+    let event = some_expiring(latch_step()).prop_map(Event::Step);
     side::memory_and_redis_agree(Kind::Latch, event, (150, 200));
 }
 
@@ -182,7 +210,11 @@ mod latch {
 
 #[test]
 fn latches_in_memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Latch, passing(latch_step()), (300, 120));
+    side::memory_and_memory_agree(
+        Kind::Latch,
+        passing(some_expiring(latch_step())),
+        (300, 120),
+    );
 }
 
 /// Whatever attempts, releases and withdrawals come, and however often: permits are with owners or free, and none is made

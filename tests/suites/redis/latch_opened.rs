@@ -64,6 +64,15 @@ impl Scene {
 
     async fn of(server: RedisServer, proxy: Proxy, waiter: &Client) -> Self {
         let latch = client(&server).await.count_down_latch(KEY);
+        Self::with(server, proxy, waiter, latch).await
+    }
+
+    async fn with(
+        server: RedisServer,
+        proxy: Proxy,
+        waiter: &Client,
+        latch: distlock::CountDownLatch,
+    ) -> Self {
         assert!(latch.try_set_count(1).await.unwrap());
         let asked = server.command_calls("get").await;
         let waiting = tokio::spawn(waiter.count_down_latch(KEY).wait().into_future());
@@ -171,6 +180,23 @@ async fn latch_that_opens_while_messages_stall_lets_its_waiters_go() {
         assert!(told.is_ok(), "{end:?}: {told:?}");
         assert!(stall.hits() > 0);
     }
+}
+
+/// The same as a latch that Redisson opens, but that its time was over.
+#[tokio::test]
+async fn latch_that_expires_while_messages_stall_is_lost() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let waiter = Client::connect(&proxy.url()).await.unwrap();
+    let latch = client(&server).await.count_down_latch(KEY);
+    let latch = latch.expire_after(Duration::from_secs(2));
+    let scene = Scene::with(server, proxy, &waiter, latch).await;
+    let stall = scene
+        .proxy
+        .flow(Select::SUBSCRIBERS, Way::Both, Flow::Stall);
+    let error = scene.told().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(stall.hits() > 0);
 }
 
 #[tokio::test]

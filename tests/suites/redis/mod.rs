@@ -5,6 +5,7 @@ mod cluster;
 mod commands;
 mod connections;
 mod credentials;
+mod expire_after;
 mod fair;
 mod force_release;
 mod golden;

@@ -6,6 +6,7 @@ use super::call::Call;
 use super::number;
 use super::store::{Name, State, Value};
 use crate::backend::{Fault, LatchChange, LatchSeen};
+use crate::clock::Tick;
 use crate::resource::key::Key;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
@@ -34,7 +35,7 @@ fn opened_name(key: &Key) -> Name {
 }
 
 /// What a waiter sees, but for the run of the server.
-pub(super) fn seen(state: &State, key: &Key) -> Result<LatchSeen, Fault> {
+pub(super) fn seen(state: &State, key: &Key, now: Tick) -> Result<LatchSeen, Fault> {
     let opened = state.values.get(&opened_name(key));
     let opened = opened.and_then(|entry| match &entry.value {
         Value::Opened(number) => Some(Arc::from(number.to_string())),
@@ -44,6 +45,7 @@ pub(super) fn seen(state: &State, key: &Key) -> Result<LatchSeen, Fault> {
         count: number::get(state, key)?,
         opened,
         run: None,
+        ttl: state.ttl(key.name(), now),
     })
 }
 
@@ -61,6 +63,7 @@ fn try_set(state: &mut State, key: &Key, count: i64, call: Call) -> Result<i64, 
     }
     state.remove(&opened_name(key));
     number::set(state, key, count);
+    number::used(state, key, (true, None), call.now);
     state.publish(call.client, Family::Latch, key);
     Ok(1)
 }
@@ -70,6 +73,7 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     let count = number::count(state, key)?;
     if count > 1 {
         number::set(state, key, count - 1);
+        number::used(state, key, (false, None), call.now);
         return Ok(count - 1);
     }
     state.remove(key.name());

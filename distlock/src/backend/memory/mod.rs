@@ -172,7 +172,7 @@ impl Backend for MemoryBackend {
             HoldFamily::Lock => lock::attempt(state, attempt, call.now),
             HoldFamily::Fair => fair::attempt(state, attempt, call),
             HoldFamily::ReadWrite => rw::attempt(state, attempt, call),
-            HoldFamily::Semaphore => semaphore::attempt(state, attempt),
+            HoldFamily::Semaphore => semaphore::attempt(state, attempt, call),
             HoldFamily::Permit => permit::attempt(state, attempt, call),
         })
     }
@@ -288,8 +288,8 @@ impl Backend for MemoryBackend {
     }
 
     fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
-        self.run(|state, _| {
-            let seen = latch::seen(state, key)?;
+        self.run(|state, call| {
+            let seen = latch::seen(state, key, call.now)?;
             Ok(LatchSeen {
                 run: Some(self.server_run()),
                 ..seen

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A change and the mark of its request are stored in one step, so a request that is sent twice takes effect once.
-//! 2. A change of a number leaves the time at which its key expires as it was.
+//! 2. A change of a number leaves the time at which its key expires as it was. Only [`used`] moves it.
 
 use std::sync::Arc;
 
@@ -41,6 +41,29 @@ pub(super) fn set(state: &mut State, key: &Key, number: i64) {
     match state.values.get_mut(key.name()) {
         Some(entry) => entry.value = Value::Number(number),
         None => state.insert(key.name(), Value::Number(number), Tick::NEVER),
+    }
+}
+
+/// Moves the end of a number after a use, and of what is kept `beside` it, never to an earlier time. A number that was there
+/// without an end keeps none.
+pub(super) fn used(
+    state: &mut State,
+    key: &Key,
+    (is_new, beside): (bool, Option<&Name>),
+    now: Tick,
+) {
+    let stays = key.expires_after();
+    if stays.is_zero() {
+        return;
+    }
+    let end = now.after(stays);
+    let before = state.expiry(key.name());
+    let has_no_end = before == Tick::NEVER;
+    if before >= end && !(is_new && has_no_end) {
+        return;
+    }
+    for name in [Some(key.name()), beside].into_iter().flatten() {
+        state.expire_at(name, end);
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::call::Call;
+use super::number;
 use super::store::{Name, State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
@@ -209,6 +210,9 @@ pub(super) fn attempt(
     let any_swept = permits.sweep(now);
     let is_granted = !has_ended && permits.take(target, now.after(attempt.lease));
     let (free, next_end) = (permits.free, permits.next_end());
+    if is_granted {
+        used(state, key, false, now);
+    }
     if any_swept {
         publish_free(state, key, free, call);
     }
@@ -244,6 +248,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let has_all = ids.iter().all(is_acquired);
     if has_all {
         permits.extend(ids, now.after(renewal.lease));
+        used(state, &target.resource.key, false, now);
     }
     has_all
 }
@@ -263,6 +268,9 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
         }
     }
     let free = permits.free;
+    if returned > 0 {
+        used(state, key, false, call.now);
+    }
     let others = match any_swept || returned > 0 {
         true => publish_free(state, key, free, call),
         false => 0,
@@ -315,7 +323,7 @@ pub(super) fn adjust(
         PermitChange::TotalPermits => numbers(state, key, now).map(|(free, out)| free + out),
         PermitChange::RemainingLease(id) => remaining_lease(state, key, id, now),
         PermitChange::TrySet(number) => once(state, key, request, call, |state| {
-            try_set(state, key, number.into())
+            try_set(state, key, number.into(), now)
         }),
         PermitChange::SetPermits(number) => once(state, key, request, call, |state| {
             set(state, key, number.into(), now)
@@ -381,46 +389,59 @@ pub(super) fn answered(state: &mut State, key: &Key, request: Owner) {
     state.notes.answers.remove(key, request);
 }
 
-fn create(state: &mut State, key: &Key, free: i64) {
+fn create(state: &mut State, key: &Key, free: i64, now: Tick) {
     let permits = Permits {
         free,
         ..Permits::default()
     };
     state.insert(key.name(), Value::Permits(permits), Tick::NEVER);
+    used(state, key, true, now);
 }
 
-fn try_set(state: &mut State, key: &Key, number: i64) -> Result<(i64, bool), Fault> {
+/// Moves the end of a semaphore after a use.
+fn used(state: &mut State, key: &Key, is_new: bool, now: Tick) {
+    number::used(state, key, (is_new, None), now);
+}
+
+fn try_set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
     if permits(state, key)?.is_some() {
+        used(state, key, false, now);
         return Ok((0, false));
     }
-    create(state, key, number);
+    create(state, key, number, now);
     Ok((1, number > 0))
 }
 
 fn set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
     let Some(permits) = permits(state, key)? else {
-        create(state, key, number);
+        create(state, key, number, now);
         return Ok((number, number > 0));
     };
-    Ok(permits.change(now, |permits| {
+    let changed = permits.change(now, |permits| {
         permits.free = number - permits.number_acquired();
         permits.free
-    }))
+    });
+    used(state, key, false, now);
+    Ok(changed)
 }
 
 fn add(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
     let Some(permits) = permits(state, key)? else {
-        create(state, key, number);
+        create(state, key, number, now);
         return Ok((number, number > 0));
     };
-    Ok(permits.change(now, |permits| {
+    let (sum, has_grown) = permits.change(now, |permits| {
         let sum = permits.free + number;
         // A sum beyond 32 bits changes nothing.
         if sum.unsigned_abs() <= MAX_SUM {
             permits.free = sum;
         }
         sum
-    }))
+    });
+    if sum.unsigned_abs() <= MAX_SUM {
+        used(state, key, false, now);
+    }
+    Ok((sum, has_grown))
 }
 
 fn release_permit(
@@ -432,7 +453,11 @@ fn release_permit(
     let Some(permits) = permits(state, key)? else {
         return Ok((0, false));
     };
-    Ok(permits.change(now, |permits| i64::from(permits.take_back(id))))
+    let (returned, has_grown) = permits.change(now, |permits| i64::from(permits.take_back(id)));
+    if returned > 0 {
+        used(state, key, false, now);
+    }
+    Ok((returned, has_grown))
 }
 
 fn update_lease(
@@ -453,6 +478,9 @@ fn update_lease(
         permits.insert(id, new_end);
         1
     });
+    if answer > 0 {
+        used(state, key, false, now);
+    }
     // A waiter that sleeps until the next permit ends might sleep too long now.
     Ok((answer, ends_earlier || has_grown))
 }

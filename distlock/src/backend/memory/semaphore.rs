@@ -72,6 +72,14 @@ fn add_owner(state: &mut State, key: &Key, owner: Owner, permits: u32) {
     }
 }
 
+/// Moves the end of the number and of its owners after a use.
+fn used(state: &mut State, key: &Key, is_new: bool, call: Call) {
+    if key.expires_after().is_zero() {
+        return;
+    }
+    number::used(state, key, (is_new, Some(&owners_name(key))), call.now);
+}
+
 /// Removes an owner, and answers whether it had permits.
 fn remove_owner(state: &mut State, key: &Key, owner: Owner) -> bool {
     let Some(owners) = owners(state, key) else {
@@ -84,7 +92,11 @@ fn remove_owner(state: &mut State, key: &Key, owner: Owner) -> bool {
     had
 }
 
-pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(super) fn attempt(
+    state: &mut State,
+    attempt: &Attempt,
+    call: Call,
+) -> Result<Attempted, Fault> {
     let (target, key) = (&attempt.target, &attempt.target.resource.key);
     let Some(free) = number::get(state, key)? else {
         return Ok(Attempted::Unset);
@@ -100,6 +112,12 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted,
     }
     number::set(state, key, free - wanted);
     add_owner(state, key, target.owner, target.permits);
+    number::used(state, key, (false, None), call.now);
+    // The owners stay as long as the number, whoever gave it an end.
+    let end = state.expiry(key.name());
+    if end != Tick::NEVER {
+        state.expire_at(&owners_name(key), end);
+    }
     Ok(granted)
 }
 
@@ -116,6 +134,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     if !had || !is_set {
         return Ok(Released::NotOurs);
     }
+    used(state, key, false, call);
     let mut others = 0;
     if target.permits > 0 {
         let free = number::add(state, key, i64::from(target.permits))?;
@@ -155,18 +174,20 @@ pub(super) fn adjust(
             add(state, key, permits.into(), call)
         }),
         SemaphoreChange::Drain => {
-            number::once(state, key, request, call, |state| drain(state, key))
+            number::once(state, key, request, call, |state| drain(state, key, call))
         }
     }
 }
 
 fn try_set(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64, Fault> {
     if number::get(state, key)?.is_some() {
+        used(state, key, false, call);
         return Ok(0);
     }
     // A new semaphore has no owners, whoever had permits of one that was removed.
     state.remove(&owners_name(key));
     number::set(state, key, permits);
+    used(state, key, true, call);
     if permits > 0 {
         state.publish(call.client, Family::Semaphore, key);
     }
@@ -178,20 +199,23 @@ fn add(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64, Fa
     if sum.unsigned_abs() > MAX_SUM {
         return Ok(sum);
     }
-    if number::get(state, key)?.is_none() {
+    let is_new = number::get(state, key)?.is_none();
+    if is_new {
         state.remove(&owners_name(key));
     }
     let free = number::add(state, key, permits)?;
+    used(state, key, is_new, call);
     if permits > 0 && free > 0 {
         state.publish(call.client, Family::Semaphore, key);
     }
     Ok(free)
 }
 
-fn drain(state: &mut State, key: &Key) -> Result<i64, Fault> {
+fn drain(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     let Some(free) = number::get(state, key)? else {
         return Ok(0);
     };
     number::set(state, key, 0);
+    used(state, key, false, call);
     Ok(free)
 }

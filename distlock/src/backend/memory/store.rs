@@ -147,6 +147,13 @@ impl State {
         (expires != Tick::NEVER).then(|| expires.left(now))
     }
 
+    /// When a key expires; never if it does not exist.
+    pub(super) fn expiry(&self, name: &Name) -> Tick {
+        self.values
+            .get(name)
+            .map_or(Tick::NEVER, |entry| entry.expires)
+    }
+
     /// Changes the time at which a key expires, to an earlier or a later one.
     pub(super) fn expire_at(&mut self, name: &Name, expires: Tick) {
         let Some(entry) = self.values.get_mut(name) else {

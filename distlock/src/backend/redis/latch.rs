@@ -29,6 +29,7 @@ pub(super) async fn adjust(
         let call = call.arg(change.0).arg(change.1).arg(&channel);
         call.arg(reply::millis(backend.remembered))
             .arg(reply::millis(backend.opening_remembered))
+            .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::LATCH_ADJUST, with);
     value.await.and_then(reply::number)
@@ -41,10 +42,10 @@ pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen,
     let mut run = backend.servers.run_of(key).await?;
     for _ in 0..MOST_RUNS_SEEN {
         let value = backend.run(key, &script::LATCH_SEEN, with).await?;
-        let (count, opened) = reply::latch_seen(&value)?;
+        let seen = reply::latch_seen(&value)?;
         let after = backend.servers.run_of(key).await?;
         if after == run {
-            return Ok(LatchSeen { count, opened, run });
+            return Ok(LatchSeen { run, ..seen });
         }
         run = after;
     }

@@ -22,7 +22,8 @@ pub(super) async fn once(
     let with = |call: Call| {
         let keys: SmallVec<[&str; 3]> = [&**key.name(), &mark].into_iter().chain(beside).collect();
         let call = call.keys(keys.into_iter()).arg(what).arg(number);
-        call.arg(channel).arg(remembered)
+        let call = call.arg(channel).arg(remembered);
+        call.arg(reply::millis(key.expires_after()))
     };
     backend.run(key, script, with).await.and_then(reply::number)
 }

@@ -36,7 +36,9 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
     let with = |call: Call| {
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
-        call.arg(lease).arg(&channel)
+        call.arg(lease)
+            .arg(&channel)
+            .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::PERMIT_ACQUIRE, with);
     value.await.and_then(reply::attempted_permits)
@@ -81,13 +83,17 @@ async fn renew_portion(
 
 /// The keys and arguments of the script that renews.
 pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
-    let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
-    let keys: Vec<String> = batch.iter().map(permits).collect();
+    let keys_of = |renewal: &Renewal| {
+        let [semaphore, permits] = keys(&renewal.target.resource.key);
+        [permits, semaphore]
+    };
+    let keys: Vec<String> = batch.iter().flat_map(keys_of).collect();
     move |call| {
         batch.iter().fold(call.keys(all(&keys)), |call, renewal| {
             let call = call.arg(&PermitId::seed(renewal.target.owner)[..]);
             call.arg(renewal.target.permits)
                 .arg(reply::millis(renewal.lease))
+                .arg(reply::millis(renewal.target.resource.key.expires_after()))
         })
     }
 }
@@ -112,7 +118,9 @@ async fn end(
     let (seed, remembered) = (PermitId::seed(target.owner), reply::millis(remembered));
     let with = |call: Call| {
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
-        call.arg(&channel).arg(remembered)
+        call.arg(&channel)
+            .arg(remembered)
+            .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::PERMIT_RELEASE, with).await?;
     reply::released(value, || backend.subscribers(key, &channel))
@@ -188,7 +196,11 @@ async fn once(
     let keys = keys_with_note(key, request, names::mark);
     let channel = names::semaphore_channel(key.name());
     let remembered = reply::millis(backend.requests_remembered);
-    let with = |call: Call| with(call.keys(all(&keys))).arg(&channel).arg(remembered);
+    let stays = reply::millis(key.expires_after());
+    let with = |call: Call| {
+        let call = with(call.keys(all(&keys)));
+        call.arg(&channel).arg(remembered).arg(stays)
+    };
     backend.run(key, script, with).await.and_then(reply::number)
 }
 

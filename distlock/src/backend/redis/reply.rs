@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Inspected, Peeked, Released, Target, cause};
+use crate::backend::{Attempted, Fault, Inspected, LatchSeen, Peeked, Released, Target, cause};
 use crate::error::Cause;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
@@ -207,7 +207,7 @@ pub(crate) fn permit_name(id: &[u8]) -> Vec<u8> {
 }
 
 /// A latch: its count as a text, and which opening is remembered. Either is nil if there is none.
-pub(crate) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>), Fault> {
+pub(crate) fn latch_seen(value: &Value) -> Result<LatchSeen, Fault> {
     let Value::Array(parts) = value else {
         return Err(unexpected(value));
     };
@@ -218,12 +218,17 @@ pub(crate) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>
             .map_err(|_| unexpected(value)),
         _ => Err(unexpected(value)),
     };
-    let [count, opened] = parts.as_slice() else {
+    let [count, opened, Value::Int(left)] = parts.as_slice() else {
         return Err(unexpected(value));
     };
     let count: Option<Arc<str>> = text(count)?;
     let count = count.map(|count| count.parse().map_err(|_| unexpected(value)));
-    Ok((count.transpose()?, text(opened)?))
+    Ok(LatchSeen {
+        count: count.transpose()?,
+        opened: text(opened)?,
+        run: None,
+        ttl: ttl(*left),
+    })
 }
 
 pub(crate) fn number(value: Value) -> Result<i64, Fault> {

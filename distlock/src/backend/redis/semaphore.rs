@@ -16,7 +16,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
     let with = |call: Call| {
         let call = call.keys([&**name, &owners, &ended].into_iter());
-        call.arg(&owner).arg(target.permits)
+        let call = call.arg(&owner).arg(target.permits);
+        call.arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::SEMAPHORE_ACQUIRE, with);
     value.await.and_then(reply::attempted_permits)
@@ -58,7 +59,9 @@ async fn end(
     let with = |call: Call| {
         let call = call.keys([&**name, &owners, &ended].into_iter());
         let call = call.arg(&owner).arg(target.permits);
-        call.arg(&channel).arg(reply::millis(remembered))
+        call.arg(&channel)
+            .arg(reply::millis(remembered))
+            .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::SEMAPHORE_RELEASE, with).await?;
     reply::released(value, || backend.subscribers(key, &channel))

@@ -3,10 +3,10 @@
 -- The answer is stored in a mark of the request. When the request is sent again, nothing changes and the answer is the
 -- same.
 -- KEYS  1 latch (integer)   2 mark of the request: its answer   3 which opening was the last one
--- ARGV  1 set, or down   2 the count to set   3 channel   4 how long the mark is kept in ms   5 how long the opening is remembered in ms
+-- ARGV  1 set, or down   2 the count to set   3 channel   4 how long the mark is kept in ms   5 how long the opening is remembered in ms   6 how long it stays after a use in ms, zero: as before
 -- Reply set: 1 done, 0 there is a latch already   down: the count that is left
 local latch, mark, opened = KEYS[1], KEYS[2], KEYS[3]
-local change, count, channel, kept, remembered = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local change, count, channel, kept, remembered, stays = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local answered = redis.call('GET', mark)
 if answered then return tonumber(answered) end
@@ -20,11 +20,12 @@ if change == 'set' then
     -- The next opening is another one.
     redis.call('DEL', opened)
     redis.call('SET', latch, count)
+    used(stays, latch, true)
     answer, told = 1, '1'
   end
 elseif left then
   local now = redis.call('INCRBY', latch, -1)
-  if now <= 0 then redis.call('DEL', latch) end
+  if now <= 0 then redis.call('DEL', latch) else used(stays, latch) end
   if now == 0 then
     -- The name of the request's mark: no other opening has it.
     redis.call('SET', opened, mark, 'PX', remembered)

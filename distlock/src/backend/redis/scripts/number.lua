@@ -6,6 +6,16 @@ local function is_number(text)
   return #text <= 15 and (text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil)
 end
 
+-- The end of a number after a use, and of what is kept beside it: so many ms from now, and never earlier than before. A number
+-- that was there without an end keeps none, since it may belong to another program.
+local function used(stays, key, is_new, beside)
+  if stays == '0' then return end
+  local left = redis.call('PTTL', key)
+  if left >= tonumber(stays) or left < 0 and not is_new then return end
+  redis.call('PEXPIRE', key, stays)
+  if beside then redis.call('PEXPIRE', beside, stays) end
+end
+
 -- The number under a key as a text, false if there is none. Another text counts as another type of value: HEXISTS makes the
 -- server answer WRONGTYPE.
 local function number_of(key)

@@ -2,10 +2,10 @@
 -- Never shortens a lease, and counts no permit twice, so it has the same effect when it is sent twice. A withdrawn
 -- owner gets nothing.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of a withdrawn owner
--- ARGV  1 seed of the ids   2 how many   3 lease in ms   4 channel
+-- ARGV  1 seed of the ids   2 how many   3 lease in ms   4 channel   5 how long it stays after a use in ms, zero: as before
 -- Reply nil granted   n >= 0 refused, the next permit expires in n ms   -1 refused, no permit has an end   -2 there is no semaphore
 local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
-local seed, many, lease, channel = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local seed, many, lease, channel, stays = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 
 local now = clock()
 local expires = end_of(lease, now)
@@ -29,6 +29,7 @@ local function take()
   if missing > 0 then redis.call('DECRBY', semaphore, digits(missing)) end
   left = left - missing
   for n = 1, many do redis.call('ZADD', permits, digits(ends[n]), ids[n]) end
+  used(stays, semaphore)
   local ttl = redis.call('PTTL', semaphore)
   if ttl > 0 then redis.call('PEXPIRE', permits, digits(ttl)) end
   return true

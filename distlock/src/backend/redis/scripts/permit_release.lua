@@ -1,10 +1,10 @@
 -- Gives an owner's permits back, and notifies the waiters.
 -- Does no harm when it is sent twice, and never touches another owner's permits.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of a withdrawn owner
--- ARGV  1 seed of the ids   2 how many   3 channel   4 how long the mark is kept in ms, zero: none is left
+-- ARGV  1 seed of the ids   2 how many   3 channel   4 how long the mark is kept in ms, zero: none is left   5 how long it stays after a use in ms, zero: as before
 -- Reply n >= 0 all given back, and n subscribers were notified   -1 some were not acquired; the others were given back
 local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
-local seed, many, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local seed, many, channel, keep, stays = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 
 local swept = sweep(semaphore, permits, clock())
 begin_writing(permits)
@@ -13,7 +13,10 @@ local returned = 0
 if many <= math.max(1000, redis.call('ZCARD', permits)) then
   for n = 1, many do returned = returned + redis.call('ZREM', permits, id(seed, n - 1)) end
 end
-if returned > 0 then redis.call('INCRBY', semaphore, digits(returned)) end
+if returned > 0 then
+  redis.call('INCRBY', semaphore, digits(returned))
+  used(stays, semaphore, false, permits)
+end
 if keep ~= '0' then redis.call('SET', ended, '1', 'PX', keep) end
 local heard = 0
 if swept + returned > 0 then heard = tell(channel, free(semaphore)) end

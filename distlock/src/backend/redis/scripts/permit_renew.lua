@@ -1,7 +1,7 @@
 -- Renews the permits of owners that still have all of theirs.
 -- Never brings a permit back and never shortens a lease, so it does no harm when it is sent twice or late.
--- KEYS  1.. permits (sorted set: id -> end in ms), any number
--- ARGV  three for each of them: seed of the ids, how many, lease in ms
+-- KEYS  1.. two for each of them: permits (sorted set: id -> end in ms), semaphore (number of free permits)
+-- ARGV  four for each of them: seed of the ids, how many, lease in ms, how long it stays after a use in ms, zero: as before
 -- Reply one integer for each: 1 renewed   0 not this owner's
 local now, replies = clock(), {}
 
@@ -24,8 +24,9 @@ local function all(permits, seed, many)
   return ends
 end
 
-for i, permits in ipairs(KEYS) do
-  local seed, many, lease = ARGV[i * 3 - 2], tonumber(ARGV[i * 3 - 1]), tonumber(ARGV[i * 3])
+for i = 1, #KEYS / 2 do
+  local permits, semaphore = KEYS[i * 2 - 1], KEYS[i * 2]
+  local seed, many, lease, stays = ARGV[i * 4 - 3], tonumber(ARGV[i * 4 - 2]), tonumber(ARGV[i * 4 - 1]), ARGV[i * 4]
   local ends, failed = all(permits, seed, many)
   if failed then return failed end
   if ends then
@@ -33,6 +34,10 @@ for i, permits in ipairs(KEYS) do
     begin_writing(permits)
     for permit, score in pairs(ends) do
       redis.call('ZADD', permits, 'XX', digits(math.max(expires, score)), permit)
+    end
+    if stays ~= '0' then
+      local number = redis.pcall('GET', semaphore)
+      if type(number) == 'string' and is_number(number) then used(stays, semaphore, false, permits) end
     end
   end
   replies[i] = ends and 1 or 0

@@ -1,14 +1,18 @@
 -- Sets or changes the number of permits of a semaphore, once for each request. A sum beyond 32 bits changes nothing.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
--- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms
+-- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms   5 how long it stays after a use in ms, zero: as before
 -- Reply try: 1 set, 0 there is a number already   set, add: how many are free now, or would be
 local semaphore, permits, request = KEYS[1], KEYS[2], KEYS[3]
-local what, number, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local what, number, channel, keep, stays = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 
 local before = answered(request)
 if before then return before end
 local left = free(semaphore)
-if what == 'try' and left then return answer(request, 0, keep) end
+if what == 'try' and left then
+  if stays ~= '0' then check_permits(permits) end
+  used(stays, semaphore, false, permits)
+  return answer(request, 0, keep)
+end
 check_permits(permits)
 
 local swept = 0
@@ -22,7 +26,9 @@ if what == 'add' and math.abs(sum) > 2147483647 then
 end
 begin_writing(permits)
 -- Not SET, so that the key keeps its TTL.
+local is_new = not left
 left = redis.call('INCRBY', semaphore, digits(change))
+used(stays, semaphore, is_new, permits)
 if swept > 0 or change > 0 then tell(channel, left) end
 if what == 'try' then left = 1 end
 return answer(request, left, keep)

@@ -2,10 +2,10 @@
 -- A list names the owners that have permits, and a mark those that were withdrawn. So the permits are taken once when
 -- this is sent twice, and a withdrawn owner takes none. The list lasts as long as the number.
 -- KEYS  1 permits (integer)   2 owners that have some (hash: owner -> how many)   3 mark of a withdrawn owner
--- ARGV  1 owner   2 how many
+-- ARGV  1 owner   2 how many   3 how long it stays after a use in ms, zero: as before
 -- Reply nil granted   -1 not enough are free, or the owner was withdrawn   -2 there is no number
 local permits, owners, ended = KEYS[1], KEYS[2], KEYS[3]
-local owner, wanted = ARGV[1], ARGV[2]
+local owner, wanted, stays = ARGV[1], ARGV[2], ARGV[3]
 
 local free = number_of(permits)
 if not free then return -2 end
@@ -15,6 +15,7 @@ if tonumber(free) < tonumber(wanted) or redis.call('EXISTS', ended) == 1 then re
 redis.call('HDEL', owners, '')
 redis.call('INCRBY', permits, '-' .. wanted)
 redis.call('HSET', owners, owner, wanted)
+used(stays, permits)
 local ttl = redis.call('PTTL', permits)
 if ttl > 0 then redis.call('PEXPIRE', owners, ttl) end
 return nil
