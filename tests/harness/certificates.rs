@@ -3,10 +3,11 @@
 //! Nothing is kept: each [`Authority`] has a key of its own, so that two of them do not trust each other's certificates.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
 /// The names under which every server here is reached.
@@ -84,11 +85,40 @@ impl Authority {
         self.issue(params)
     }
 
+    /// For a server on the loopback interface, but it may issue certificates as well.
+    #[must_use]
+    pub fn server_that_is_an_authority(&self) -> Certificate {
+        let mut params = server(&LOOPBACK);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.issue(params)
+    }
+
+    /// For a server on the loopback interface, with a critical extension that nobody knows.
+    #[must_use]
+    pub fn server_with_an_unknown_extension(&self) -> Certificate {
+        let mut params = server(&LOOPBACK);
+        let nobodys = [1, 3, 6, 1, 4, 1, 99_999, 1];
+        let mut extension = CustomExtension::from_oid_content(&nobodys, vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
+        self.issue(params)
+    }
+
     /// For a client.
     #[must_use]
     pub fn client(&self) -> Certificate {
-        let mut params = named("client", &[]);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(client())
+    }
+
+    /// For a client, until this time is over.
+    ///
+    /// # Panics
+    /// If the clock stands before 1970.
+    #[must_use]
+    pub fn client_for(&self, lives: Duration) -> Certificate {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let mut params = client();
+        params.not_after = date_time_ymd(1970, 1, 1) + now + lives;
         self.issue(params)
     }
 
@@ -110,6 +140,12 @@ impl Default for Authority {
 fn server(names: &[&str]) -> CertificateParams {
     let mut params = named("server", names);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params
+}
+
+fn client() -> CertificateParams {
+    let mut params = named("client", &[]);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params
 }
 

@@ -1,13 +1,14 @@
 //! The settings of the connections to servers.
 
 use std::error::Error as StdError;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::builder::Builder;
-use crate::config::credentials::{Credentials, CredentialsSource};
+use crate::config::credentials::Credentials;
 #[cfg(feature = "_tls")]
 use crate::config::pem::{ClientPem, Pem};
+use crate::config::source::Source;
 
 /// Settings of the connections to Redis and Valkey.
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -27,7 +28,7 @@ impl Builder {
     /// ```
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         let credentials = Credentials::new(user, password);
-        self.config.credentials = Some(CredentialsSource::Fixed(credentials));
+        self.config.credentials = Some(Source::Fixed(credentials));
         self
     }
 
@@ -39,7 +40,7 @@ impl Builder {
     /// connections stay as they are when the password changes: Redis does not close them.
     ///
     /// # Errors
-    /// An error of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
+    /// An error or a panic of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
     /// error becomes a part of [`Error::Unreachable`](crate::Error::Unreachable) for the first connection, and of
     /// [`Error::Unavailable`](crate::Error::Unavailable) later. The text should not contain the password.
     ///
@@ -63,12 +64,7 @@ impl Builder {
         Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let ask = Arc::new(move || {
-            let asked = source();
-            let answer = async { asked.await.map_err(|error| Arc::from(error.into())) };
-            Box::pin(answer) as crate::config::credentials::Answer
-        });
-        self.config.credentials = Some(CredentialsSource::Asked(ask));
+        self.config.credentials = Some(Source::asked(source, |credentials| credentials));
         self
     }
 
@@ -184,7 +180,7 @@ impl Builder {
         doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
     )]
     pub fn tls_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.config.tls_ca_pem = Some(Pem::new(pem));
+        self.config.tls_ca_pem = Some(Source::Fixed(Pem::new(pem)));
         self
     }
 
@@ -217,10 +213,151 @@ impl Builder {
         certificate: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.config.tls_client_pem = Some(ClientPem {
-            certificate: Pem::new(certificate),
-            key: Pem::new(key),
-        });
+        self.config.tls_client_pem = Some(Source::Fixed(ClientPem::new(certificate, key)));
+        self
+    }
+
+    /// Sets a function that gives the certificates of the authorities, as [`tls_ca_pem`](Builder::tls_ca_pem) takes them. The
+    /// client calls it before each connection with TLS.
+    ///
+    /// The nearest setting with a plain value is [`tls_ca_file`](Builder::tls_ca_file).
+    ///
+    /// # Errors
+    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
+    /// again as in every outage.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// async fn from_vault() -> Result<Vec<u8>, std::io::Error> {
+    /// #   Ok(Vec::new())
+    /// }
+    /// let builder = distlock::Client::builder().tls_ca_pem_from(from_vault);
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "_tls")]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn tls_ca_pem_from<F, Fut, P, E>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<P, E>> + Send + 'static,
+        P: Into<Vec<u8>> + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.config.tls_ca_pem = Some(Source::asked(source, Pem::new));
+        self
+    }
+
+    /// Sets a function that gives the client's own certificate and its private key, as
+    /// [`tls_client_pem`](Builder::tls_client_pem) takes them. The client calls it before each connection with TLS, so a
+    /// certificate that lives for an hour can be replaced in time.
+    ///
+    /// The nearest setting with plain values is [`tls_client_files`](Builder::tls_client_files).
+    ///
+    /// # Errors
+    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
+    /// again as in every outage. Its text should not contain the key.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// async fn from_vault() -> Result<(Vec<u8>, Vec<u8>), std::io::Error> {
+    /// #   Ok((Vec::new(), Vec::new()))
+    /// }
+    /// let builder = distlock::Client::builder().tls_client_pem_from(from_vault);
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "_tls")]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn tls_client_pem_from<F, Fut, C, K, E>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(C, K), E>> + Send + 'static,
+        C: Into<Vec<u8>> + 'static,
+        K: Into<Vec<u8>> + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let make = |(certificate, key)| ClientPem::new(certificate, key);
+        self.config.tls_client_pem = Some(Source::asked(source, make));
+        self
+    }
+
+    /// Sets the file of the certificates of the authorities, as [`tls_ca_pem`](Builder::tls_ca_pem) takes them. The client reads
+    /// it again for each connection with TLS, so the file may be replaced while the program runs.
+    ///
+    /// [`tls_ca_pem`](Builder::tls_ca_pem) and its function count more than the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
+    /// TLS is made. Later it is the failure of that connection, and the client tries again.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().tls_ca_file("/etc/shop/ca.pem");
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.tls_ca_file = Some(path.into());
+        self
+    }
+
+    /// Sets the files of the client's own certificate and of its private key, as [`tls_client_pem`](Builder::tls_client_pem)
+    /// takes them. The client reads them again for each connection with TLS, so another program may replace them before the
+    /// certificate expires.
+    ///
+    /// If the two files do not belong together, because one of them is about to be replaced, the connection fails and the
+    /// client tries again. [`tls_client_pem`](Builder::tls_client_pem) and its function count more than the files.
+    ///
+    /// # Errors
+    /// Files that cannot be read or used are reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
+    /// TLS is made. Later they are the failure of that connection.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().tls_client_files("/run/tls/shop.pem", "/run/tls/shop.key");
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tls_client_files(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.settings.tls_client_cert_file = Some(certificate.into());
+        self.settings.tls_client_key_file = Some(key.into());
+        self
+    }
+
+    /// Sets the name that the servers' certificates have, instead of the host of each server's address.
+    ///
+    /// Use it where the client reaches a server by another name than the one in its certificate: through a tunnel or a port
+    /// forward, or by the IP addresses that the nodes of a cluster announce. The client sends this name to the server (SNI), and
+    /// checks the certificate against it. It applies to Sentinels as well.
+    ///
+    /// # Errors
+    /// A text that is neither a host name nor an IP address is reported as
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().tls_server_name("locks.example.com");
+    /// let client = builder.connect("rediss://127.0.0.1:16379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.tls_server_name = Some(name.into());
         self
     }
 }

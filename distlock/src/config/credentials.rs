@@ -1,12 +1,8 @@
 //! The user and the password of a server, and where they come from.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::pin::Pin;
-use std::sync::Arc;
 
-use crate::error::Cause;
-use crate::foreign;
+use super::source::Source;
 
 /// The user and the password with which a client logs in to its servers.
 ///
@@ -68,36 +64,5 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The pending answer of a source.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Credentials, Cause>> + Send>>;
-
 /// Where the credentials come from.
-#[derive(Clone)]
-pub(crate) enum CredentialsSource {
-    Fixed(Credentials),
-    /// A function of the user, which is asked before each connection.
-    Asked(Arc<dyn Fn() -> Answer + Send + Sync>),
-}
-
-impl CredentialsSource {
-    /// The credentials of the next connection.
-    pub(crate) async fn get(&self) -> Result<Credentials, Cause> {
-        match self {
-            Self::Fixed(credentials) => Ok(credentials.clone()),
-            Self::Asked(ask) => foreign::call_user(|| ask()).await,
-        }
-    }
-}
-
-impl fmt::Debug for CredentialsSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(credentials) => credentials.fmt(f),
-            Self::Asked(_) => f.write_str("Asked(..)"),
-        }
-    }
-}
-
-// The function is shared and never changed, as a client's other callbacks.
-impl UnwindSafe for CredentialsSource {}
-impl RefUnwindSafe for CredentialsSource {}
+pub(crate) type CredentialsSource = Source<Credentials>;

@@ -9,7 +9,11 @@ mod name;
 #[cfg(feature = "_tls")]
 pub(crate) mod pem;
 mod settings;
+#[cfg(feature = "redis")]
+pub(crate) mod source;
 
+#[cfg(feature = "redis")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use self::checks::*;
@@ -20,6 +24,8 @@ pub(crate) use self::name::ClientName;
 #[cfg(feature = "_tls")]
 use self::pem::{ClientPem, Pem};
 pub use self::settings::{SettingWord, Settings};
+#[cfg(feature = "_tls")]
+use self::source::Source;
 use crate::error::Error;
 
 /// How many acquisitions of one client may wait at the same time.
@@ -39,6 +45,19 @@ pub(crate) struct Replicas {
     pub(crate) count: u32,
     /// How long they may take.
     pub(crate) timeout: Duration,
+}
+
+/// The files of certificates and keys, which are read again for each connection.
+#[cfg(feature = "redis")]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    not(feature = "_tls"),
+    allow(dead_code, reason = "without TLS they have no effect")
+)]
+pub(crate) struct TlsFiles {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) client_cert: Option<PathBuf>,
+    pub(crate) client_key: Option<PathBuf>,
 }
 
 /// Names the class of a key.
@@ -78,9 +97,14 @@ pub(crate) struct Config {
     pub(crate) credentials: Option<CredentialsSource>,
     /// The certificates of the authorities that issue those of the servers, instead of the system's.
     #[cfg(feature = "_tls")]
-    pub(crate) tls_ca_pem: Option<Pem>,
+    pub(crate) tls_ca_pem: Option<Source<Pem>>,
     #[cfg(feature = "_tls")]
-    pub(crate) tls_client_pem: Option<ClientPem>,
+    pub(crate) tls_client_pem: Option<Source<ClientPem>>,
+    #[cfg(feature = "redis")]
+    pub(crate) files: TlsFiles,
+    /// The name in the servers' certificates, instead of the host of each address.
+    #[cfg(feature = "redis")]
+    pub(crate) tls_server_name: Option<String>,
 }
 
 /// How clients of a cluster tell each other that a lock is free. See [`Builder::pub_sub`](crate::Builder::pub_sub).
@@ -140,6 +164,10 @@ impl Default for Config {
             tls_ca_pem: None,
             #[cfg(feature = "_tls")]
             tls_client_pem: None,
+            #[cfg(feature = "redis")]
+            files: TlsFiles::default(),
+            #[cfg(feature = "redis")]
+            tls_server_name: None,
         }
     }
 }

@@ -14,6 +14,15 @@ pub(crate) struct ClientPem {
     pub(crate) key: Pem,
 }
 
+impl ClientPem {
+    pub(crate) fn new(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            certificate: Pem::new(certificate),
+            key: Pem::new(key),
+        }
+    }
+}
+
 impl Pem {
     pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into().into())

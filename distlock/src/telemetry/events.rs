@@ -328,3 +328,15 @@ pub(crate) fn odd_message(channel: &[u8], bytes: usize) {
     let channel = String::from_utf8_lossy(channel);
     log!(debug, target: TARGET, %channel, bytes, "unknown message ignored");
 }
+
+/// Some of the system's authorities cannot be used. The others are trusted.
+#[cfg(all(
+    feature = "tls-rustls-no-provider",
+    not(feature = "tls-rustls-webpki-roots")
+))]
+pub(crate) fn broken_authorities(used: usize, refused: usize, unread: &str) {
+    log!(
+        warn, target: TARGET, used, refused, unread,
+        "some certificates in the system's store of authorities cannot be used; the others are trusted"
+    );
+}

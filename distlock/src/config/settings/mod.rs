@@ -46,6 +46,16 @@ impl Config {
             set(&mut self.pub_sub, settings.pub_sub);
             set(&mut self.connect_timeout, settings.connect_timeout);
             set(&mut self.restart_grace, settings.restart_grace);
+            replace(&mut self.files.ca, settings.tls_ca_file);
+            if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
+                return Err(match settings.tls_client_key_file {
+                    None => missing("tls_client_key_file", "tls_client_cert_file"),
+                    Some(_) => missing("tls_client_cert_file", "tls_client_key_file"),
+                });
+            }
+            replace(&mut self.files.client_cert, settings.tls_client_cert_file);
+            replace(&mut self.files.client_key, settings.tls_client_key_file);
+            replace(&mut self.tls_server_name, settings.tls_server_name);
             let replicas = match (settings.replicas, settings.replicas_timeout) {
                 (Some(count), Some(timeout)) => Some(Replicas { count, timeout }),
                 (None, None) => None,
@@ -150,6 +160,8 @@ mod tests {
             replicas: Some(8),
             replicas_timeout: Some(9 * SECOND),
             restart_grace: Some(Duration::ZERO),
+            // The others are read as these are: the table has a test of each row.
+            ..Settings::default()
         };
         assert_eq!(read, expected);
         let nothing: Settings =

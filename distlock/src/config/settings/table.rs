@@ -6,6 +6,8 @@
 //! file compare them. A value of a new type needs an `impl Value`. A secret has no row: the path of the file that it is in has one.
 
 use std::fmt;
+#[cfg(feature = "redis")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::value::Value;
@@ -72,6 +74,12 @@ settings! {
         /// It needs `replicas`.
         replicas_timeout by replicas: Duration, "How long the replicas may take to confirm";
         restart_grace: Duration, "How long a server that was started grants nothing";
+        tls_ca_file: PathBuf, "File (PEM) of the authorities that have issued the servers' certificates";
+        /// It needs `tls_client_key_file`.
+        tls_client_cert_file by tls_client_files: PathBuf, "File (PEM) of the client's own certificate";
+        /// It needs `tls_client_cert_file`.
+        tls_client_key_file by tls_client_files: PathBuf, "File (PEM) of the private key of the client's certificate";
+        tls_server_name: String, "The name in the servers' certificates, instead of the host";
     }
 }
 
@@ -238,7 +246,7 @@ mod tests {
             let text = match row.value {
                 "TIME" => "1m30s",
                 "NUMBER" => "7",
-                "TEXT" => "text",
+                "TEXT" | "FILE" => "text",
                 choice => choice.split('|').next_back().unwrap(),
             };
             let mut settings = Settings::default();
@@ -249,7 +257,7 @@ mod tests {
             again.set(row.short.unwrap_or(row.word), &written).unwrap();
             assert_eq!(again, settings, "{}", row.word);
             assert_ne!(again, Settings::default(), "{}", row.word);
-            if row.value != "TEXT" {
+            if !["TEXT", "FILE"].contains(&row.value) {
                 let wrong = again.set(row.word, "-1").unwrap_err().to_string();
                 assert!(wrong.contains(row.word) && wrong.contains("-1"), "{wrong}");
             }

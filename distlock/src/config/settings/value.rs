@@ -1,5 +1,7 @@
 //! The values of settings as texts.
 
+#[cfg(feature = "redis")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "redis")]
@@ -67,6 +69,22 @@ impl Value for String {
     #[cfg(any(test, feature = "test-util"))]
     fn text(&self) -> String {
         self.clone()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Value for PathBuf {
+    const SHAPE: &'static str = "FILE";
+    const EXPECTED: &'static str = "is no path of a file";
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        // A text was read, so it is one.
+        self.to_string_lossy().into_owned()
     }
 }
 

@@ -94,3 +94,47 @@ async fn mutual_tls_needs_a_certificate_of_the_servers_authority() {
     let error = refused(builder, &url).await;
     assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn certificate_of_another_name_is_valid_with_that_server_name() {
+    let authority = Authority::new();
+    let certificate = authority.server_named("locks.example.com");
+    let server = RedisServer::builder().tls(&certificate).start().await;
+    let url = server.tls_url();
+    let error = refused(trusting(&authority), &url).await;
+    assert!(
+        error.to_string().contains("set `tls_server_name`"),
+        "{error}"
+    );
+    let builder = trusting(&authority).tls_server_name("locks.example.com");
+    works(&builder.connect(&url).await.unwrap()).await;
+    let url = format!("{url}?tls_server_name=locks.example.com");
+    works(&trusting(&authority).connect(&url).await.unwrap()).await;
+    let other = trusting(&authority).tls_server_name("other.example.com");
+    let error = refused(other, &url).await;
+    assert!(error.to_string().contains("not valid for name"), "{error}");
+    let none = trusting(&authority).tls_server_name("no name");
+    let error = refused(none, &url).await;
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn odd_certificates_are_refused_with_what_to_do() {
+    let authority = Authority::new();
+    for (certificate, advice) in [
+        (
+            authority.server_that_is_an_authority(),
+            "issue one with CA:FALSE",
+        ),
+        (
+            authority.server_with_an_unknown_extension(),
+            "a critical extension",
+        ),
+    ] {
+        let server = RedisServer::builder().tls(&certificate).start().await;
+        let error = refused(trusting(&authority), &server.tls_url()).await;
+        let text = error.to_string();
+        assert!(matches!(error, Error::LoginDenied { .. }), "{text}");
+        assert!(text.contains(advice), "{text}");
+    }
+}

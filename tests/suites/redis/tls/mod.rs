@@ -1,6 +1,7 @@
 //! TLS: which certificates a client accepts, and what it says of others.
 
 mod certificates;
+mod changing;
 mod cluster;
 mod mixed_up;
 mod pem;

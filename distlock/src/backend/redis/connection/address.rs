@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use redis::ConnectionAddr;
-
 use crate::backend::Fault;
 
 /// The pending address of a server.
@@ -46,15 +44,6 @@ impl Locate for Address {
 
     fn name(&self) -> String {
         self.to_string()
-    }
-}
-
-impl From<&Address> for ConnectionAddr {
-    fn from(address: &Address) -> Self {
-        match address {
-            Address::Tcp { host, port } => Self::Tcp(host.clone(), *port),
-            Address::Unix(path) => Self::Unix(path.clone()),
-        }
     }
 }
 

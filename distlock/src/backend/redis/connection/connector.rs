@@ -1,28 +1,19 @@
-//! How connections are made, whichever server they lead to: TLS, the login, and the options of the sockets.
+//! How connections are made, whichever server they lead to: TLS and the login.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::address::Address;
 use super::tls::TlsConnector;
+use super::transport::Dial;
 use super::url::Tls;
 use crate::backend::{Fault, cause};
 use crate::config::Config;
 use crate::config::credentials::CredentialsSource;
 use crate::error::Error;
 use crate::resource::identity::Identity;
-
-/// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
-/// ten seconds.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
-
-/// How long sent bytes may stay unacknowledged before the connection counts as lost.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How connections are made.
 #[derive(Debug)]
@@ -89,34 +80,21 @@ impl Connector {
         self.tls.is_some()
     }
 
-    /// The driver's client for a server, with the credentials of this moment. Without `nodelay`, small commands may wait
-    /// for others.
-    pub(super) async fn client(
-        &self,
-        address: &Address,
-        nodelay: bool,
-    ) -> Result<redis::Client, Fault> {
+    /// What a connection to a server needs: the credentials and certificates of this moment. Without `nodelay`, small commands
+    /// may wait for others.
+    pub(super) async fn dial(&self, address: &Address, nodelay: bool) -> Result<Dial, Fault> {
         self.check_identity()?;
         let login = self.login().await?;
-        let (idle, every, probes) = KEEPALIVE;
-        let keepalive = TcpKeepalive::new()
-            .with_time(idle)
-            .with_interval(every)
-            .with_retries(probes);
-        let tcp = TcpSettings::default()
-            .set_nodelay(nodelay)
-            .set_keepalive(keepalive);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-        let address = match (&self.tls, address) {
-            (Some(tls), Address::Tcp { host, port }) => tls.address(host, *port),
-            _ => ConnectionAddr::from(address),
+        let tls = match (&self.tls, address) {
+            (Some(tls), Address::Tcp { .. }) => Some(tls.prepare().await?),
+            _ => None,
         };
-        let client = address.into_connection_info().and_then(|info| {
-            let info = info.set_tcp_settings(tcp);
-            redis::Client::open(info.set_redis_settings(login))
-        });
-        client.map_err(|error| Fault::NotNow(cause(error.to_string())))
+        Ok(Dial {
+            address: address.clone(),
+            nodelay,
+            login,
+            tls,
+        })
     }
 
     async fn login(&self) -> Result<RedisConnectionInfo, Fault> {

@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, Value, cmd};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::address::Address;
+use super::driven::Driven;
 use super::tls;
 use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
@@ -156,9 +156,12 @@ pub(super) fn refused(server: &str, error: RedisError) -> Fault {
         );
     }
     if text.contains("refused to switch database") {
-        return unsupported(
-            "it does not have the database of the URL; use a lower number, or raise `databases` in its configuration",
-        );
+        // What the server itself says stands behind what the driver says.
+        let said = text.rsplit(": ").next().unwrap_or_default();
+        return unsupported(&format!(
+            "it does not have the database of the URL ({said}); use a lower number, or raise `databases` in its configuration; \
+             a cluster has others than 0 only with Valkey 9 and later, by its setting `cluster-databases`"
+        ));
     }
     if error.kind() == ErrorKind::Parse {
         let text = "what answers there does not speak the protocol of Redis";
@@ -192,7 +195,7 @@ pub(crate) const NODE_OF_A_CLUSTER: &str =
 pub(super) async fn check(
     server: &str,
     (expected, client_name): (Expected, &str),
-    connection: &mut MultiplexedConnection,
+    connection: &mut Driven,
 ) -> Result<(), Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
@@ -257,10 +260,7 @@ const NEEDED: [&str; 12] = [
 /// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. Returns whether it has said. A
 /// user without the right to ask is not told at the next connection either. If the server loads its data, it may say later,
 /// and the connection is used as it is.
-pub(super) async fn check_commands(
-    server: &str,
-    connection: &mut MultiplexedConnection,
-) -> Result<bool, Fault> {
+pub(super) async fn check_commands(server: &str, connection: &mut Driven) -> Result<bool, Fault> {
     let call = script::COMMANDS_CHECK
         .by_source(Publish::Plain)
         .keys(std::iter::empty());
@@ -283,7 +283,7 @@ pub(super) async fn check_commands(
 }
 
 /// Whether the server has messages that only the nodes with a slot get. A server that does not say counts as one without.
-pub(crate) async fn has_sharded_messages(connection: &mut MultiplexedConnection) -> bool {
+pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> bool {
     let check = script::COMMANDS_CHECK.by_source(Publish::Plain);
     let call = check
         .keys(std::iter::empty())
@@ -294,7 +294,7 @@ pub(crate) async fn has_sharded_messages(connection: &mut MultiplexedConnection)
 }
 
 /// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
-pub(super) async fn warn_of_eviction(server: &str, connection: &mut MultiplexedConnection) {
+pub(super) async fn warn_of_eviction(server: &str, connection: &mut Driven) {
     let mut info = cmd("INFO");
     info.arg("memory");
     let Ok(text) = info.query_async::<String>(connection).await else {
@@ -306,7 +306,7 @@ pub(super) async fn warn_of_eviction(server: &str, connection: &mut MultiplexedC
 }
 
 /// How long the server has been up, in whole seconds, rounded down.
-pub(super) async fn uptime(connection: &mut MultiplexedConnection) -> Result<Duration, Fault> {
+pub(super) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
     let mut info = cmd("INFO");
     info.arg("server");
     let text = match info.query_async::<String>(connection).await {

@@ -12,13 +12,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rand::RngExt;
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::address::{Address, Locate};
 use super::connector::Connector;
+use super::driven::Driven;
 use super::epochs::Epochs;
 use super::handshake::{self, Expected};
 use super::known_run::KnownRun;
@@ -79,11 +79,7 @@ impl FirstCheck {
 
     /// Finds out whether the server has all that locks need, unless that was done. A server that does not answer in time may
     /// still have it.
-    async fn check(
-        &self,
-        server: &str,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), Fault> {
+    async fn check(&self, server: &str, connection: &mut Driven) -> Result<(), Fault> {
         // Relaxed: two connections that are made at the same time may both ask.
         if self.is_done.load(Ordering::Relaxed) {
             return Ok(());
@@ -104,7 +100,7 @@ impl FirstCheck {
 /// An established connection.
 #[derive(Clone)]
 pub(crate) struct Connected {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) connection: Driven,
     pub(crate) epoch: u64,
     /// When the server may grant, if it was started only recently.
     grants_from: Option<Instant>,
@@ -357,8 +353,8 @@ impl Link {
         let of_driver = self.config_of_driver(epoch);
         let address = self.config.server.locate().await?;
         let connector = &self.config.connector;
-        let client = connector.client(&address, self.config.nodelay).await?;
-        let connected = client.get_multiplexed_async_connection_with_config(&of_driver);
+        let dial = connector.dial(&address, self.config.nodelay).await?;
+        let connected = dial.connect(of_driver);
         let connected = tokio::select! {
             connected = connected => connected,
             fault = self.no_tls_there(&address) => return Err(fault),
@@ -409,10 +405,7 @@ impl Link {
     }
 
     /// When the server at the end of a new connection may grant, if it was started only recently.
-    async fn grants_from(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<Option<Instant>, Fault> {
+    async fn grants_from(&self, connection: &mut Driven) -> Result<Option<Instant>, Fault> {
         let grace = self.config.restart_grace;
         if grace.is_zero() {
             return Ok(None);

@@ -2,6 +2,7 @@
 
 mod address;
 mod connector;
+mod driven;
 mod epochs;
 pub(super) mod handshake;
 mod known_run;
@@ -10,7 +11,9 @@ mod outage;
 mod phase;
 mod probe;
 mod run;
+mod stream;
 mod tls;
+mod transport;
 mod unanswered;
 pub(crate) mod url;
 

@@ -20,11 +20,11 @@ pub(crate) async fn probe(
 ) -> Result<(), Fault> {
     let patience = connector.timeout() / 2;
     let probed = async {
-        let client = connector.client(address, true).await?;
+        let dial = connector.dial(address, true).await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(patience))
             .set_response_timeout(Some(patience));
-        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        let connected = dial.connect(config);
         let name = address.to_string();
         let connected = tokio::select! {
             connected = connected => connected,

@@ -1,80 +1,144 @@
-//! TLS: the certificates of a client, and what the errors of a handshake mean.
+//! TLS: the certificates of a client, the handshake, and what its errors mean.
 //!
-//! The driver speaks TLS, by `rustls` or by the system's library. It reports wrong certificates late or not at all, so they
-//! are checked here when a client is made.
+//! By `rustls` or by the system's library. The driver's own TLS is not used, and nothing is installed for the process, so
+//! neither what other crates turn on nor what the program does with its own TLS changes this one, or is changed by it.
 
 #[cfg(feature = "_tls")]
+mod certificates;
+#[cfg(feature = "_tls")]
 mod errors;
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
+#[cfg(feature = "tls-rustls-insecure")]
+mod insecure;
+#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls-no-provider")))]
 mod native_tls;
-#[cfg(feature = "tls-rustls")]
+#[cfg(feature = "tls-rustls-no-provider")]
+mod roots;
+#[cfg(feature = "tls-rustls-no-provider")]
 mod rustls;
 
-use redis::{ConnectionAddr, RedisError};
+use std::io;
 
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
+use redis::RedisError;
+use tokio::net::TcpStream;
+
+#[cfg(feature = "_tls")]
+use self::certificates::Certificates;
+#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls-no-provider")))]
 use self::native_tls as library;
-#[cfg(feature = "tls-rustls")]
+#[cfg(feature = "tls-rustls-no-provider")]
 use self::rustls as library;
+use super::stream::Stream;
+use crate::backend::Fault;
 use crate::config::Config;
 use crate::error::Error;
 
 /// How TLS connections are made.
+#[cfg(feature = "_tls")]
 #[derive(Debug)]
 pub(super) struct TlsConnector {
-    /// An address with the certificates, of no server: the driver has no other public name for them.
-    certificates: ConnectionAddr,
+    certificates: Certificates,
+    /// What stays the same: whom to trust without an authority of the user's, and the cryptography.
+    library: library::Library,
+    /// Made of certificates that do not change.
+    fixed: Option<library::Client>,
+    server_name: Option<String>,
 }
 
+#[cfg(feature = "_tls")]
 impl TlsConnector {
-    /// Reads the client's certificates. With `insecure`, those of the servers are not checked.
-    #[cfg(feature = "_tls")]
+    /// Reads the client's certificates, as far as they are values or files. With `insecure`, those of the servers are not
+    /// checked.
     pub(super) fn new(insecure: bool, config: &Config) -> Result<Self, Error> {
-        use redis::{Client, ClientTlsConfig, TlsCertificates};
-
         if insecure && !cfg!(feature = "tls-rustls-insecure") {
             return Err(invalid_url(
                 "`#insecure` needs the feature `tls-rustls-insecure` of the crate `distlock` as well",
             ));
         }
-        let (authorities, own) = (config.tls_ca_pem.as_ref(), config.tls_client_pem.as_ref());
-        library::check(authorities, own)?;
-        let certificates = TlsCertificates {
-            client_tls: own.map(|own| ClientTlsConfig {
-                client_cert: own.certificate.bytes().to_vec(),
-                client_key: own.key.bytes().to_vec(),
-            }),
-            root_cert: authorities.map(|pem| pem.bytes().to_vec()),
+        let certificates = Certificates::of(config);
+        let library = library::Library::new(insecure, certificates.has_authorities())?;
+        let server_name = config.tls_server_name.clone();
+        if let Some(name) = &server_name {
+            library::check_name(name)?;
+        }
+        // What is asked of a function is known at the first connection.
+        let now = match certificates.now()? {
+            Some(read) => {
+                let client = library.client(&read);
+                Some(client.map_err(|error| certificates.with_file(error))?)
+            }
+            None => None,
         };
-        let no_server = ConnectionAddr::TcpTls {
-            host: String::new(),
-            port: 0,
-            insecure,
-            tls_params: None,
-        };
-        let client = Client::build_with_tls(no_server, certificates);
-        // They were checked, so this is about something that this crate does not know of.
-        let client = client.map_err(|error| invalid_url(&error.to_string()))?;
         Ok(Self {
-            certificates: client.get_connection_info().addr().clone(),
+            fixed: now.filter(|_| certificates.are_fixed()),
+            certificates,
+            library,
+            server_name,
         })
     }
 
-    #[cfg(not(feature = "_tls"))]
+    /// What the next connection needs: its files are read, and its functions asked.
+    pub(super) async fn prepare(&self) -> Result<Handshake, Fault> {
+        let client = match &self.fixed {
+            Some(client) => client.clone(),
+            None => {
+                let read = self.certificates.read().await?;
+                let client = self.library.client(&read);
+                client
+                    .map_err(|error| certificates::unusable(&self.certificates.with_file(error)))?
+            }
+        };
+        Ok(Handshake {
+            client,
+            server_name: self.server_name.clone(),
+        })
+    }
+}
+
+/// The handshake of one connection.
+#[cfg(feature = "_tls")]
+pub(super) struct Handshake {
+    client: library::Client,
+    server_name: Option<String>,
+}
+
+#[cfg(feature = "_tls")]
+impl Handshake {
+    /// TLS over this socket, to a server of this name unless the user has set another one.
+    pub(super) async fn over(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Stream>> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        library::handshake(&self.client, name, socket).await
+    }
+}
+
+/// TLS in a build without it: there is none.
+#[cfg(not(feature = "_tls"))]
+#[derive(Debug)]
+pub(super) enum TlsConnector {}
+
+#[cfg(not(feature = "_tls"))]
+pub(super) enum Handshake {}
+
+#[cfg(not(feature = "_tls"))]
+impl TlsConnector {
     pub(super) fn new(_insecure: bool, _config: &Config) -> Result<Self, Error> {
         Err(invalid_url(
             "TLS needs a feature of the crate `distlock`: turn on `tls-rustls`, or `tls-native-tls`",
         ))
     }
 
-    /// The driver's address of a server.
-    pub(super) fn address(&self, server: &str, server_port: u16) -> ConnectionAddr {
-        let mut address = self.certificates.clone();
-        if let ConnectionAddr::TcpTls { host, port, .. } = &mut address {
-            *host = server.to_owned();
-            *port = server_port;
-        }
-        address
+    pub(super) async fn prepare(&self) -> Result<Handshake, Fault> {
+        match *self {}
+    }
+}
+
+#[cfg(not(feature = "_tls"))]
+impl Handshake {
+    pub(super) async fn over(
+        &self,
+        _socket: TcpStream,
+        _host: &str,
+    ) -> io::Result<Box<dyn Stream>> {
+        match *self {}
     }
 }
 

@@ -4,39 +4,92 @@ use std::io;
 
 use native_tls::{Certificate, Identity, TlsConnector};
 use redis::RedisError;
+use tokio::net::TcpStream;
 
+use super::certificates::Read;
 use super::errors::{find, invalid_pem};
+use crate::backend::redis::connection::stream::Stream;
 use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
 
 /// What a certificate begins with in a PEM.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 
-/// Checks the certificates of a client.
-pub(super) fn check(authorities: Option<&Pem>, own: Option<&ClientPem>) -> Result<(), Error> {
-    if let Some(pem) = authorities {
-        let text = String::from_utf8_lossy(pem.bytes());
-        let mut certificates = text.match_indices(BEGIN).peekable();
-        if certificates.peek().is_none() {
-            return Err(invalid_pem("tls_ca_pem", "a PEM without a certificate"));
-        }
-        for (at, _) in certificates {
-            Certificate::from_pem(&text.as_bytes()[at..]).map_err(|error| {
-                invalid_pem(
-                    "tls_ca_pem",
-                    &format!("a certificate that cannot be used: {error}"),
-                )
-            })?;
-        }
+/// A client with its certificates.
+pub(super) type Client = tokio_native_tls::TlsConnector;
+
+/// The system's library, which has its own store of authorities.
+#[derive(Debug)]
+pub(super) struct Library;
+
+impl Library {
+    pub(super) fn new(_insecure: bool, _has_authorities: bool) -> Result<Self, Error> {
+        Ok(Self)
     }
-    let Some(own) = own else { return Ok(()) };
+
+    /// A client with these certificates.
+    pub(super) fn client(&self, certificates: &Read) -> Result<Client, Error> {
+        let mut builder = TlsConnector::builder();
+        if let Some(pem) = &certificates.authorities {
+            // No other authority is trusted then.
+            builder.disable_built_in_roots(true);
+            for authority in authorities(pem)? {
+                builder.add_root_certificate(authority);
+            }
+        }
+        if let Some(own) = &certificates.own {
+            builder.identity(identity(own)?);
+        }
+        // Some systems compare the certificate and the key only here.
+        let connector = builder.build().map_err(|error| not_together(&error));
+        connector.map(Client::from)
+    }
+}
+
+fn authorities(pem: &Pem) -> Result<Vec<Certificate>, Error> {
+    let text = String::from_utf8_lossy(pem.bytes());
+    let mut certificates = Vec::new();
+    for (at, _) in text.match_indices(BEGIN) {
+        let certificate = Certificate::from_pem(&text.as_bytes()[at..]);
+        certificates.push(certificate.map_err(|error| {
+            invalid_pem(
+                "tls_ca_pem",
+                &format!("a certificate that cannot be used: {error}"),
+            )
+        })?);
+    }
+    if certificates.is_empty() {
+        return Err(invalid_pem("tls_ca_pem", "a PEM without a certificate"));
+    }
+    Ok(certificates)
+}
+
+fn identity(own: &ClientPem) -> Result<Identity, Error> {
     let identity = Identity::from_pkcs8(own.certificate.bytes(), own.key.bytes());
-    // Some systems compare the certificate and the key only when a connector is made.
-    let connector = identity.and_then(|own| TlsConnector::builder().identity(own).build());
-    connector.map(drop).map_err(|error| {
-        let text = format!("a certificate and a key that cannot be used together: {error}");
-        invalid_pem("tls_client_pem", &text)
-    })
+    identity.map_err(|error| not_together(&error))
+}
+
+fn not_together(error: &native_tls::Error) -> Error {
+    let text = format!("a certificate and a key that cannot be used together: {error}");
+    invalid_pem("tls_client_pem", &text)
+}
+
+/// Each library has its own rules for names, and applies them at the handshake.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::invalid_config("tls_server_name", name));
+    }
+    Ok(())
+}
+
+/// TLS over this socket, to a server of this name.
+pub(super) async fn handshake(
+    client: &Client,
+    name: &str,
+    socket: TcpStream,
+) -> io::Result<Box<dyn Stream>> {
+    let stream = client.connect(name, socket).await;
+    Ok(Box::new(stream.map_err(io::Error::other)?))
 }
 
 /// Why a handshake failed, if it fails again until a certificate or a setting is another one.

@@ -1,0 +1,8 @@
+//! What the driver reads and writes: a socket, or TLS over it.
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What the driver reads and writes.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

@@ -1,0 +1,132 @@
+//! The authorities that a client trusts if the user names none: those of the system, or those of Mozilla.
+
+use rustls::RootCertStore;
+
+use crate::error::Error;
+
+/// The authorities of Mozilla.
+#[cfg(feature = "tls-rustls-webpki-roots")]
+pub(super) fn default_roots() -> Result<RootCertStore, Error> {
+    Ok(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect())
+}
+
+/// The authorities of the system. What cannot be read of them is told, and the rest counts.
+#[cfg(not(feature = "tls-rustls-webpki-roots"))]
+pub(super) fn default_roots() -> Result<RootCertStore, Error> {
+    let found = system::find();
+    let mut roots = RootCertStore::empty();
+    let (added, ignored) = roots.add_parsable_certificates(found.certificates);
+    if added == 0 {
+        let wrong = match found.wrong.is_empty() {
+            true => String::new(),
+            false => format!(": {}", found.wrong.join("; ")),
+        };
+        return Err(Error::InvalidConfig {
+            setting: "tls_ca_pem",
+            value: format!(
+                "none, and no certificate of an authority was found at {}{wrong}; install the system's certificates, set \
+                 `tls_ca_file`, or point the variables SSL_CERT_FILE and SSL_CERT_DIR at them",
+                found.places
+            ),
+        });
+    }
+    if ignored > 0 || !found.wrong.is_empty() {
+        crate::telemetry::broken_authorities(added, ignored, &found.wrong.join("; "));
+    }
+    Ok(roots)
+}
+
+/// Where the system keeps its authorities.
+#[cfg(not(feature = "tls-rustls-webpki-roots"))]
+mod system {
+    use std::collections::HashSet;
+    use std::env;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use rustls::pki_types::CertificateDer;
+    use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
+
+    /// What was found of the system's authorities.
+    #[derive(Default)]
+    pub(super) struct Found {
+        pub(super) certificates: Vec<CertificateDer<'static>>,
+        /// What could not be read, each with its path.
+        pub(super) wrong: Vec<String>,
+        /// Where they were looked for.
+        pub(super) places: String,
+    }
+
+    pub(super) fn find() -> Found {
+        let mut found = Found::default();
+        let places = places();
+        if places.is_empty() {
+            found.places = "the store of the system".to_owned();
+            found.take(load_native_certs(), None);
+        } else {
+            let names = places.iter().map(|place| place.display().to_string());
+            found.places = names.collect::<Vec<_>>().join(", ");
+            for file in found.files(places) {
+                found.take(load_certs_from_paths(Some(&file), None), Some(&file));
+            }
+        }
+        found
+            .certificates
+            .sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
+        found.certificates.dedup();
+        found
+    }
+
+    /// The places that the environment names, or those of the distribution. Systems with a store of another kind have none.
+    fn places() -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> = env::var_os("SSL_CERT_FILE")
+            .map(Into::into)
+            .into_iter()
+            .collect();
+        if let Some(folders) = env::var_os("SSL_CERT_DIR") {
+            places.extend(env::split_paths(&folders));
+        }
+        places.retain(|place| !place.as_os_str().is_empty());
+        #[cfg(all(unix, not(target_vendor = "apple")))]
+        if places.is_empty() {
+            let likely = openssl_probe::probe();
+            places.extend(likely.cert_file);
+            places.extend(likely.cert_dir);
+        }
+        places
+    }
+
+    impl Found {
+        /// The files at these places, each once: a folder has links to most of its files.
+        fn files(&mut self, places: Vec<PathBuf>) -> Vec<PathBuf> {
+            let (mut files, mut seen) = (Vec::new(), HashSet::new());
+            for place in places {
+                let inside = match (place.is_dir(), fs::read_dir(&place)) {
+                    (true, Ok(entries)) => entries.flatten().map(|entry| entry.path()).collect(),
+                    (true, Err(error)) => {
+                        self.wrong.push(format!("{}: {error}", place.display()));
+                        continue;
+                    }
+                    (false, _) => vec![place],
+                };
+                for file in inside {
+                    match fs::canonicalize(&file) {
+                        Ok(file) if file.is_dir() || !seen.insert(file.clone()) => {}
+                        Ok(file) => files.push(file),
+                        Err(error) => self.wrong.push(format!("{}: {error}", file.display())),
+                    }
+                }
+            }
+            files
+        }
+
+        fn take(&mut self, read: CertificateResult, path: Option<&Path>) {
+            self.certificates.extend(read.certs);
+            let path = path
+                .map(|path| path.display().to_string())
+                .unwrap_or_default();
+            self.wrong
+                .extend(read.errors.iter().map(|error| format!("{path}: {error}")));
+        }
+    }
+}

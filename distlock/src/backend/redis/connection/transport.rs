@@ -1,0 +1,80 @@
+//! The stream under a connection: the socket with its options, and TLS over it.
+//!
+//! The driver gets a stream that stands, so its own features for TLS do not matter, whoever turns them on.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
+use tokio::net::{TcpStream, lookup_host};
+
+use super::address::Address;
+use super::driven::Driven;
+use super::stream::Stream;
+use super::tls::Handshake;
+
+/// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
+/// ten seconds.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
+
+/// How long sent bytes may stay unacknowledged before the connection counts as lost.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// All that a connection to a server needs, at this moment.
+pub(super) struct Dial {
+    pub(super) address: Address,
+    /// Whether small commands are sent at once.
+    pub(super) nodelay: bool,
+    pub(super) login: RedisConnectionInfo,
+    pub(super) tls: Option<Handshake>,
+}
+
+impl Dial {
+    /// Connects and logs in.
+    pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<Driven> {
+        let stream = self.stream().await?;
+        let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
+        let (connection, driver) = made?;
+        Ok(Driven::new(connection, driver))
+    }
+
+    async fn stream(&self) -> io::Result<Box<dyn Stream>> {
+        match &self.address {
+            Address::Tcp { host, port } => {
+                // To all addresses of the name at once: the first one that is there counts.
+                let found = lookup_host((host.as_str(), *port)).await?;
+                let tries: Vec<_> = found.map(|at| Box::pin(self.tcp(at, host))).collect();
+                if tries.is_empty() {
+                    return Err(io::Error::other("the name has no address"));
+                }
+                Ok(select_ok(tries).await?.0)
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    async fn tcp(&self, at: std::net::SocketAddr, host: &str) -> io::Result<Box<dyn Stream>> {
+        let socket = TcpStream::connect(at).await?;
+        socket.set_nodelay(self.nodelay)?;
+        let (idle, every, probes) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(every)
+            .with_retries(probes);
+        let options = SockRef::from(&socket);
+        options.set_tcp_keepalive(&keepalive)?;
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+        match &self.tls {
+            Some(tls) => tls.over(socket, host).await,
+            None => Ok(Box::new(socket)),
+        }
+    }
+}

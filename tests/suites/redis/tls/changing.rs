@@ -1,0 +1,182 @@
+//! Certificates of a client that change while it runs: in files, and by a function.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use distlock_tests::{Authority, Certificate, RedisServer, eventually_eq};
+use tempfile::TempDir;
+
+use super::super::ms;
+use super::{SOON, refused, server, trusting, works};
+
+/// How long the first certificate of a test lives.
+const LIVES: Duration = Duration::from_secs(10);
+
+/// A server that asks clients for a certificate of this authority.
+async fn asking(clients: &Authority) -> (RedisServer, Authority) {
+    let servers = Authority::new();
+    let builder = RedisServer::builder().mutual_tls(&servers.server(), clients);
+    (builder.start().await, servers)
+}
+
+/// The files of a certificate and its key.
+struct Files {
+    _folder: TempDir,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    fn of(certificate: &Certificate) -> Self {
+        let folder = TempDir::new().unwrap();
+        let files = Self {
+            certificate: folder.path().join("client.pem"),
+            key: folder.path().join("client.key"),
+            _folder: folder,
+        };
+        files.replace(certificate);
+        files
+    }
+
+    fn replace(&self, certificate: &Certificate) {
+        write(&self.certificate, &certificate.cert);
+        write(&self.key, &certificate.key);
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
+/// Ends the connections until the server refuses the certificate with which the client comes back.
+async fn refuses_what_is_expired(server: &RedisServer, client: &Client) {
+    let refused = || async {
+        server.kill_clients("normal").await;
+        let tried = client.lock("k").acquire().wait(Duration::ZERO).await;
+        matches!(&tried, Err(Error::Denied { .. }))
+            && tried
+                .unwrap_err()
+                .to_string()
+                .contains("CertificateExpired")
+    };
+    eventually_eq(LIVES + SOON, "the certificate is expired", true, refused).await;
+}
+
+#[tokio::test]
+async fn certificate_replaced_in_its_files_is_used_by_the_next_connection_after_the_old_one_expired()
+ {
+    let clients = Authority::new();
+    let (server, servers) = asking(&clients).await;
+    let files = Files::of(&clients.client_for(LIVES));
+    let builder = trusting(&servers).tls_client_files(&files.certificate, &files.key);
+    let client = builder.connect(&server.tls_url()).await.unwrap();
+    works(&client).await;
+    refuses_what_is_expired(&server, &client).await;
+    files.replace(&clients.client());
+    works(&client).await;
+}
+
+#[tokio::test]
+async fn function_is_asked_for_the_certificate_of_each_connection_and_its_panic_ends_one_only() {
+    let clients = Authority::new();
+    let (server, servers) = asking(&clients).await;
+    let (asked, panics) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (count, fails) = (Arc::clone(&asked), Arc::clone(&panics));
+    let own = clients.client();
+    let builder = trusting(&servers).connect_timeout(ms(1_000));
+    let builder = builder
+        .unavailable_after(ms(500))
+        .tls_client_pem_from(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            assert!(!fails.load(Ordering::Relaxed), "the vault is sealed");
+            let own = own.clone();
+            async { Ok::<_, std::io::Error>((own.cert, own.key)) }
+        });
+    panics.store(true, Ordering::Relaxed);
+    let error = builder
+        .clone()
+        .connect(&server.tls_url())
+        .await
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Unreachable { .. }), "{text}");
+    assert!(
+        text.contains("no client certificate") && text.contains("the vault is sealed"),
+        "{text}"
+    );
+    panics.store(false, Ordering::Relaxed);
+    let client = builder.connect(&server.tls_url()).await.unwrap();
+    let before = asked.load(Ordering::Relaxed);
+    panics.store(true, Ordering::Relaxed);
+    assert!(server.kill_clients("normal").await >= 1);
+    let again = || async { asked.load(Ordering::Relaxed) > before };
+    eventually_eq(SOON, "asked again", true, again).await;
+    panics.store(false, Ordering::Relaxed);
+    let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
+    eventually_eq(SOON, "it works again", true, works).await;
+}
+
+#[tokio::test]
+async fn authority_replaced_in_its_file_is_trusted_by_the_next_connection() {
+    let (mut server, first) = server().await;
+    let second = Authority::new();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ca.pem");
+    write(&file, first.pem());
+    let url = format!("{}?tls_ca_file={}", server.tls_url(), file.display());
+    let client = Client::connect(&url).await.unwrap();
+    works(&client).await;
+    server.renew_certificate(&second.server()).await;
+    write(&file, second.pem());
+    assert!(server.kill_clients("normal").await >= 1);
+    works(&client).await;
+    // A file that is being written is no reason to give up.
+    write(&file, "half a file");
+    assert!(server.kill_clients("normal").await >= 1);
+    let told = || async {
+        let tried = client.lock("k").acquire().wait(ms(200)).await;
+        tried.is_err_and(|error| error.to_string().contains(&file.display().to_string()))
+    };
+    eventually_eq(SOON, "told with the path", true, told).await;
+    write(&file, second.pem());
+    let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
+    eventually_eq(SOON, "it works again", true, works).await;
+}
+
+#[tokio::test]
+async fn file_that_is_missing_or_of_another_key_is_refused_with_its_path_when_the_client_is_made() {
+    let authority = Authority::new();
+    let files = Files::of(&authority.client());
+    let missing = Path::new("/no/such/file.pem");
+    write(&files.key, &authority.client().key);
+    let url = "rediss://127.0.0.1:1";
+    for (builder, says) in [
+        (
+            trusting(&authority).tls_client_files(missing, &files.key),
+            "/no/such/file.pem",
+        ),
+        (
+            trusting(&authority).tls_client_files(&files.certificate, &files.key),
+            "client.key, a certificate and a key that cannot be used together",
+        ),
+        (
+            Client::builder().tls_ca_file(missing),
+            "tls_ca_file = /no/such/file.pem",
+        ),
+        (
+            Client::builder().tls_ca_file(&files.key),
+            "a PEM without a certificate",
+        ),
+    ] {
+        let error = refused(builder, url).await;
+        let text = error.to_string();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+}
