@@ -59,7 +59,7 @@ impl Builder {
     /// | `unix:///path[?db=3&user=..&pass=..]` | one server by its socket |
     /// | `redis+sentinel://host1,host2,host3/service[/db]` | the master of a service, as its Sentinels name it; their port is 26379 by default |
     /// | `rediss+sentinel://..` | the same with TLS, to the servers and to the Sentinels |
-    /// | `redis+cluster://[user:password@]host1[:port],host2[:port]` | a cluster, found by any of these nodes |
+    /// | `redis+cluster://[user:password@]host1[:port],host2[:port][/db]` | a cluster, found by any of these nodes; Valkey 9 has databases other than 0 there |
     /// | `rediss+cluster://..` | the same with TLS |
     ///
     /// `valkey` and `valkeys` mean the same as `redis` and `rediss`. In a user, a password and a path, `@`, `/`, `?`, `#`, `%`

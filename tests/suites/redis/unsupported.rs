@@ -1,7 +1,9 @@
 //! Servers that a client cannot use: each is refused at once, with an error that says what to do.
 
 use distlock::{Client, Error};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::SOON;
@@ -51,11 +53,78 @@ async fn database_out_of_range_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn cluster_without_numbered_databases_refuses_one_in_its_own_words() {
+    let cluster = RedisCluster::shared().await;
+    let url = format!("{}/3", cluster.url());
+    let connecting = timeout(SOON, Client::connect(&url));
+    let error = connecting.await.expect("an answer").unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::UnsupportedServer { .. }), "{text}");
+    assert!(
+        text.contains("SELECT is not allowed in cluster mode"),
+        "{text}"
+    );
+    assert!(text.contains("Valkey 9"), "{text}");
+    Client::connect(&format!("{}/0", cluster.url()))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn node_of_a_cluster_is_refused_at_once() {
     let server = RedisServer::builder().arg("--cluster-enabled", "yes");
     let server = server.start().await;
     let text = refused(&server.url()).await;
     assert!(text.contains("node of a cluster"), "{text}");
+}
+
+/// A way to a server on which a node of a cluster looks like a server of its own, as behind the proxies of some providers.
+async fn as_standalone(server: &RedisServer) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (own, behind) = (listener.local_addr().unwrap(), server.addr());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(behind).await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
+                    let text = String::from_utf8_lossy(&buffer[..length]);
+                    let text = text.replace("$7\r\ncluster\r\n", "$10\r\nstandalone\r\n");
+                    if to_client.write_all(text.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    format!("redis://{own}")
+}
+
+#[tokio::test]
+async fn keys_of_several_slots_behind_a_proxy_need_a_common_hash_tag() {
+    let server = RedisServer::builder().arg("--cluster-enabled", "yes");
+    let server = server.start().await;
+    server
+        .cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
+        .await;
+    let client = Client::connect(&as_standalone(&server).await)
+        .await
+        .unwrap();
+    let works = || async { client.lock("one").acquire().wait(SOON).await.is_ok() };
+    eventually_eq(SOON, "the cluster is up", true, works).await;
+    let locks = |keys: [&str; 2]| client.multi_lock(keys);
+    let error = locks(["order", "stock"]).acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::UnsupportedServer { .. }), "{text}");
+    assert!(
+        text.contains("common hash tag") && text.contains("`{cart:1}:order`"),
+        "{text}"
+    );
+    let guard = locks(["{cart:1}:order", "{cart:1}:stock"]).acquire().await;
+    guard.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn is_sound(url: &Url) {
                 return;
             }
         },
-        Servers::Cluster { seeds } => (seeds.as_slice(), 0),
+        Servers::Cluster { seeds, db } => (seeds.as_slice(), *db),
         Servers::Sentinel {
             sentinels,
             service,
@@ -122,7 +122,9 @@ fn written_anew(url: &Url) -> String {
             format!("unix://{user}{}?db={db}{settings}", path.join("/"))
         }
         Servers::Server { db, .. } => format!("{scheme}://{user}{hosts}/{db}?{settings}"),
-        Servers::Cluster { .. } => format!("{scheme}+cluster://{user}{hosts}?{settings}"),
+        Servers::Cluster { db, .. } => {
+            format!("{scheme}+cluster://{user}{hosts}/{db}?{settings}")
+        }
         Servers::Sentinel {
             service,
             db,

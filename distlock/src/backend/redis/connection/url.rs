@@ -4,15 +4,20 @@
 //! url    = scheme "://" [user [":" password] "@"] host [":" port] *("," host [":" port]) path ["?" query] ["#insecure"]
 //! scheme = ("redis" | "rediss" | "valkey" | "valkeys") [("+" | "-") ("cluster" | "sentinel")]
 //!        | "redis+unix" | "valkey+unix" | "unix"
-//! path   = one server: ["/" db]   cluster: ["/0"]   Sentinel: "/" service ["/" db]   socket: the path of its file
-//! query  = protocol=resp3, and the settings   Sentinel: sentinel_user, sentinel_password, sentinel_tls   socket: user, pass, db
+//! path   = one server and cluster: ["/" db] ["/"]   Sentinel: "/" service ["/" db] ["/"]   socket: the path of its file
+//! query  = protocol=resp3 or 3, family=0, db, and the settings   Sentinel: sentinel_user, sentinel_password, sentinel_tls
+//!          socket: user, pass
 //! ```
+//!
+//! White space around the URL does not count. Schemes and the words of the query may have capital letters.
 //!
 //! Several hosts are not allowed in a URL as others parse it, so this parser is our own. An error names the part that is
 //! wrong. It never quotes a text that may be a part of a password, also if the URL is so wrong that the password stands in
 //! another place.
 
+mod foreign;
 mod hosts;
+mod looks_like;
 mod query;
 mod settings;
 #[cfg(test)]
@@ -23,6 +28,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use self::hosts::{address, addresses};
+use self::looks_like::looks_like;
 use self::query::Query;
 use self::text::{decoded, invalid, number};
 use super::address::Address;
@@ -60,6 +66,8 @@ pub(crate) enum Target {
     Cluster {
         /// Some of the nodes, at least one.
         seeds: Vec<Address>,
+        /// Valkey has others than 0 in clusters since version 9.
+        db: u32,
     },
     Sentinel {
         /// Some of the Sentinels, at least one.
@@ -105,12 +113,24 @@ struct Parts<'a> {
 
 /// Reads a URL. Nothing is looked up or sent.
 pub(crate) fn parse(url: &str) -> Result<Url, Error> {
-    let mut parts = Parts::of(url)?;
-    let mut credentials = parts.user_info.map(credentials).transpose()?;
+    // A file or a variable often ends with a line end.
+    let mut parts = Parts::of(url.trim())?;
+    let mut credentials = match parts.user_info {
+        // Of providers without a password.
+        None | Some(":") => None,
+        Some(user_info) => Some(credentials(user_info)?),
+    };
     if let Some(protocol) = parts.query.take("protocol")?
-        && protocol != "resp3"
+        && !["resp3", "3"].contains(&protocol.to_ascii_lowercase().as_str())
     {
-        return Err(invalid("the only `protocol` is `resp3`"));
+        return Err(invalid("the only `protocol` is `resp3`, or `3`"));
+    }
+    if let Some(family) = parts.query.take("family")?
+        && family != "0"
+    {
+        return Err(invalid(
+            "the only `family` is `0`: a name may have addresses of IPv4 and of IPv6",
+        ));
     }
     let tls = parts.tls(parts.has_tls);
     let target = parts.target(&mut credentials)?;
@@ -134,7 +154,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses = match self {
             Self::Server { address, .. } => return address.fmt(f),
-            Self::Cluster { seeds } => seeds,
+            Self::Cluster { seeds, .. } => seeds,
             Self::Sentinel { sentinels, .. } => sentinels,
         };
         for (at, address) in addresses.iter().enumerate() {
@@ -153,8 +173,13 @@ impl Target {
 
 impl<'a> Parts<'a> {
     fn of(url: &'a str) -> Result<Self, Error> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(unknown_scheme)?;
-        let (arrangement, has_tls) = arrangement(scheme)?;
+        let (arrangement, has_tls, rest) = url
+            .split_once("://")
+            .and_then(|(scheme, rest)| {
+                let (arrangement, has_tls) = arrangement(scheme)?;
+                Some((arrangement, has_tls, rest))
+            })
+            .ok_or_else(|| unknown_scheme(url))?;
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -195,7 +220,7 @@ impl<'a> Parts<'a> {
         Ok(match self.arrangement {
             Arrangement::Server => Target::Server {
                 address: self.one_address()?,
-                db: database(self.path)?,
+                db: self.database(self.path)?,
             },
             Arrangement::Socket => {
                 if let Some(by_query) = login(&mut self.query, "user", "pass")?
@@ -207,21 +232,30 @@ impl<'a> Parts<'a> {
                 }
                 Target::Server {
                     address: self.socket()?,
-                    db: database(&self.query.take("db")?.unwrap_or_default())?,
+                    db: self.database("")?,
                 }
             }
             Arrangement::Cluster => {
-                if database(self.path)? != 0 {
-                    return Err(invalid(
-                        "a cluster has no database but 0; leave the number out",
-                    ));
-                }
+                let db = self.database(self.path)?;
                 Target::Cluster {
                     seeds: addresses(self.hosts, PORT)?,
+                    db,
                 }
             }
             Arrangement::Sentinel => self.sentinel()?,
         })
+    }
+
+    /// The number of the database after a `/`, or by the word `db`.
+    fn database(&mut self, path: &str) -> Result<u32, Error> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        match (path, self.query.take("db")?) {
+            (path, None) => database(path),
+            ("", Some(db)) => database(&db),
+            (_, Some(_)) => Err(invalid(
+                "there is a database after the `/`, and another one by the word `db`",
+            )),
+        }
     }
 
     fn one_address(&self) -> Result<Address, Error> {
@@ -260,29 +294,29 @@ impl<'a> Parts<'a> {
         Ok(Target::Sentinel {
             sentinels: addresses(self.hosts, SENTINEL_PORT)?,
             service: decoded(service, "the name of the service")?,
-            db: database(db)?,
+            db: self.database(db)?,
             credentials: login(&mut self.query, "sentinel_user", "sentinel_password")?,
             tls: self.tls(has_tls),
         })
     }
 }
 
-/// How the servers are arranged, and whether they have TLS.
-fn arrangement(scheme: &str) -> Result<(Arrangement, bool), Error> {
+/// How the servers are arranged, and whether they have TLS; none for a scheme of something else.
+fn arrangement(scheme: &str) -> Option<(Arrangement, bool)> {
     let scheme = scheme.to_ascii_lowercase();
     if ["unix", "redis+unix", "valkey+unix"].contains(&scheme.as_str()) {
-        return Ok((Arrangement::Socket, false));
+        return Some((Arrangement::Socket, false));
     }
     let (protocol, arrangement) = match scheme.split_once(['+', '-']) {
         None => (scheme.as_str(), Arrangement::Server),
         Some((protocol, "cluster")) => (protocol, Arrangement::Cluster),
         Some((protocol, "sentinel")) => (protocol, Arrangement::Sentinel),
-        Some(_) => return Err(unknown_scheme()),
+        Some(_) => return None,
     };
     match protocol {
-        "redis" | "valkey" => Ok((arrangement, false)),
-        "rediss" | "valkeys" => Ok((arrangement, true)),
-        _ => Err(unknown_scheme()),
+        "redis" | "valkey" => Some((arrangement, false)),
+        "rediss" | "valkeys" => Some((arrangement, true)),
+        _ => None,
     }
 }
 
@@ -327,11 +361,13 @@ fn database(text: &str) -> Result<u32, Error> {
         })
 }
 
-fn unknown_scheme() -> Error {
-    invalid(
-        "expected `redis://[user:password@]host[:port][/db]`; instead of `redis` there may be `rediss` (TLS), \
+/// The text is no URL of a server. It says what the text looks like, without a piece of it.
+fn unknown_scheme(text: &str) -> Error {
+    let looks = looks_like(text).map_or(String::new(), |looks| format!("{looks}; "));
+    invalid(format!(
+        "{looks}expected `redis://[user:password@]host[:port][/db]`; instead of `redis` there may be `rediss` (TLS), \
          `redis+sentinel`, `rediss+sentinel`, `redis+cluster`, `rediss+cluster`, the same of `valkey`, or `unix`",
-    )
+    ))
 }
 
 /// The `@` that ends user and password is not where it should be, so that any part may be a piece of a password.

@@ -108,8 +108,8 @@ impl Servers {
                     Sentinels::new(service, sentinels, to_sentinels, to_servers, timeout);
                 behind(&sentinels, lives, shared)
             }
-            Target::Cluster { seeds } => {
-                let shared = Shared::new(connector(0)?, config, clock);
+            Target::Cluster { seeds, db } => {
+                let shared = Shared::new(connector(db)?, config, clock);
                 let epochs = Arc::clone(&shared.epochs);
                 let cluster = Cluster::new(seeds, shared, config.pub_sub);
                 (Layout::Cluster(cluster), epochs)

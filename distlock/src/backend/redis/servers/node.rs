@@ -13,10 +13,15 @@ use crate::backend::redis::connection::{
     Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, OutageLog, handshake,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
+use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, Config, RECONNECT_BACKOFF, Replicas};
+
+/// Why a server that says that it stands alone does not carry out a script over several keys, and what to do.
+const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a cluster behind a proxy that says otherwise; give the keys of \
+    one lock a common hash tag, as in `{cart:1}:order` and `{cart:1}:stock`";
 
 /// What all servers of one client share.
 pub(super) struct Shared {
@@ -323,9 +328,12 @@ impl Node {
         match failed {
             Failed::With(fault) => fault,
             Failed::NoScript => Fault::NotNow(cause("the server did not keep the script")),
-            Failed::Elsewhere(_) => Fault::Unsupported {
+            Failed::Elsewhere(elsewhere) => Fault::Unsupported {
                 server: self.name().to_owned(),
-                reason: handshake::NODE_OF_A_CLUSTER.to_owned(),
+                reason: match elsewhere {
+                    Elsewhere::Nowhere => BEHIND_A_PROXY.to_owned(),
+                    _ => handshake::NODE_OF_A_CLUSTER.to_owned(),
+                },
             },
         }
     }

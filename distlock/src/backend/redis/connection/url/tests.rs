@@ -93,10 +93,43 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
 }
 
 #[test]
+fn urls_are_read_as_providers_write_them() {
+    let plain = |db| Target::Server {
+        address: tcp("h", 6379),
+        db,
+    };
+    for (url, db) in [
+        (" redis://h\r\n", 0),
+        ("\tREDIS://:@h/", 0),
+        ("redis://h/3/", 3),
+        ("redis://h?db=3", 3),
+        ("redis://h/?DB=3&Protocol=3&FAMILY=0", 3),
+        ("redis://h?PROTOCOL=RESP3", 0),
+    ] {
+        let url = read(url);
+        assert_eq!(url.target, plain(db));
+        assert_eq!(url.credentials, None);
+    }
+    let capital = read("redis://h?WAIT=5s&NoDelay=TRUE&pub_sub=Both").settings;
+    assert_eq!(capital.default_wait, Some(Duration::from_secs(5)));
+    assert_eq!(
+        (capital.nodelay, capital.pub_sub),
+        (Some(true), Some(PubSub::Both))
+    );
+    let seeds = vec![tcp("h1", 6379), tcp("h2", 6379)];
+    for url in ["redis+cluster://h1,h2/7", "valkey+cluster://h1,h2?db=7"] {
+        let seeds = seeds.clone();
+        assert_eq!(read(url).target, Target::Cluster { seeds, db: 7 });
+    }
+    let sentinel = read("redis+sentinel://h/locks/3/").target;
+    assert_eq!(read("redis+sentinel://h/locks?db=3").target, sentinel);
+}
+
+#[test]
 fn cluster_has_nodes_and_sentinel_a_service() {
     let url = read("rediss+cluster://shop:pw@h1:7000,h2,[::1]:7001/0");
     let seeds = vec![tcp("h1", 7000), tcp("h2", 6379), tcp("::1", 7001)];
-    assert_eq!(url.target, Target::Cluster { seeds });
+    assert_eq!(url.target, Target::Cluster { seeds, db: 0 });
     assert_eq!(
         (url.credentials, url.tls),
         (Some(Credentials::new("shop", "pw")), Tls::Verified)
@@ -169,6 +202,8 @@ fn each_arrangement_may_have_each_setting() {
         replicas: Some(8),
         replicas_timeout: Some(9 * second),
         restart_grace: Some(Duration::ZERO),
+        // The others are read as these are: the table has a test of each row.
+        ..Settings::default()
     };
     for url in [
         "redis://h",
@@ -222,12 +257,11 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ("redis://host/+1", "number of a database"),
         ("redis://host/3000000000", "number of a database"),
         ("redis://host/1/2", "number of a database"),
-        ("redis+cluster://host/1", "a cluster has no database but 0"),
         ("redis+sentinel://host", "the name of a service"),
         ("redis+sentinel://host//1", "the name of a service"),
         ("redis+sentinel://host/s/x", "number of a database"),
-        ("redis://host?db=1", "the unknown word \"db\""),
-        ("redis://u:p@host?db=1", "an unknown word"),
+        ("redis://host/1?db=1", "another one by the word `db`"),
+        ("redis://host?family=6", "the only `family` is `0`"),
         ("redis://host?protocol=resp2", "`protocol` is `resp3`"),
         ("redis://host?protocol=resp3&protocol=resp3", "twice"),
         ("redis://host?wait=5", "`wait` is no duration"),
@@ -255,7 +289,26 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ),
         ("redis://host?name=%zz", "in `name`, a `%` without"),
         ("redis://host?weit=5s", "the unknown word \"weit\""),
-        ("redis://u:p@host?weit=5s", "an unknown word"),
+        (
+            "redis://u:p@host?wait=5s&weit=5s",
+            "word 2 of the query is unknown",
+        ),
+        (
+            "redis://u:p@host?ssl_cert_reqs=none",
+            "`ssl_cert_reqs`, a word of other clients",
+        ),
+        ("redis://h?timeout=5", "write `connect_timeout=5s`"),
+        ("redis://u:p@h?clientName=x", "write `name=..`"),
+        ("host", "looks like `host:port`; write `redis://`"),
+        (
+            "h-1.example.com:6379",
+            "looks like `host:port`; write `redis://`",
+        ),
+        ("\"redis://h\"", "has quotes around it"),
+        ("tcp://h:6379", "instead of `tcp://`"),
+        ("redis:h:6379", "no `//` after the scheme"),
+        ("/run/redis.sock", "write `unix://`"),
+        (" \n", "the text is empty"),
         ("redis://host#insecure", "`#insecure` is for TLS"),
         ("unix:///r#insecure", "`#insecure` is for TLS"),
         ("rediss+sentinel://h/s#secure", "is `insecure`"),
