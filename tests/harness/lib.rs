@@ -13,6 +13,7 @@
 //! | [`faults`], [`flaws`] | backends that delay, lose and double commands, or make a mistake on purpose; [`Disturbed`] builds them in |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
+//! | `names` | where names lead, instead of the machine's resolver |
 //! | [`rights`] | the rights that the guide lists |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
@@ -37,6 +38,8 @@ pub mod eventually;
 pub mod guardian;
 pub mod http;
 pub mod leaks;
+#[cfg(feature = "test-util")]
+pub mod names;
 pub mod plays;
 pub mod process;
 pub mod proxy;
@@ -48,6 +51,9 @@ pub mod size;
 
 #[cfg(feature = "test-util")]
 pub use distlock_test_backends::{Disturbed, faults, flaws};
+
+#[cfg(feature = "test-util")]
+pub use names::{ByNames, Names};
 
 #[cfg(feature = "test-util")]
 pub use any_lock::{AnyLock, LockKind};

@@ -47,6 +47,12 @@ impl Fault {
         )
     }
 
+    /// Whether the server is there and refuses this client's connections.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::LoginDenied(_)) || self.is_final()
+    }
+
     /// Whether the verb certainly had no effect.
     pub(crate) fn was_refused(&self) -> bool {
         // Not `Protocol`: a script may have failed after its first write.

@@ -431,6 +431,22 @@ impl Builder {
     }
 }
 
+#[cfg(all(feature = "test-util", feature = "redis"))]
+impl Builder {
+    /// Asks this function for the addresses of names, and not the system.
+    #[doc(hidden)]
+    pub fn look_up_by<F>(mut self, look_up: impl Fn(&str, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = std::io::Result<Vec<std::net::SocketAddr>>> + Send + 'static,
+    {
+        use crate::config::look_up::{LookUp, LookedUp};
+
+        let ask = move |host: &str, port| Box::pin(look_up(host, port)) as LookedUp;
+        self.config.look_up = LookUp::Asked(Arc::new(ask));
+        self
+    }
+}
+
 impl From<Settings> for Builder {
     fn from(settings: Settings) -> Self {
         Self::default().settings(settings)

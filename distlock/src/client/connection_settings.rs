@@ -52,7 +52,8 @@ impl Builder {
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let builder = Client::builder().credentials_from(|| async {
-    ///     let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+    ///     // At once, and not by `tokio::fs`, which waits for a free thread of the runtime's pool for blocking calls.
+    ///     let password = std::fs::read_to_string("/run/secrets/redis")?;
     ///     Ok::<_, std::io::Error>(Credentials::new("shop", password.trim_end()))
     /// });
     /// let client = builder.connect("redis://127.0.0.1:6379").await?;
@@ -65,6 +66,32 @@ impl Builder {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         self.config.credentials = Some(Source::asked(source, |credentials| credentials));
+        self
+    }
+
+    /// Sets how often the names of servers are looked up again while they are connected; 5 s by default, and never with zero.
+    ///
+    /// A name may be pointed at another server while the old one stays up: a Service of Kubernetes, a failover by DNS. The
+    /// client goes there when three answers in a row did not have the address that it is connected to, and a server at one of
+    /// the new addresses says that it is a master. Each hold is then looked for at the new server, and is lost if it is not
+    /// there. So for at most some four of these intervals, clients that were started before and after the change may hold the
+    /// same lock. A look-up that fails, finds nothing or does not end changes nothing. The client follows a name at most once
+    /// a minute, and warns if its answers change more often.
+    ///
+    /// It applies to single servers, those of a [`Quorum`](crate::Quorum) among them, and to Sentinels. IP addresses, sockets
+    /// and `localhost` are not looked up. One look-up of a name is under way at a time; it takes a thread of the runtime's pool
+    /// for blocking calls. See [`guide::connections`](crate::guide::connections#names).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().look_up_interval(Duration::from_secs(1));
+    /// let client = builder.connect("redis://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn look_up_interval(mut self, interval: Duration) -> Self {
+        self.settings.look_up_interval = Some(interval);
         self
     }
 

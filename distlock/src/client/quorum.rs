@@ -19,6 +19,23 @@ use crate::resource::kind::Kind;
 /// majority. [`Builder::restart_grace`](crate::Builder::restart_grace) prevents that. If a late write must be prevented in all cases, use a [`FencedLock`](crate::FencedLock) and a store that
 /// compares its tokens; a majority cannot prevent it.
 ///
+/// # Servers that are away at the start
+/// Make the clients by [`Client::connect_lazy`](crate::Client::connect_lazy): it does not wait for its server. A program
+/// then starts, and locks, while a minority of the servers is down, and uses them as soon as they are there.
+/// [`Client::connect`](crate::Client::connect) would fail for each of them, and the program with it.
+///
+/// ```no_run
+/// # #[cfg(feature = "redis")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{Client, Error, Quorum};
+///
+/// let servers = ["redis://locks-1", "redis://locks-2", "redis://locks-3"];
+/// let clients: Vec<_> = servers.into_iter().map(Client::connect_lazy).collect::<Result<_, Error>>()?;
+/// let guard = Quorum::new(clients).lock("order:42").acquire().await?;
+/// # Ok(()) }
+/// # #[cfg(not(feature = "redis"))] fn main() {}
+/// ```
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -21,6 +21,30 @@ pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
 #[cfg(feature = "redis")]
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a look-up of a name may take before the addresses of the last one are used instead.
+#[cfg(feature = "redis")]
+pub(crate) const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the names of connected servers are looked up again.
+#[cfg(feature = "redis")]
+pub(crate) const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many answers in a row have to be without the address of a connected server until the client looks for another one.
+#[cfg(feature = "redis")]
+pub(crate) const ANSWERS_TO_MOVE: u32 = 3;
+
+/// How long a client stays at the server that a name has led it to. The answers of some names change all the time.
+#[cfg(feature = "redis")]
+pub(crate) const MOVE_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// How many names a client keeps the last addresses of. Those of the servers of a URL are few, and a cluster names its nodes.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_NAMES_KEPT: usize = 1_024;
+
+/// When the next address of a name is tried, if the one before it has not answered.
+#[cfg(feature = "redis")]
+pub(crate) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+
 /// How long the server may leave all attempts of a client unanswered before its acquisitions fail.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
 

@@ -5,6 +5,8 @@ mod constants;
 #[cfg(feature = "redis")]
 pub(crate) mod credentials;
 mod duration;
+#[cfg(feature = "redis")]
+pub(crate) mod look_up;
 mod name;
 #[cfg(feature = "_tls")]
 pub(crate) mod pem;
@@ -20,6 +22,8 @@ pub(crate) use self::checks::*;
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
 use self::credentials::CredentialsSource;
+#[cfg(feature = "redis")]
+use self::look_up::LookUp;
 pub(crate) use self::name::ClientName;
 #[cfg(feature = "_tls")]
 use self::pem::{ClientPem, Pem};
@@ -92,6 +96,12 @@ pub(crate) struct Config {
     pub(crate) replicas: Option<Replicas>,
     #[cfg(feature = "redis")]
     pub(crate) restart_grace: Duration,
+    /// How often the names of servers are looked up again; zero is never.
+    #[cfg(feature = "redis")]
+    pub(crate) look_up_interval: Duration,
+    /// Who is asked for the addresses of names.
+    #[cfg(feature = "redis")]
+    pub(crate) look_up: LookUp,
     /// Instead of those in the URL.
     #[cfg(feature = "redis")]
     pub(crate) credentials: Option<CredentialsSource>,
@@ -158,6 +168,10 @@ impl Default for Config {
             replicas: None,
             #[cfg(feature = "redis")]
             restart_grace: Duration::ZERO,
+            #[cfg(feature = "redis")]
+            look_up_interval: LOOK_UP_INTERVAL,
+            #[cfg(feature = "redis")]
+            look_up: LookUp::default(),
             #[cfg(feature = "redis")]
             credentials: None,
             #[cfg(feature = "_tls")]
@@ -246,6 +260,8 @@ impl Config {
             if let Some(replicas) = self.replicas {
                 replicas.check()?;
             }
+            // Longer ones are as good as never.
+            self.look_up_interval = self.look_up_interval.min(MAX_WAIT);
             if self.restart_grace > MAX_WAIT {
                 return Err(Error::invalid_config("restart_grace", self.restart_grace));
             }

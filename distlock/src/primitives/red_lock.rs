@@ -32,6 +32,10 @@ use crate::wait::quorum;
 /// prevent this, run the servers with `appendfsync always`, or let a server that has lost its data come back only after the
 /// longest lease that the clients use.
 ///
+/// # Servers that are away at the start
+/// With clients made by `Client::connect_lazy`, a program starts and locks with a majority of the servers. See
+/// [`Quorum`](crate::Quorum#servers-that-are-away-at-the-start).
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

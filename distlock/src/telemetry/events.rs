@@ -243,6 +243,38 @@ pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Dur
 }
 
 #[cfg(feature = "redis")]
+pub(crate) fn looked_up_before(host: &str, why: &dyn Display) {
+    log!(debug, target: TARGET, host, %why, "cannot look the name up; connecting to the addresses that it had before");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn name_not_found(host: &str, why: &dyn Display) {
+    log!(debug, target: TARGET, host, %why, "cannot look the name up again; the connections stay");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn name_leads_nowhere(server: &dyn Display, why: &dyn Display) {
+    log!(debug, target: TARGET, %server, %why, "the name leads to a server that cannot be used; the connections stay");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn name_moved(left: &dyn Display, server: &dyn Display) {
+    log!(
+        warn, target: TARGET, %left, %server,
+        "the name leads to another server; all holds are confirmed there"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn name_rotates(server: &dyn Display) {
+    log!(
+        warn, target: TARGET, %server,
+        "the name leads to one server after another; the client follows it at most once a minute, and clients may lock on \
+         different servers; let the name lead to one server, or set `look_up_interval` to 0"
+    );
+}
+
+#[cfg(feature = "redis")]
 pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
     log!(
         warn, target: TARGET, server, connection = what, %reason,

@@ -311,27 +311,29 @@ async fn f56_waiter_is_granted_when_the_replica_is_back(row: &Row) {
 
 async fn f54_server_that_became_a_replica_after_a_grant_is_waited_for(row: &Row) {
     let pair = Pair::start().await;
-    // It grants although it is a replica. So the grant is refused where it is confirmed, as in a failover just after a grant.
-    let writable = ["CONFIG", "SET", "replica-read-only", "no"];
-    pair.replica.cli(&writable).await;
     let patient = |builder: Builder| {
         let builder = builder.replicas(1, SOON).unavailable_after(SOON * 6);
         builder.response_timeout(SOON)
     };
-    let client = client_with(&pair.replica.url(), patient).await;
+    let client = client_with(&pair.primary.url(), patient).await;
+    // All its connections stand from here on.
+    let guard = client.lock("k").acquire().await.unwrap();
+    guard.release().await.unwrap();
+    // It grants although it is a replica. So the grant is refused where it is confirmed, as in a failover just after a grant.
+    let writable = ["CONFIG", "SET", "replica-read-only", "no"];
+    pair.primary.cli(&writable).await;
+    pair.primary.cli(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let before = pair.primary.command_calls("wait").await;
     let waiting = client.lock("k").acquire().wait(SOON * 6);
     let waiting = tokio::spawn(waiting.into_future());
-    let refused = || async { pair.replica.command_calls("wait").await > 1 };
-    eventually_eq(SOON, "confirmations that were refused", true, refused).await;
-    row.injected("WAIT at a replica", 2);
-    pair.promote().await;
-    let port = pair.replica.port().to_string();
-    let follow = ["REPLICAOF", "127.0.0.1", &port];
-    pair.primary.cli(&follow).await;
+    let refused = || async { pair.primary.command_calls("wait").await > before };
+    eventually_eq(SOON, "a confirmation that was refused", true, refused).await;
+    row.injected("WAIT at a replica", 1);
+    pair.primary.cli(&["REPLICAOF", "NO", "ONE"]).await;
     let guard = waiting.await.unwrap().unwrap();
-    assert!(pair.primary.keys().await.contains(&"k".to_owned()));
+    assert!(pair.replica.keys().await.contains(&"k".to_owned()));
     guard.release().await.unwrap();
-    free(&pair.replica, &[&client]).await;
+    free(&pair.primary, &[&client]).await;
 }
 
 async fn f56_renewals_go_on_while_a_grant_waits_for_its_confirmation(row: &Row) {
@@ -411,13 +413,11 @@ async fn f56_numbers_of_replicas_that_cannot_be_are_refused(row: &Row) {
 
 async fn f57_master_that_is_cut_off_gives_nothing_out(row: &Row) {
     let pair = Pair::start().await;
-    let (here, there) = (
-        default_client(&pair.primary.url()).await,
-        default_client(&pair.replica.url()).await,
-    );
+    let here = default_client(&pair.primary.url()).await;
     let confirmed = pair.confirmed_client().await;
     pair.cut().await;
     pair.promote().await;
+    let there = default_client(&pair.replica.url()).await;
     row.injected("two masters", 1);
     // Without confirmation both grant the same lock.
     let one = here.lock("k").acquire().await.unwrap();

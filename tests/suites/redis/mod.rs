@@ -13,6 +13,7 @@ mod health;
 mod latch;
 mod latch_opened;
 mod lazy;
+mod names;
 mod other_data;
 mod permit;
 mod permit_lease;

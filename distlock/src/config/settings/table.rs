@@ -68,6 +68,7 @@ settings! {
         fencing_token_ttl: Duration, "How long the server keeps the token of a fenced lock that is no longer used";
         nodelay: bool, "Whether small commands are sent at once (TCP_NODELAY)";
         pub_sub: PubSub, "How clients of a cluster tell each other that a lock is free";
+        look_up_interval: Duration, "How often the names of servers are looked up again (0 is never)";
         connect_timeout: Duration, "How long a connection may take, with TLS and the login";
         /// It needs `replicas_timeout`.
         replicas: u32, "How many replicas confirm each grant";

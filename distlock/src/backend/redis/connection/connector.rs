@@ -6,6 +6,8 @@ use std::time::Duration;
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::address::Address;
+use super::endpoint::Endpoint;
+use super::resolver::Resolver;
 use super::tls::TlsConnector;
 use super::transport::Dial;
 use super::url::Tls;
@@ -25,6 +27,7 @@ pub(crate) struct Connector {
     /// What the server is to call each connection.
     client_name: String,
     tls: Option<TlsConnector>,
+    resolver: Arc<Resolver>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
 }
@@ -49,6 +52,7 @@ impl Connector {
             identity,
             client_name,
             tls,
+            resolver: Resolver::new(config.look_up.clone()),
             timeout: config.connect_timeout,
         })
     }
@@ -70,6 +74,10 @@ impl Connector {
         }
     }
 
+    pub(super) fn resolver(&self) -> &Arc<Resolver> {
+        &self.resolver
+    }
+
     /// How long a connection may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
@@ -80,21 +88,41 @@ impl Connector {
         self.tls.is_some()
     }
 
+    /// Where tries to connect to a server lead.
+    pub(super) async fn endpoints(&self, address: &Address) -> Result<Vec<Endpoint>, Fault> {
+        let endpoint = |at| Endpoint {
+            address: address.clone(),
+            at,
+        };
+        match address {
+            Address::Unix(_) => Ok(vec![endpoint(None)]),
+            Address::Tcp { host, port } => {
+                let found = self.resolver.addresses(host, *port).await?;
+                Ok(found.into_iter().map(|at| endpoint(Some(at))).collect())
+            }
+        }
+    }
+
     /// What a connection to a server needs: the credentials and certificates of this moment. Without `nodelay`, small commands
     /// may wait for others.
-    pub(super) async fn dial(&self, address: &Address, nodelay: bool) -> Result<Dial, Fault> {
+    pub(super) async fn dial(&self, endpoint: &Endpoint, nodelay: bool) -> Result<Dial, Fault> {
         self.check_identity()?;
         let login = self.login().await?;
-        let tls = match (&self.tls, address) {
+        let tls = match (&self.tls, &endpoint.address) {
             (Some(tls), Address::Tcp { .. }) => Some(tls.prepare().await?),
             _ => None,
         };
         Ok(Dial {
-            address: address.clone(),
+            endpoint: endpoint.clone(),
             nodelay,
             login,
             tls,
         })
+    }
+
+    /// Whether a function is asked for the credentials.
+    pub(super) fn asks_for_credentials(&self) -> bool {
+        matches!(self.credentials, Some(CredentialsSource::Asked(_)))
     }
 
     async fn login(&self) -> Result<RedisConnectionInfo, Fault> {

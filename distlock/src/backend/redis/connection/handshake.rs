@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::address::Address;
 use super::driven::Driven;
+use super::endpoint::Endpoint;
 use super::tls;
 use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
@@ -30,21 +31,22 @@ const SPEAKS_NO_TLS: &str =
 
 /// Why a server ended a connection that the driver was about to establish, if it says so on a connection of its own.
 pub(super) async fn rejection(
-    address: &Address,
+    endpoint: &Endpoint,
     has_tls: bool,
     expected: Expected,
 ) -> Option<Fault> {
-    let server = address.to_string();
-    match address {
-        Address::Tcp { host, port } => {
-            let connecting = TcpStream::connect((host.as_str(), *port));
+    let server = endpoint.address.to_string();
+    match (&endpoint.address, endpoint.at) {
+        (Address::Unix(path), _) => from_socket(path, server).await,
+        (Address::Tcp { .. }, None) => None,
+        (Address::Tcp { .. }, Some(at)) => {
+            let connecting = TcpStream::connect(at);
             let stream = timeout(GOODBYE_TIMEOUT, connecting).await.ok()?.ok()?;
             match has_tls {
                 true => plain_answer(stream, server, expected).await,
                 false => goodbye(stream, server).await,
             }
         }
-        Address::Unix(path) => from_socket(path, server).await,
     }
 }
 
@@ -190,6 +192,10 @@ pub(crate) enum Expected {
 pub(crate) const NODE_OF_A_CLUSTER: &str =
     "it is a node of a cluster; write `redis+cluster://` instead of `redis://`";
 
+/// Why a client of one server cannot use a replica, and what to do.
+const REPLICA: &str = "is a replica, which grants no locks; write the address of its master in the URL, or the Sentinels \
+    that know the master, as in `redis+sentinel://host:26379/service`";
+
 /// Asks the server what it is, and tells it what to call this connection. If the user may not ask, the connection is used as
 /// it is.
 pub(super) async fn check(
@@ -231,6 +237,9 @@ pub(super) async fn check(
             Some(role) if expected == Expected::Master && role != "master" => Err(Fault::NotNow(
                 cause(format!("it is no master, its role is `{role}`")),
             )),
+            Some("replica" | "slave") if expected == Expected::Server => {
+                Err(Fault::NotNow(cause(format!("{server} {REPLICA}"))))
+            }
             _ => Ok(()),
         },
     }

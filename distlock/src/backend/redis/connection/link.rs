@@ -19,12 +19,16 @@ use tokio::time::Instant;
 use super::address::{Address, Locate};
 use super::connector::Connector;
 use super::driven::Driven;
+use super::endpoint::{Endpoint, first_of};
 use super::epochs::Epochs;
 use super::handshake::{self, Expected};
 use super::known_run::KnownRun;
+use super::name_watch::NameWatch;
 use super::outage::OutageLog;
 use super::phase::Phase;
+use super::step::Step;
 use super::tls;
+use super::together::{Member, Together};
 use super::unanswered::Unanswered;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
@@ -46,7 +50,10 @@ pub(crate) struct LinkConfig {
     pub(crate) what: &'static str,
     /// Says which server to connect to.
     pub(crate) server: Arc<dyn Locate>,
+    /// The connections to the same server.
+    pub(crate) together: Arc<Together>,
     pub(crate) connector: Arc<Connector>,
+    pub(crate) names: Arc<NameWatch>,
     pub(crate) expected: Expected,
     /// Whether small commands are sent at once.
     pub(crate) nodelay: bool,
@@ -59,6 +66,16 @@ pub(crate) struct LinkConfig {
     /// Whether the first connection of the client finds out if the server has all that locks need.
     pub(crate) first: Option<Arc<FirstCheck>>,
     pub(crate) on_push: OnPush,
+}
+
+impl LinkConfig {
+    /// A connection was made to this address. Which node of a cluster is where is told by the others, and which server is the
+    /// master by Sentinels. The names of the others are looked up again.
+    fn watch_name(&self, address: &Address) {
+        if matches!(self.expected, Expected::Server | Expected::Sentinel) {
+            self.names.watch(&self.together, address);
+        }
+    }
 }
 
 /// What the first connection of a client finds out.
@@ -127,7 +144,11 @@ pub(crate) struct Link {
     /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
-    goodbye: Mutex<Option<(Instant, Option<Fault>)>>,
+    goodbye: Mutex<Option<(Instant, Endpoint, Option<Fault>)>>,
+    /// Where the current connection leads, or the last one.
+    endpoint: Mutex<Option<Endpoint>>,
+    /// What the present try to connect waits for.
+    step: Mutex<Step>,
     pub(super) known_run: KnownRun,
 }
 
@@ -146,6 +167,8 @@ impl Link {
             grants_from: Mutex::default(),
             down_since: Mutex::new(Instant::now()),
             goodbye: Mutex::default(),
+            endpoint: Mutex::default(),
+            step: Mutex::default(),
             known_run: KnownRun::default(),
         })
     }
@@ -244,7 +267,7 @@ impl Link {
         // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
         let mut is_new = false;
         let settled = phase.wait_for(|phase| {
-            let is_refused = phase.failure().is_some_and(is_refusal);
+            let is_refused = phase.failure().is_some_and(Fault::is_refusal);
             phase.is_up() || std::mem::replace(&mut is_new, true) && is_refused
         });
         let settled = match tokio::time::timeout(patience, settled).await {
@@ -254,7 +277,7 @@ impl Link {
         match settled {
             Phase::Up(connected) => Ok(connected),
             Phase::Down { failure, .. } => {
-                let none = || Fault::NotNow(cause(format!("no connection within {patience:?}")));
+                let none = || self.step.lock().unfinished(patience);
                 Err(failure.unwrap_or_else(none))
             }
         }
@@ -337,42 +360,56 @@ impl Link {
         }
     }
 
-    async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Address), Fault> {
+    async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
         let connect_timeout = self.config.connector.timeout();
         match tokio::time::timeout(connect_timeout, self.establish()).await {
             Ok(connected) => connected,
-            Err(_) => Err(Fault::NotNow(cause(format!(
-                "no connection within {connect_timeout:?}"
-            )))),
+            Err(_) => Err(self.step.lock().unfinished(connect_timeout)),
         }
     }
 
     /// Connects to the server, where it is at the moment, and checks that it is the server that is expected.
-    async fn establish(self: &Arc<Self>) -> Result<(Connected, Address), Fault> {
+    async fn establish(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
+        *self.step.lock() = Step::Connection;
+        let address = self.config.server.locate().await?;
+        *self.step.lock() = Step::LookUp(address.clone());
+        let endpoints = self.config.connector.endpoints(&address).await?;
+        let endpoints = self.config.together.order(&**self, endpoints);
+        first_of(endpoints, |endpoint| self.establish_at(endpoint)).await
+    }
+
+    /// Connects to one of the addresses that the name of the server stands for.
+    async fn establish_at(
+        self: &Arc<Self>,
+        endpoint: Endpoint,
+    ) -> Result<(Connected, Endpoint), Fault> {
+        let connector = &self.config.connector;
+        if connector.asks_for_credentials() {
+            *self.step.lock() = Step::Credentials;
+        }
+        let dial = connector.dial(&endpoint, self.config.nodelay).await?;
+        *self.step.lock() = Step::Connection;
         let epoch = self.config.epochs.next();
         let of_driver = self.config_of_driver(epoch);
-        let address = self.config.server.locate().await?;
-        let connector = &self.config.connector;
-        let dial = connector.dial(&address, self.config.nodelay).await?;
         let connected = dial.connect(of_driver);
         let connected = tokio::select! {
             connected = connected => connected,
-            fault = self.no_tls_there(&address) => return Err(fault),
+            fault = self.no_tls_there(&endpoint) => return Err(fault),
         };
         let mut connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
                 let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
-                    self.rejection(&address).await
+                    self.rejection(&endpoint).await
                 } else {
                     None
                 };
-                let refused = || handshake::refused(&address.to_string(), error);
+                let refused = || handshake::refused(&endpoint.address.to_string(), error);
                 return Err(fault.unwrap_or_else(refused));
             }
         };
         let greeted = (self.config.expected, connector.client_name());
-        handshake::check(&address.to_string(), greeted, &mut connection).await?;
+        handshake::check(&endpoint.address.to_string(), greeted, &mut connection).await?;
         if let Some(first) = &self.config.first {
             let server = self.config.outages.server();
             first.check(server, &mut connection).await?;
@@ -382,7 +419,7 @@ impl Link {
             connection,
             epoch,
         };
-        Ok((connected, address))
+        Ok((connected, endpoint))
     }
 
     fn config_of_driver(self: &Arc<Self>, epoch: u64) -> AsyncConnectionConfig {
@@ -417,25 +454,26 @@ impl Link {
 
     /// What the server says that ended the last connection. It is asked now and then only, because asking takes another
     /// connection.
-    async fn rejection(&self, address: &Address) -> Option<Fault> {
+    async fn rejection(&self, endpoint: &Endpoint) -> Option<Fault> {
         let now = Instant::now();
         let last = self.goodbye.lock().clone();
-        if let Some((at, fault)) = last
+        if let Some((at, asked, fault)) = last
+            && asked == *endpoint
             && now.duration_since(at) < GOODBYE_AGAIN_AFTER
         {
             return fault;
         }
         let (has_tls, expected) = (self.config.connector.has_tls(), self.config.expected);
-        let fault = handshake::rejection(address, has_tls, expected).await;
-        *self.goodbye.lock() = Some((now, fault.clone()));
+        let fault = handshake::rejection(endpoint, has_tls, expected).await;
+        *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
         fault
     }
 
     /// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
-    async fn no_tls_there(&self, address: &Address) -> Fault {
+    async fn no_tls_there(&self, endpoint: &Endpoint) -> Fault {
         if self.config.connector.has_tls() {
             tokio::time::sleep(HANDSHAKE_SILENCE).await;
-            if let Some(fault) = self.rejection(address).await {
+            if let Some(fault) = self.rejection(endpoint).await {
                 return fault;
             }
         }
@@ -443,7 +481,12 @@ impl Link {
     }
 
     /// A new connection is established by the task that connects, which ends.
-    fn established(self: &Arc<Self>, connected: Connected, connecting: Connecting) {
+    fn established(
+        self: &Arc<Self>,
+        connected: Connected,
+        endpoint: &Endpoint,
+        connecting: Connecting,
+    ) {
         let epoch = connected.epoch;
         *self.goodbye.lock() = None;
         let was_taken = foreign::send_if_modified(&self.phase, |phase| {
@@ -451,6 +494,7 @@ impl Link {
             let was_taken = phase.establish(connected);
             if was_taken {
                 *self.grants_from.lock() = grants_from;
+                *self.endpoint.lock() = Some(endpoint.clone());
                 // Before anybody gets the connection, see `epoch`, and only with it: a number that belongs to no connection
                 // would never be that of an answer.
                 if self.epoch.swap(epoch, Ordering::AcqRel) != 0 {
@@ -476,6 +520,32 @@ impl Link {
     }
 }
 
+impl Member for Link {
+    fn endpoint(&self) -> Option<Endpoint> {
+        self.endpoint.lock().clone()
+    }
+
+    fn is_up(&self) -> bool {
+        Self::is_up(self)
+    }
+
+    fn expected(&self) -> Expected {
+        self.config.expected
+    }
+
+    fn leave(self: Arc<Self>) {
+        Self::leave(&self);
+    }
+}
+
+/// These connections lead to one server. The first one is that for commands, which the others follow.
+pub(crate) fn join<'a>(together: &Together, links: impl IntoIterator<Item = &'a Arc<Link>>) {
+    let links = links
+        .into_iter()
+        .map(|link| Arc::downgrade(link) as Weak<dyn Member>);
+    together.join(links);
+}
+
 /// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
 async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
     let mut pause = RECONNECT_BACKOFF.first;
@@ -483,10 +553,13 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         let Some(link) = link.upgrade() else { return };
         pause = pause.min(link.config.longest_pause);
         let was_refused = match link.connect_once().await {
-            Ok((connected, address)) => {
-                link.established(connected, connecting);
+            Ok((connected, endpoint)) => {
+                link.established(connected, &endpoint, connecting);
                 // Checked when the connection is handed out: of a change after this, `leave` tells the link.
-                if !link.config.server.is_current(&address) {
+                let config = &link.config;
+                let is_with_others = config.together.connected(&*link, &endpoint);
+                config.watch_name(&endpoint.address);
+                if !is_with_others || !config.server.is_current(&endpoint.address) {
                     link.leave();
                 }
                 return;
@@ -494,7 +567,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             Err(fault) => {
                 telemetry::connect_failed(link.config.what, &fault, pause);
                 link.note_failed(&fault);
-                is_refusal(&fault)
+                fault.is_refusal()
             }
         };
         let wanted = Arc::clone(&link.wanted);
@@ -514,11 +587,6 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
 /// Whether connection `epoch` is the current one.
 fn is_current(phase: &Phase<Connected>, epoch: u64) -> bool {
     matches!(phase, Phase::Up(connected) if connected.epoch == epoch)
-}
-
-/// Whether the server is there and refuses this client's connections.
-fn is_refusal(fault: &Fault) -> bool {
-    matches!(fault, Fault::LoginDenied(_)) || fault.is_final()
 }
 
 /// Completes after the pause, when somebody waits for a connection.

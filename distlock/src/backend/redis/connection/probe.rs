@@ -1,10 +1,13 @@
 //! A short connection that only asks a server what it is.
 
+use std::time::Duration;
+
 use redis::AsyncConnectionConfig;
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
 use super::connector::Connector;
+use super::endpoint::{Endpoint, first_of};
 use super::handshake::{self, Expected};
 use super::tls;
 use crate::backend::{Fault, cause};
@@ -20,27 +23,9 @@ pub(crate) async fn probe(
 ) -> Result<(), Fault> {
     let patience = connector.timeout() / 2;
     let probed = async {
-        let dial = connector.dial(address, true).await?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
-            .set_response_timeout(Some(patience));
-        let connected = dial.connect(config);
-        let name = address.to_string();
-        let connected = tokio::select! {
-            connected = connected => connected,
-            fault = no_tls_there(connector, address, expected) => return Err(fault),
-        };
-        let mut connection = match connected {
-            Ok(connection) => connection,
-            Err(error) => {
-                let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
-                    true => handshake::rejection(address, connector.has_tls(), expected).await,
-                    false => None,
-                };
-                return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
-            }
-        };
-        handshake::check(&name, (expected, connector.client_name()), &mut connection).await
+        let endpoints = connector.endpoints(address).await?;
+        let probe = |endpoint| probe_at(connector, endpoint, expected, patience);
+        first_of(endpoints, probe).await
     };
     let none = || Fault::NotNow(cause(format!("no answer within {patience:?}")));
     timeout(patience, probed)
@@ -48,11 +33,41 @@ pub(crate) async fn probe(
         .unwrap_or_else(|_| Err(none()))
 }
 
+/// The same at one of the addresses that the name of the server stands for.
+pub(super) async fn probe_at(
+    connector: &Connector,
+    endpoint: Endpoint,
+    expected: Expected,
+    patience: Duration,
+) -> Result<(), Fault> {
+    let dial = connector.dial(&endpoint, true).await?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(patience))
+        .set_response_timeout(Some(patience));
+    let connected = dial.connect(config);
+    let name = endpoint.address.to_string();
+    let connected = tokio::select! {
+        connected = connected => connected,
+        fault = no_tls_there(connector, &endpoint, expected) => return Err(fault),
+    };
+    let mut connection = match connected {
+        Ok(connection) => connection,
+        Err(error) => {
+            let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                true => handshake::rejection(&endpoint, connector.has_tls(), expected).await,
+                false => None,
+            };
+            return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
+        }
+    };
+    handshake::check(&name, (expected, connector.client_name()), &mut connection).await
+}
+
 /// Completes if a server leaves the handshake of TLS unanswered because it speaks none.
-async fn no_tls_there(connector: &Connector, address: &Address, expected: Expected) -> Fault {
+async fn no_tls_there(connector: &Connector, endpoint: &Endpoint, expected: Expected) -> Fault {
     if connector.has_tls() {
         sleep(HANDSHAKE_SILENCE).await;
-        if let Some(fault) = handshake::rejection(address, true, expected).await {
+        if let Some(fault) = handshake::rejection(endpoint, true, expected).await {
             return fault;
         }
     }

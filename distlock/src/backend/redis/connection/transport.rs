@@ -5,14 +5,14 @@
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 
 use super::address::Address;
 use super::driven::Driven;
+use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::tls::Handshake;
 
@@ -26,7 +26,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All that a connection to a server needs, at this moment.
 pub(super) struct Dial {
-    pub(super) address: Address,
+    pub(super) endpoint: Endpoint,
     /// Whether small commands are sent at once.
     pub(super) nodelay: bool,
     pub(super) login: RedisConnectionInfo,
@@ -43,16 +43,11 @@ impl Dial {
     }
 
     async fn stream(&self) -> io::Result<Box<dyn Stream>> {
-        match &self.address {
-            Address::Tcp { host, port } => {
-                // To all addresses of the name at once: the first one that is there counts.
-                let found = lookup_host((host.as_str(), *port)).await?;
-                let tries: Vec<_> = found.map(|at| Box::pin(self.tcp(at, host))).collect();
-                if tries.is_empty() {
-                    return Err(io::Error::other("the name has no address"));
-                }
-                Ok(select_ok(tries).await?.0)
-            }
+        match &self.endpoint.address {
+            Address::Tcp { host, .. } => match self.endpoint.at {
+                Some(at) => self.tcp(at, host).await,
+                None => Err(io::Error::other("the name has no address")),
+            },
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
             #[cfg(not(unix))]

@@ -103,9 +103,9 @@ impl Servers {
                 let to_sentinels = Connector::new(0, credentials, own(), tls, config)?;
                 let shared = Shared::new(connector(db)?, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
-                let timeout = config.response_timeout;
+                let times = (config.response_timeout, config.look_up_interval);
                 let (sentinels, lives) =
-                    Sentinels::new(service, sentinels, to_sentinels, to_servers, timeout);
+                    Sentinels::new(service, sentinels, to_sentinels, to_servers, times);
                 behind(&sentinels, lives, shared)
             }
             Target::Cluster { seeds, db } => {

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use super::confirmations::Confirmations;
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{
-    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, OutageLog, handshake,
+    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch, OutageLog,
+    Together, handshake, join,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
 use crate::backend::redis::reply::Elsewhere;
@@ -26,6 +27,7 @@ const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a c
 /// What all servers of one client share.
 pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
+    names: Arc<NameWatch>,
     pub(super) epochs: Arc<Epochs>,
     pub(super) clock: Clock,
     pub(super) subscriptions: Subscriptions,
@@ -44,7 +46,9 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(connector: Connector, config: &Config, clock: Clock) -> Self {
+        let connector = Arc::new(connector);
         Self {
+            names: NameWatch::new(&connector, config.look_up_interval),
             epochs: Arc::default(),
             subscriptions: Subscriptions::new(clock.clone(), config.response_timeout),
             clock,
@@ -55,7 +59,7 @@ impl Shared {
             restart_grace: config.restart_grace,
             // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
             first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
-            connector: Arc::new(connector),
+            connector,
         }
     }
 }
@@ -100,12 +104,15 @@ impl Node {
         (number, mode): (ServerNumber, PubSubMode),
     ) -> Self {
         let outages = Arc::new(OutageLog::new(server.name()));
+        let together = Arc::new(Together::default());
         // For connections that carry no commands of locks: they have epochs of their own. They are always without Nagle's
         // delay, because their commands are small and rare, and somebody waits for each answer.
         let beside = |what, server: &Arc<dyn Locate>| LinkConfig {
             what,
             server: Arc::clone(server),
+            together: Arc::clone(&together),
             connector: Arc::clone(&shared.connector),
+            names: Arc::clone(&shared.names),
             expected,
             nodelay: true,
             longest_pause: shared.longest_pause,
@@ -131,7 +138,7 @@ impl Node {
             on_push,
             ..beside("messages", &messages)
         };
-        Self {
+        let node = Self {
             number,
             link: Link::new(commands),
             subscriber: shared.subscriptions.at(number, mode, messages),
@@ -139,7 +146,9 @@ impl Node {
             outages: Arc::clone(&outages),
             response_timeout: shared.response_timeout,
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
-        }
+        };
+        join(&together, node.links());
+        node
     }
 
     /// What errors and logs call the server.

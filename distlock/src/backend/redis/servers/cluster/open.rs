@@ -118,7 +118,7 @@ impl Cluster {
             while !opening.is_open() {
                 // What an earlier try met may be over by now, so only a change counts.
                 let is_closed = failure.changed().await.is_err();
-                if is_closed || failure.borrow().as_ref().is_some_and(is_refusal) {
+                if is_closed || failure.borrow().as_ref().is_some_and(Fault::is_refusal) {
                     return;
                 }
             }
@@ -149,11 +149,6 @@ impl Cluster {
     }
 }
 
-/// Whether a node is there and refuses this client.
-fn is_refusal(fault: &Fault) -> bool {
-    matches!(fault, Fault::LoginDenied(_)) || fault.is_final()
-}
-
 /// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
 async fn open_at_last(this: Weak<Cluster>, _running: Running) {
     let mut pause = RECONNECT_BACKOFF.first;
@@ -177,7 +172,7 @@ async fn open_at_last(this: Weak<Cluster>, _running: Running) {
             Err((name, fault)) => {
                 telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause);
                 opening.outages.failed(WHAT, &fault);
-                let was_refused = is_refusal(&fault);
+                let was_refused = fault.is_refusal();
                 foreign::send_modify(&opening.failure, |value| *value = Some(fault));
                 was_refused
             }

@@ -26,7 +26,8 @@ use tokio::time::{Instant, timeout};
 use self::known::KnownSentinels;
 use self::named::MasterName;
 use crate::backend::redis::connection::{
-    Address, Connected, Connector, Expected, Link, LinkConfig, Locate, Located, OutageLog, probe,
+    Address, Connected, Connector, Expected, Link, LinkConfig, Locate, Located, NameWatch,
+    OutageLog, Together, join, probe,
 };
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
@@ -41,6 +42,7 @@ pub(super) struct Sentinels {
     /// What the Sentinels call the servers.
     service: String,
     to_sentinels: Arc<Connector>,
+    names: Arc<NameWatch>,
     to_servers: Arc<Connector>,
     response_timeout: Duration,
     known: Mutex<KnownSentinels<Arc<Sentinel>>>,
@@ -85,16 +87,19 @@ impl Sentinels {
         addresses: Vec<Address>,
         to_sentinels: Connector,
         to_servers: Arc<Connector>,
-        response_timeout: Duration,
+        (response_timeout, look_up_interval): (Duration, Duration),
     ) -> (Arc<Self>, watch::Sender<()>) {
         let (lives, client) = watch::channel(());
         let to_sentinels = Arc::new(to_sentinels);
+        let names = NameWatch::new(&to_sentinels, look_up_interval);
         let sentinels = Arc::new_cyclic(|this: &Weak<Self>| Self {
             service,
             known: Mutex::new(KnownSentinels::new(addresses, |address| {
-                Sentinel::new(address, Arc::clone(&to_sentinels), Weak::clone(this))
+                let connector = (Arc::clone(&to_sentinels), Arc::clone(&names));
+                Sentinel::new(address, connector, Weak::clone(this))
             })),
             to_sentinels,
+            names,
             to_servers,
             response_timeout,
             named: Mutex::default(),
@@ -119,8 +124,8 @@ impl Sentinels {
     /// A Sentinel has named the others: listens to those that are new, and forgets those that are gone.
     fn learn(&self, by: &Address, others: Vec<Address>) {
         let forgotten = self.known.lock().named(by, others, |address| {
-            let to_sentinels = Arc::clone(&self.to_sentinels);
-            Sentinel::new(address, to_sentinels, Weak::clone(&self.this))
+            let connector = (Arc::clone(&self.to_sentinels), Arc::clone(&self.names));
+            Sentinel::new(address, connector, Weak::clone(&self.this))
         });
         for sentinel in forgotten {
             telemetry::sentinel_forgotten(&sentinel.address, &self.service);
@@ -249,12 +254,19 @@ impl Sentinels {
 }
 
 impl Sentinel {
-    fn new(address: &Address, connector: Arc<Connector>, all: Weak<Sentinels>) -> Arc<Self> {
+    fn new(
+        address: &Address,
+        (connector, names): (Arc<Connector>, Arc<NameWatch>),
+        all: Weak<Sentinels>,
+    ) -> Arc<Self> {
         let teller = address.clone();
+        let together = Arc::new(Together::default());
         let link = Link::new(LinkConfig {
             what: "Sentinel",
             server: Arc::new(address.clone()),
+            together: Arc::clone(&together),
             connector,
+            names,
             expected: Expected::Sentinel,
             nodelay: true,
             longest_pause: RECONNECT_BACKOFF.longest,
@@ -268,6 +280,7 @@ impl Sentinel {
                 }
             }),
         });
+        join(&together, [&link]);
         Arc::new(Self {
             address: address.clone(),
             link,

@@ -1,0 +1,81 @@
+//! Where a single try to connect leads. A name may stand for several addresses, which are tried one after the other.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::sleep;
+
+use super::address::Address;
+use crate::backend::{Fault, cause};
+use crate::config::NEXT_ADDRESS_AFTER;
+
+/// Where a single try to connect leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// The server, as the URL or another server names it.
+    pub(super) address: Address,
+    /// One of the addresses that its name stands for. A socket has none.
+    pub(super) at: Option<SocketAddr>,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)?;
+        match (&self.address, self.at) {
+            (Address::Tcp { host, .. }, Some(at)) if at.ip().to_string() != *host => {
+                write!(f, " ({at})")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tries the endpoints of one server: each a moment after the one before it, or as soon as that has failed. The first one
+/// that succeeds counts.
+pub(super) async fn first_of<T, F>(
+    endpoints: Vec<Endpoint>,
+    connect: impl Fn(Endpoint) -> F,
+) -> Result<T, Fault>
+where
+    F: Future<Output = Result<T, Fault>>,
+{
+    let mut endpoints = endpoints.into_iter();
+    let (mut tries, mut failures) = (FuturesUnordered::new(), Vec::new());
+    loop {
+        if let Some(endpoint) = endpoints.next() {
+            let connecting = connect(endpoint.clone());
+            tries.push(async move { (endpoint, connecting.await) });
+        }
+        let outcome = tokio::select! {
+            outcome = tries.next() => outcome,
+            () = sleep(NEXT_ADDRESS_AFTER), if endpoints.len() > 0 => continue,
+        };
+        match outcome {
+            Some((_, Ok(connected))) => return Ok(connected),
+            Some((endpoint, Err(fault))) => failures.push((endpoint, fault)),
+            None => return Err(failure(failures)),
+        }
+    }
+}
+
+/// What the failures of all endpoints of a server mean together. A refusal says more than that nobody answers elsewhere.
+fn failure(mut failures: Vec<(Endpoint, Fault)>) -> Fault {
+    let is_refusal = |(_, fault): &(_, Fault)| fault.is_refusal();
+    if let Some(at) = failures.iter().position(is_refusal) {
+        return failures.swap_remove(at).1;
+    }
+    if failures.len() == 1
+        && let Some((_, fault)) = failures.pop()
+    {
+        return fault;
+    }
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|(endpoint, fault)| match endpoint.at {
+            Some(at) => format!("{at}: {}", fault),
+            None => fault.to_string(),
+        })
+        .collect();
+    Fault::NotNow(cause(texts.join("; ")))
+}

@@ -1,0 +1,179 @@
+//! Looks again, every few seconds, where the names of connected servers lead. A name may be pointed at another server while
+//! the old one stays up, and then clients that were started before and after would lock on different servers.
+//!
+//! One task for all names of a client, so that there is one look-up at a time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::address::Address;
+use super::connector::Connector;
+use super::endpoint::Endpoint;
+use super::place::Next;
+use super::probe::probe_at;
+use super::resolver::without_look_up;
+use super::together::{Member, Together};
+use crate::mutex::Mutex;
+use crate::telemetry;
+
+/// The names that are looked up again and again.
+pub(crate) struct NameWatch {
+    /// How the servers are connected to.
+    connector: Arc<Connector>,
+    /// Zero if no name is looked up again.
+    interval: Duration,
+    watched: Mutex<Vec<Weak<Together>>>,
+    runs: Arc<AtomicBool>,
+    /// Dropped with the client. Ends the task.
+    lives: watch::Sender<()>,
+}
+
+impl NameWatch {
+    pub(crate) fn new(connector: &Arc<Connector>, interval: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            connector: Arc::clone(connector),
+            interval,
+            watched: Mutex::default(),
+            runs: Arc::default(),
+            lives: watch::Sender::new(()),
+        })
+    }
+
+    /// A connection to this server was made: its name is looked up again from now on, if it has one.
+    pub(super) fn watch(self: &Arc<Self>, server: &Arc<Together>, address: &Address) {
+        if self.interval.is_zero() || !is_name(address) {
+            return;
+        }
+        let mut watched = self.watched.lock();
+        watched.retain(|other| other.strong_count() > 0);
+        let new = Arc::downgrade(server);
+        if !watched.iter().any(|other| other.ptr_eq(&new)) {
+            watched.push(new);
+        }
+        drop(watched);
+        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
+        if !self.runs.swap(true, Ordering::AcqRel) {
+            let running = Running(Arc::clone(&self.runs));
+            let (this, lives) = (Arc::downgrade(self), self.lives.subscribe());
+            let looking = look_again_and_again(this, self.interval, lives, running);
+            drop(tokio::spawn(looking));
+        }
+    }
+
+    fn watched(&self) -> Vec<Weak<Together>> {
+        self.watched.lock().clone()
+    }
+}
+
+/// Whether an address has a name that may lead elsewhere later.
+fn is_name(address: &Address) -> bool {
+    match address {
+        Address::Tcp { host, port } => without_look_up(host, *port).is_none(),
+        Address::Unix(_) => false,
+    }
+}
+
+/// Looks all names up, one after the other, until the client is gone.
+async fn look_again_and_again(
+    this: Weak<NameWatch>,
+    interval: Duration,
+    mut lives: watch::Receiver<()>,
+    _running: Running,
+) {
+    loop {
+        // Jitter: many clients that were started together do not ask together.
+        let pause = interval.mul_f64(rand::rng().random_range(0.8..1.0));
+        tokio::select! {
+            () = sleep(pause) => {}
+            _gone = lives.changed() => return,
+        }
+        let Some((connector, watched)) = this
+            .upgrade()
+            .map(|this| (Arc::clone(&this.connector), this.watched()))
+        else {
+            return;
+        };
+        for server in watched {
+            tokio::select! {
+                () = look_again(&connector, &server) => {}
+                _gone = lives.changed() => return,
+            }
+        }
+    }
+}
+
+/// Looks at the name of one server, and leaves that server if the name leads elsewhere.
+async fn look_again(connector: &Connector, server: &Weak<Together>) {
+    let leader = server.upgrade().and_then(|server| server.leader());
+    // Without a connection, the next try looks the name up.
+    let connected = |leader: Arc<dyn Member>| leader.endpoint().filter(|_| leader.is_up());
+    let Some(present) = leader.and_then(connected) else {
+        return;
+    };
+    let Address::Tcp { host, port } = &present.address else {
+        return;
+    };
+    let answer = match connector.resolver().look_up(host, *port).await {
+        Ok(answer) => answer,
+        Err(fault) => return telemetry::name_not_found(host, &fault),
+    };
+    let Some(server) = server.upgrade() else {
+        return;
+    };
+    let next = {
+        let mut place = server.place.lock();
+        // It was replaced meanwhile, after a look-up of its own.
+        if place.at() != Some(&present) {
+            return;
+        }
+        place.answered(&answer, Instant::now())
+    };
+    match next {
+        Next::Stay => {}
+        Next::Rotates { is_new: false } => {}
+        Next::Rotates { is_new: true } => telemetry::name_rotates(&present),
+        Next::Leave => {
+            let new = answer.into_iter().map(|at| Endpoint {
+                address: present.address.clone(),
+                at: Some(at),
+            });
+            if let Some(new) = first_that_answers(connector, &server, new).await {
+                telemetry::name_moved(&present, &new);
+                server.move_to(new);
+            }
+        }
+    }
+}
+
+/// The first of these addresses with a server that is what the present one has to be.
+async fn first_that_answers(
+    connector: &Connector,
+    server: &Together,
+    new: impl Iterator<Item = Endpoint>,
+) -> Option<Endpoint> {
+    let expected = server.leader()?.expected();
+    let patience = connector.timeout() / 2;
+    for endpoint in new {
+        let probed = probe_at(connector, endpoint.clone(), expected, patience);
+        match tokio::time::timeout(patience, probed).await {
+            Ok(Ok(())) => return Some(endpoint),
+            Ok(Err(fault)) => telemetry::name_leads_nowhere(&endpoint, &fault),
+            Err(_) => telemetry::name_leads_nowhere(&endpoint, &"no answer"),
+        }
+    }
+    None
+}
+
+/// Held by the task. Resets the flag when the task ends, also when it ends with its runtime.
+struct Running(Arc<AtomicBool>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

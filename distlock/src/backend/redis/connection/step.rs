@@ -1,0 +1,42 @@
+//! What a try to connect is waiting for, for the text of one that takes too long.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::address::Address;
+use crate::backend::{Fault, cause};
+
+/// What a try to connect is waiting for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The server, or it is not begun.
+    #[default]
+    Connection,
+    /// The addresses of a name.
+    LookUp(Address),
+    /// The function that gives the user and the password.
+    Credentials,
+}
+
+impl Step {
+    /// The fault of a try that has not succeeded within this time.
+    pub(super) fn unfinished(&self, within: Duration) -> Fault {
+        Fault::NotNow(cause(format!("no connection within {within:?}{self}")))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection => Ok(()),
+            Self::LookUp(address) => write!(
+                f,
+                ": the look-up of the name in `{address}` has not finished; it needs a free thread of tokio's blocking pool, \
+                 and the system's resolver"
+            ),
+            Self::Credentials => {
+                f.write_str(": the function that gives the user and the password has not finished")
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The connections to one server, which all lead to the same one of the addresses of its name.
+
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use super::endpoint::Endpoint;
+use super::handshake::Expected;
+use super::place::Place;
+use crate::mutex::Mutex;
+
+/// One of the connections to a server.
+pub(super) trait Member: Send + Sync {
+    /// Where it leads, or led last.
+    fn endpoint(&self) -> Option<Endpoint>;
+
+    /// Whether it stands.
+    fn is_up(&self) -> bool;
+
+    /// What the server has to be.
+    fn expected(&self) -> Expected;
+
+    /// It leads to the wrong server, and is replaced.
+    fn leave(self: Arc<Self>);
+}
+
+/// The connections to one server.
+#[derive(Default)]
+pub(crate) struct Together {
+    pub(super) place: Mutex<Place>,
+    members: Mutex<Vec<Weak<dyn Member>>>,
+}
+
+impl Together {
+    /// These connections go together. The first one is that for commands, which the others follow.
+    pub(super) fn join(&self, members: impl IntoIterator<Item = Weak<dyn Member>>) {
+        self.members.lock().extend(members);
+    }
+
+    /// The connections of which the client still has something.
+    fn members(&self) -> Vec<Arc<dyn Member>> {
+        let members = self.members.lock();
+        members.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The connection that the others follow.
+    pub(super) fn leader(&self) -> Option<Arc<dyn Member>> {
+        self.members.lock().first().and_then(Weak::upgrade)
+    }
+
+    /// Where a connection is to be made to, of these endpoints.
+    pub(super) fn order(&self, member: &dyn Member, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+        if let Some(at) = self.to_follow(member) {
+            let is_same = |endpoint: &Endpoint| endpoint.address == at.address;
+            if endpoints.iter().any(is_same) {
+                return vec![at];
+            }
+        }
+        self.place.lock().order(endpoints, Instant::now())
+    }
+
+    /// A connection was made. Returns whether it leads to where the others do.
+    pub(super) fn connected(&self, member: &dyn Member, endpoint: &Endpoint) -> bool {
+        let leader = self.leader();
+        if leader.is_some_and(|leader| !is_same(&*leader, member)) {
+            let at = self.to_follow(member);
+            return at.is_none_or(|at| at == *endpoint || at.address != endpoint.address);
+        }
+        self.place.lock().connected(endpoint.clone());
+        for other in self.members() {
+            let is_elsewhere = other
+                .endpoint()
+                .is_some_and(|at| at != *endpoint && at.address == endpoint.address);
+            if is_elsewhere && !is_same(&*other, member) {
+                other.leave();
+            }
+        }
+        true
+    }
+
+    /// The connections lead to another address from now on.
+    pub(super) fn move_to(&self, endpoint: Endpoint) {
+        self.place.lock().moved(endpoint, Instant::now());
+        for member in self.members() {
+            member.leave();
+        }
+    }
+
+    /// Where the connection leads that this one follows, if there is one.
+    fn to_follow(&self, member: &dyn Member) -> Option<Endpoint> {
+        let leader = self.leader()?;
+        let follows = !is_same(&*leader, member) && leader.is_up();
+        follows.then(|| leader.endpoint()).flatten()
+    }
+}
+
+fn is_same(one: &dyn Member, other: &dyn Member) -> bool {
+    std::ptr::addr_eq(one, other)
+}
