@@ -93,11 +93,8 @@ const FULL: Size = Size {
 
 const SMOKE: Size = Size {
     name: "smoke",
-    memory: Seeds {
-        fixed: 10,
-        fresh: 10,
-    },
-    memory_kind: Seeds { fixed: 2, fresh: 2 },
+    memory: Seeds { fixed: 5, fresh: 5 },
+    memory_kind: Seeds { fixed: 1, fresh: 1 },
     redis: Seeds { fixed: 1, fresh: 1 },
     redis_kind: Seeds { fixed: 1, fresh: 0 },
     redis_scale: Scale::SMOKE,

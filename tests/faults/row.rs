@@ -40,6 +40,8 @@ type Test = for<'a> fn(&'a Row) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 pub(crate) struct Listed {
     pub(crate) name: &'static str,
     pub(crate) clock: Clock,
+    /// The one step of `.ci/run` that plays it, as an ignored test. `None`: it is in every run.
+    pub(crate) left_to: Option<&'static str>,
     pub(crate) test: Test,
 }
 
@@ -53,12 +55,14 @@ impl Listed {
 
 /// The tests of a file: `rows! { Real: f01_a, f03_b; Paused: f05_c }`.
 ///
+/// `Real, left to "engines": f58_d;` is a list that only this step of `.ci/run` plays.
+///
 /// `Both: of_a_stage => f07_in_memory, f07;` before them makes two tests of one function: on memory in paused time, and on
 /// Redis.
 macro_rules! rows {
     (
         Both: $($both:ident => $memory:ident, $redis:ident),+;
-        $($clock:ident: $($test:ident),+;)*
+        $($clock:ident $(, left to $step:literal)?: $($test:ident),+;)*
     ) => {
         $(
             async fn $memory(row: &$crate::row::Row) {
@@ -70,15 +74,21 @@ macro_rules! rows {
             }
         )+
 
-        $crate::row::rows! { Paused: $($memory),+; Real: $($redis),+; $($clock: $($test),+;)* }
+        $crate::row::rows! { Paused: $($memory),+; Real: $($redis),+; $($clock $(, left to $step)?: $($test),+;)* }
     };
-    ($($clock:ident: $($test:ident),+);+ $(;)?) => {
+    ($($clock:ident $(, left to $step:literal)?: $($test:ident),+);+ $(;)?) => {
         pub(crate) fn rows() -> Vec<$crate::row::Listed> {
-            vec![$($($crate::row::Listed {
-                name: stringify!($test),
-                clock: $crate::row::Clock::$clock,
-                test: |row| Box::pin($test(row)),
-            }),+),+]
+            let mut rows = Vec::new();
+            $({
+                let left_to: &[&str] = &[$($step)?];
+                rows.extend([$($crate::row::Listed {
+                    name: stringify!($test),
+                    clock: $crate::row::Clock::$clock,
+                    left_to: left_to.first().copied(),
+                    test: |row| Box::pin($test(row)),
+                }),+]);
+            })+
+            rows
         }
     };
 }
@@ -150,6 +160,7 @@ impl Row {
             });
             Ok(())
         })
+        .with_ignored_flag(self.listed.left_to.is_some())
     }
 
     fn play(&self) {

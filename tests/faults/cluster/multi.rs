@@ -222,11 +222,11 @@ async fn f84_multi_locks_survive_moves_of_their_slots(row: &Row) {
 }
 
 rows! {
-    Threads:
+    Real: f84_parts_of_a_multi_lock_go_back_when_a_node_is_down;
+    Threads, left to "engines":
         f84_multi_locks_over_slots_in_opposite_orders_go_on,
         f84_multi_locks_survive_moves_of_their_slots;
-    Real:
+    Real, left to "engines":
         f84_keys_on_other_nodes_stay_in_use_while_a_multi_lock_waits_for_a_node_that_stands_still,
-        f84_node_that_is_killed_while_a_multi_lock_collects_costs_the_other_keys_nothing,
-        f84_parts_of_a_multi_lock_go_back_when_a_node_is_down;
+        f84_node_that_is_killed_while_a_multi_lock_collects_costs_the_other_keys_nothing;
 }

@@ -139,15 +139,16 @@ async fn switches(sentinel: &RedisServer) -> impl Future<Output = Instant> + use
 
 rows! {
     Real:
+        f54_master_that_becomes_a_replica_is_found_again,
+        f58_killed_master_is_followed_by_the_promoted_one;
+    Real, left to "engines":
         f58_planned_failovers_bring_no_two_holders_together_and_leave_the_old_master_alone,
-        f58_killed_master_is_followed_by_the_promoted_one,
         f58_stopped_master_is_left_and_may_come_back,
         f58_stopped_master_is_not_taken_again_by_who_has_asked_it,
         f58_holds_go_on_while_no_sentinel_answers,
         f58_sentinel_that_was_learned_is_heard,
         f58_sentinel_that_is_gone_is_forgotten,
-        f58_client_that_may_not_listen_asks,
-        f54_master_that_becomes_a_replica_is_found_again;
+        f58_client_that_may_not_listen_asks;
 }
 
 async fn f58_planned_failovers_bring_no_two_holders_together_and_leave_the_old_master_alone(

@@ -65,6 +65,7 @@ async fn started_cluster_serves_all_slots_and_each_master_has_a_replica() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn migrated_slot_is_at_its_new_owner_with_all_keys() {
     let cluster = masters().await;
     let slot = cluster.slot_of("{a}").await;
@@ -92,6 +93,7 @@ async fn migrated_slot_is_at_its_new_owner_with_all_keys() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn half_migrated_slot_asks_and_says_try_again_until_it_is_finished_or_undone() {
     let cluster = masters().await;
     let slot = cluster.slot_of("{a}").await;
@@ -126,6 +128,7 @@ async fn half_migrated_slot_asks_and_says_try_again_until_it_is_finished_or_undo
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn planned_failover_makes_the_replica_the_master_without_a_loss() {
     let cluster = RedisCluster::builder().start().await;
     let key = cluster.key_at(1, "key").await;
@@ -165,6 +168,7 @@ async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn stopped_master_is_replaced_and_is_a_replica_when_it_goes_on() {
     let mut cluster = RedisCluster::builder().start().await;
     cluster.node_mut(0).stop();
@@ -177,6 +181,7 @@ async fn stopped_master_is_replaced_and_is_a_replica_when_it_goes_on() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn without_a_replica_a_killed_master_stops_the_cluster_until_it_is_back() {
     let mut cluster = masters().await;
     let key = cluster.key_at(1, "key").await;
@@ -195,6 +200,7 @@ async fn without_a_replica_a_killed_master_stops_the_cluster_until_it_is_back() 
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn added_node_gets_slots_and_gives_them_back_and_is_forgotten() {
     let mut cluster = masters().await;
     let start = Instant::now();
@@ -231,6 +237,7 @@ async fn added_node_gets_slots_and_gives_them_back_and_is_forgotten() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn all_clients_are_cut_at_once() {
     let cluster = masters().await;
     let mut clients = Vec::new();
@@ -248,6 +255,7 @@ async fn all_clients_are_cut_at_once() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn user_and_password_are_asked_for_also_by_migrations_and_replicas() {
     let cluster = RedisCluster::builder()
         .credentials("shop", "p:w@/1")
@@ -270,6 +278,7 @@ async fn user_and_password_are_asked_for_also_by_migrations_and_replicas() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn nodes_name_the_proxies_and_replicas_come_through_them() {
     let builder = RedisCluster::builder().proxies(true);
     let cluster = builder.arg("--maxclients", "77").start().await;
@@ -326,6 +335,7 @@ async fn dropped_cluster_is_gone() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn cluster_of_a_test_that_panics_is_gone() {
     let (tell, told) = oneshot::channel();
     let test = tokio::spawn(async {

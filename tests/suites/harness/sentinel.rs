@@ -59,6 +59,7 @@ async fn started_set_replicates_and_each_sentinel_names_its_master() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn planned_failover_names_another_master_while_the_old_one_goes_on() {
     let set = SentinelSet::builder().start().await;
     let old = set.master().await;
@@ -103,6 +104,7 @@ async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn stopped_master_is_replaced_and_steps_down_when_it_goes_on() {
     let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
@@ -118,6 +120,7 @@ async fn stopped_master_is_replaced_and_steps_down_when_it_goes_on() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn without_a_majority_of_sentinels_a_killed_master_stays_the_named_one() {
     let mut set = SentinelSet::builder().start().await;
     set.sentinel_mut(0).kill();
@@ -136,6 +139,7 @@ async fn without_a_majority_of_sentinels_a_killed_master_stays_the_named_one() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn sentinel_that_missed_a_failover_names_the_new_master_after_its_restart() {
     let mut set = SentinelSet::builder().start().await;
     set.sentinel_mut(0).kill();
@@ -152,6 +156,7 @@ async fn sentinel_that_missed_a_failover_names_the_new_master_after_its_restart(
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn what_is_written_while_the_replicas_are_cut_off_is_lost_with_the_master() {
     let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
@@ -171,6 +176,7 @@ async fn what_is_written_while_the_replicas_are_cut_off_is_lost_with_the_master(
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn replicas_that_were_cut_off_catch_up_when_they_are_connected_again() {
     let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
@@ -184,6 +190,7 @@ async fn replicas_that_were_cut_off_catch_up_when_they_are_connected_again() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn users_and_passwords_of_servers_and_sentinels_are_asked_for() {
     let builder = SentinelSet::builder().credentials("shop", "p:w@/1");
     let set = builder.sentinel_credentials("watch", "other").start().await;
@@ -212,6 +219,7 @@ async fn users_and_passwords_of_servers_and_sentinels_are_asked_for() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn settings_of_the_test_win() {
     let builder = SentinelSet::builder().arg("--maxclients", "77");
     let set = builder
@@ -225,6 +233,7 @@ async fn settings_of_the_test_win() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn sentinels_name_the_proxies_and_replicas_come_through_them() {
     let mut set = SentinelSet::builder().proxies(true).start().await;
     let old = set.master().await;
@@ -280,6 +289,7 @@ async fn dropped_set_is_gone() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn set_of_a_test_that_panics_is_gone() {
     let (tell, told) = oneshot::channel();
     let test = tokio::spawn(async {
