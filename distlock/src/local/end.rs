@@ -58,11 +58,8 @@ impl Registry {
         now: Tick,
     ) -> Result<Option<Release>, Loss> {
         let hold = hold_ref.hold();
-        let EndedGuard {
-            after,
-            held,
-            needs_checks,
-        } = self.count_out(hold_ref, was_dropped, now);
+        let ended = self.count_out(hold_ref, was_dropped, now);
+        let (held, needs_checks) = (ended.held, ended.needs_checks);
         // Outside of the mutex, as all that follows: a waker may run any code. It may also panic, as the log and the metrics
         // may. So what follows from the end is made first, and its drop carries it out.
         let announce = || {
@@ -71,7 +68,7 @@ impl Registry {
             }
             hold_ref.announce_end();
         };
-        match after {
+        match ended.after {
             AfterGuard::HandedOver(wake) => {
                 defer! { wake.wake(); }
                 announce();
@@ -83,8 +80,7 @@ impl Registry {
             AfterGuard::WaitsForRelease => {
                 defer! { self.session.release_dropped(hold); }
                 announce();
-                telemetry::released(&hold.resource, hold.owner, held);
-                hold.meter.held(held);
+                tell_released(hold, held);
                 Ok(None)
             }
             AfterGuard::Release => {
@@ -93,8 +89,7 @@ impl Registry {
                 // By name: the value of a block whose end panics is not dropped.
                 drop(announced);
                 let release = release?;
-                telemetry::released(&hold.resource, hold.owner, held);
-                hold.meter.held(held);
+                tell_released(hold, held);
                 Ok(Some(release))
             }
             AfterGuard::Shared => {
@@ -223,4 +218,9 @@ impl Registry {
         }
         hold.announce_over();
     }
+}
+
+fn tell_released(hold: &Hold, held: Duration) {
+    telemetry::released(&hold.resource, hold.owner, held);
+    hold.meter.held(held);
 }

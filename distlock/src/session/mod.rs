@@ -10,37 +10,38 @@ mod outage;
 mod peek;
 mod per_server;
 mod release;
+mod retry;
 mod seen_numbers;
 mod seen_tokens;
+mod tasks;
 mod unguarded;
 mod watchdog;
 
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use scopeguard::defer;
-use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
 pub(crate) use self::callbacks::Callbacks;
 use self::callbacks::Inspection;
 use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
-use self::peek::{self as peeks, Peeks};
+use self::peek::Peeks;
 use self::per_server::PerServer;
+use self::release::Releaser;
 pub(crate) use self::release::{PendingRelease, Release, confirm_all};
-use self::release::{Releaser, releaser};
+pub(crate) use self::retry::Retry;
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;
+use self::tasks::Tasks;
 use self::unguarded::Cells;
 pub(crate) use self::unguarded::Unguarded;
 use self::watchdog::Watchdog;
 use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
-use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
+use crate::config::{COPIED_MUTEX, Config};
 use crate::error::Loss;
 use crate::foreign;
 use crate::hold::{Flag, Hold, Origin};
@@ -68,11 +69,7 @@ pub(crate) struct Session {
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     numbers: Mutex<SeenNumbers>,
-    watchdog_runs: AtomicBool,
-    releaser_runs: AtomicBool,
-    looks_run: AtomicBool,
-    /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
-    runtime: Mutex<Option<Handle>>,
+    tasks: Tasks,
     outages: PerServer<UnansweredAttempts>,
     /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
     /// releaser ends when no release is pending, or after one lease of the watchdog.
@@ -106,10 +103,7 @@ impl Session {
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             numbers: Mutex::default(),
-            watchdog_runs: AtomicBool::new(false),
-            releaser_runs: AtomicBool::new(false),
-            looks_run: AtomicBool::new(false),
-            runtime: Mutex::default(),
+            tasks: Tasks::default(),
             outages: PerServer::default(),
             retired: OnceLock::new(),
             closed: Flag::default(),
@@ -311,87 +305,6 @@ impl Session {
         self.watchdog.len()
     }
 
-    /// Starts the tasks that are not running, in the caller's runtime. On a thread without a runtime, it uses the
-    /// newest runtime that was seen.
-    pub(crate) fn start_tasks(self: &Arc<Self>) {
-        if let Some(runtime) = self.newest_runtime() {
-            self.start_tasks_in(&runtime);
-        }
-    }
-
-    /// Remembers the caller's runtime, if it has one. A task that is started in a runtime that has ended ends at once.
-    fn newest_runtime(&self) -> Option<Handle> {
-        let mut newest = self.runtime.lock();
-        if let Ok(here) = Handle::try_current()
-            && newest
-                .as_ref()
-                .is_none_or(|newest| newest.id() != here.id())
-        {
-            *newest = Some(here);
-        }
-        newest.clone()
-    }
-
-    fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
-        // Acquire, here and in `start`: pairs with the store in the drop of `RunningTask`.
-        if !self.watchdog_runs.load(Ordering::Acquire) {
-            self.start(runtime, |session| &session.watchdog_runs, watchdog::run);
-        }
-        if self.releaser.has_work() && !self.releaser_runs.load(Ordering::Acquire) {
-            self.start(runtime, |session| &session.releaser_runs, releaser::run);
-        }
-        if self.peeks.has_work() && !self.looks_run.load(Ordering::Acquire) {
-            self.start(runtime, |session| &session.looks_run, peeks::run);
-        }
-    }
-
-    /// Starts the releaser of a retired client again, if it has work and time is left.
-    fn restart_releaser_in(self: &Arc<Self>, runtime: &Handle) {
-        // Acquire, and after the store in the drop of `RunningTask`: who adds a release later finds that no task runs.
-        if self.releaser.has_work()
-            && !self.releaser_runs.load(Ordering::Acquire)
-            && self.now() < self.last_moment()
-        {
-            self.start(runtime, |session| &session.releaser_runs, releaser::run);
-        }
-    }
-
-    fn start<F>(
-        self: &Arc<Self>,
-        runtime: &Handle,
-        runs: fn(&Self) -> &AtomicBool,
-        task: impl Fn(Arc<Self>) -> F + Send + 'static,
-    ) where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        // The swap lets one caller start the task.
-        if runs(self).swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let alive = RunningTask {
-            session: Arc::clone(self),
-            runs,
-            runtime: runtime.id(),
-            done: false,
-        };
-        drop(runtime.spawn(async move {
-            // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
-            let mut alive = alive;
-            // The task wakes waiters, and a user's waker may panic. The task is then run again, because the other holds
-            // still need it.
-            while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.session)))
-                .catch_unwind()
-                .await
-            {
-                let clock = &alive.session.clock;
-                clock
-                    .sleep_until(clock.now().after(RETRY_BACKOFF.first))
-                    .await;
-            }
-            alive.done = true;
-        }));
-    }
-
     /// Refuses acquisitions from here on.
     pub(crate) fn close(&self) {
         self.closed.set();
@@ -456,36 +369,5 @@ impl Session {
         self.retired
             .get()
             .map_or(Tick::NEVER, |since| since.after(lease))
-    }
-}
-
-/// A running task. Dropping it records that the task has ended, for whatever reason.
-struct RunningTask {
-    session: Arc<Session>,
-    runs: fn(&Session) -> &AtomicBool,
-    runtime: Id,
-    done: bool,
-}
-
-impl Drop for RunningTask {
-    /// If the task ended with its runtime, starts it again in the newest runtime, if that is another one. Otherwise a
-    /// holder there might lose its lock, because it may make no call for a long time.
-    fn drop(&mut self) {
-        // Release: the next task sees what this one has put back.
-        (self.runs)(&self.session).store(false, Ordering::Release);
-        let newest = self.session.runtime.lock().clone();
-        if self.done {
-            // A release that came while the releaser ended was told to that task alone.
-            if let Some(newest) = newest {
-                self.session.restart_releaser_in(&newest);
-            }
-            return;
-        }
-        if self.session.is_retired() {
-            return;
-        }
-        if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
-            self.session.start_tasks_in(&newest);
-        }
     }
 }

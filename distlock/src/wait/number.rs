@@ -10,10 +10,10 @@ use crate::backend::{
     Change, Fault, LatchSeen, Peeked, Reply, Signal, Subscription, Target, cause,
 };
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE, RETRY_BACKOFF};
+use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::error::{Blocker, Error, Loss};
 use crate::resource::key::Resource;
-use crate::session::Session;
+use crate::session::{Retry, Session};
 
 /// Changes or reads a number. A request that is not answered is sent again and still counts once.
 pub(crate) async fn adjust(
@@ -85,18 +85,15 @@ impl<'a> NumberRequest<'a> {
     /// Sends the request until it is answered, or until `unavailable_after` has passed. Sending it again is safe,
     /// because the server carries it out once.
     async fn answer<'b, T>(&mut self, send: impl Fn() -> Reply<'b, T>) -> Result<T, Error> {
-        let (session, since) = (self.session, self.session.now());
-        let give_up = since.after(session.config.unavailable_after);
-        let longest = session.config.longest_pause();
-        let mut pause = RETRY_BACKOFF.first.min(longest);
+        let session = self.session;
+        let mut retry = Retry::new(session, session.now());
+        let give_up = retry.since.after(session.config.unavailable_after);
         self.failed = None;
         loop {
-            // The backend bounds the first try. Later ones have less time left.
-            let latest = self.failed.as_ref().map_or(Tick::NEVER, |_| give_up);
             let answer = tokio::select! {
                 biased;
                 answer = send() => answer,
-                () = session.clock.sleep_until(latest) => Err(self.no_answer()),
+                () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
             };
             let fault = match answer {
                 Ok(answer) => return Ok(answer),
@@ -104,16 +101,16 @@ impl<'a> NumberRequest<'a> {
             };
             let now = session.now();
             if fault.is_final() || now >= give_up {
-                return Err(fault.into_error(&self.target.resource.key, now.since(since)));
+                let after = now.since(retry.since);
+                return Err(fault.into_error(&self.target.resource.key, after));
             }
-            self.failed = Some(fault);
-            let until = now.after(pause).min(give_up);
+            let until = now.after(retry.failed(fault)).min(give_up);
+            self.failed = retry.last().cloned();
             session.clock.sleep_until(until).await;
-            pause = (pause * 2).min(longest);
         }
     }
 
-    /// The fault for a request without an answer. The fault of an earlier try says more than `no answer`.
+    /// The fault for a request that is left without an answer.
     fn no_answer(&self) -> Fault {
         let none = || Fault::Unknown(cause("no answer"));
         self.failed.clone().unwrap_or_else(none)
@@ -215,11 +212,20 @@ impl Watch<'_> {
     /// then. A waiter that hears nothing for long looks at the count together with the other waiters of its client, and
     /// goes on sleeping while it is above 0.
     async fn sleep(&mut self) -> Result<(), Error> {
-        let (session, target) = (self.request.session, &self.request.target);
-        let was_active = self
-            .subscription
-            .as_ref()
-            .is_some_and(Subscription::is_active);
+        let subscription = self.subscription.as_ref();
+        let was_active = subscription.is_some_and(Subscription::is_active);
+        self.sleep_while_above_zero(was_active).await;
+        if self.request.session.now() < self.deadline {
+            Ok(())
+        } else {
+            Err(self.over())
+        }
+    }
+
+    /// `was_active`: whether messages arrived before the last read.
+    async fn sleep_while_above_zero(&mut self, was_active: bool) {
+        let session = self.request.session;
+        let target = &self.request.target;
         let subscription = self
             .subscription
             .get_or_insert_with(|| session.backend.subscribe(target));
@@ -234,22 +240,20 @@ impl Watch<'_> {
             let until = session.now().after(without_message).min(self.deadline);
             tokio::select! {
                 biased;
-                () = subscription.changed(was_active) => break,
+                () = subscription.changed(was_active) => return,
                 () = session.clock.sleep_until(until) => {}
             }
             if session.now() >= self.deadline {
-                break;
+                return;
             }
             // Before the look, as for a read.
-            let (epoch, signal) = (
-                session.backend.epoch(&target.resource.key),
-                Some(subscription.state()),
-            );
+            let epoch = session.backend.epoch(&target.resource.key);
+            let signal = Some(subscription.state());
             let looked = tokio::select! {
                 biased;
-                () = subscription.changed(was_active) => break,
+                () = subscription.changed(was_active) => return,
                 looked = session.peek(target) => looked,
-                () = session.clock.sleep_until(self.deadline) => break,
+                () = session.clock.sleep_until(self.deadline) => return,
             };
             // Without an answer it reads the count itself, and reports why that fails.
             let Some(Peeked {
@@ -258,19 +262,15 @@ impl Watch<'_> {
                 ..
             }) = looked
             else {
-                break;
+                return;
             };
             // A read tells the run of the server that another connection leads to, and until when the latch stays.
             let is_same = |seen: &&mut Sight| seen.epoch == epoch && seen.expires > session.now();
             let Some(seen) = self.seen.as_mut().filter(is_same) else {
-                break;
+                return;
             };
-            (seen.count, seen.signal) = (count, signal);
-        }
-        if session.now() < self.deadline {
-            Ok(())
-        } else {
-            Err(self.over())
+            seen.count = count;
+            seen.signal = signal;
         }
     }
 

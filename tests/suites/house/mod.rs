@@ -32,7 +32,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["config"],
     &["error"],
     &["foreign"],
-    &["mutex"],
+    &["mutex", "task"],
 ];
 
 const DISTLOCK_TOWER: Staircase<'_> = &[

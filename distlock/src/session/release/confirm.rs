@@ -9,13 +9,12 @@ use smallvec::{SmallVec, smallvec};
 
 use super::ending::Ending;
 use super::pending::{PendingRelease, ReleaseOutcome};
-use crate::backend::{Fault, Released, Reply, Target, cause};
+use crate::backend::{Fault, Released, Reply, Target};
 use crate::clock::Tick;
-use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
 use crate::hold::Hold;
 use crate::resource::key::Key;
-use crate::session::Session;
+use crate::session::{Retry, Session};
 use crate::telemetry;
 
 /// The release of a hold that was just ended, from the end of its renewals to its answer. Its caller sends it. If it is dropped
@@ -234,24 +233,18 @@ async fn send(
     note_sent: impl Fn(Option<u64>),
     deadline: Tick,
 ) -> Result<Answer, (Fault, Duration)> {
-    let since = session.now();
-    let give_up = since.after(session.config.unavailable_after).min(deadline);
-    let (mut now, mut first_try, mut doubtful, mut last) = (since, true, false, None);
-    let longest = session.config.longest_pause();
-    let mut pause = RETRY_BACKOFF.first.min(longest);
+    let mut retry = Retry::new(session, session.now());
+    let give_up = retry.since.after(session.config.unavailable_after);
+    let give_up = give_up.min(deadline);
+    let mut doubtful = false;
     loop {
-        // The backend bounds the first try. Later ones have less time left.
-        let latest = if first_try { Tick::NEVER } else { give_up };
-        let targets = targets(now);
+        let targets = targets(session.now());
         let first = targets.first().map(|target| &target.resource.key);
         let epoch = first.map_or(0, |key| session.backend.epoch(key));
         let answer = tokio::select! {
             biased;
             answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
-            // The fault of an earlier try says more than `no answer`.
-            () = session.clock.sleep_until(latest) => {
-                Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
-            }
+            () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
         };
         let fault = match answer {
             Ok(released) => {
@@ -264,17 +257,13 @@ async fn send(
             Err(fault) => fault,
         };
         note_sent(None);
-        now = session.now();
+        let now = session.now();
         if fault.is_final() || now >= give_up {
-            return Err((fault, now.since(since)));
+            return Err((fault, now.since(retry.since)));
         }
-        first_try = false;
         doubtful |= matches!(fault, Fault::Unknown(_));
-        last = Some(fault);
-        let until = now.after(pause).min(give_up);
+        let until = now.after(retry.failed(fault)).min(give_up);
         session.clock.sleep_until(until).await;
-        now = session.now();
-        pause = (pause * 2).min(longest);
     }
 }
 

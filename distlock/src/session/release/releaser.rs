@@ -24,13 +24,14 @@ use super::confirm::{Release, noting};
 use super::ending::Endings;
 use super::pending::{PendingRelease, ReleaseOutcome};
 use super::remembered::RememberedReleases;
-use crate::backend::{Fault, Released};
-use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
+use crate::backend::{Fault, Released, Target};
+use crate::clock::Tick;
+use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE};
 use crate::foreign;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
-use crate::session::Session;
 use crate::session::per_server::PerServer;
+use crate::session::{Retry, Session};
 use crate::telemetry::{self, CountedRelease};
 
 /// The pending releases of one client.
@@ -279,31 +280,69 @@ async fn end_owner(mut in_flight: InFlight) {
     }
 }
 
+/// The tries to send one release.
+struct Tries {
+    session: Arc<Session>,
+    retry: Retry,
+    was_denied: bool,
+    /// What they have come to so far.
+    ending: Ending,
+}
+
+/// One try, which was answered or has failed.
+struct Try {
+    target: Target,
+    /// How many guards have handed the hold over since the server confirmed it.
+    unconfirmed: u32,
+    sent_over: u64,
+    /// Whether an earlier try may have been carried out, also one of the caller, who did not wait for its answer.
+    may_be_done: bool,
+    outcome: Result<Released, Fault>,
+}
+
 /// Sends a release until it is confirmed for good, or until the server can have no copy of the hold any more.
 async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
     let session = Arc::clone(&in_flight.session);
-    let longest = session.config.longest_pause();
-    let (began, mut pause) = (session.now(), RETRY_BACKOFF.first.min(longest));
-    let (mut was_denied, mut ending) = (false, Ending::Unanswered);
+    let mut tries = Tries {
+        retry: Retry::new(&session, session.now()),
+        session,
+        was_denied: false,
+        ending: Ending::Unanswered,
+    };
     loop {
         let Some(until) = in_flight.pending.as_ref().map(|pending| pending.until) else {
-            return ending;
+            return tries.ending;
         };
-        let server = in_flight.server(&session);
-        let permits = session.releaser.permits.of(server);
+        let Some(one) = tries.send(in_flight, until).await else {
+            return tries.ending;
+        };
+        let has_lease = one.target.resource.kind.has_lease();
+        if tries.are_over(in_flight, one, until) {
+            return tries.ending;
+        }
+        if let Some(pending) = &in_flight.pending {
+            pending.note_sent(None);
+        }
+        tries.pause(until, has_lease).await;
+    }
+}
+
+impl Tries {
+    /// Sends the release once. `None` if its time passed before it could be sent.
+    async fn send(&self, in_flight: &mut InFlight, until: Tick) -> Option<Try> {
+        let session = &self.session;
+        let permits = session.releaser.permits.of(in_flight.server(session));
         let permit = permits.acquire().await;
         // Its time passed while it waited behind releases that were not answered. It would not be answered either.
-        if began < until && session.now() >= until {
+        if self.retry.since < until && session.now() >= until {
             drop(permit);
             in_flight.settle(ReleaseOutcome::GivenUp);
-            return ending;
+            return None;
         }
-        let Some(pending) = &mut in_flight.pending else {
-            return ending;
-        };
-        let (target, unconfirmed) = (pending.target_at(session.now()), pending.take_unconfirmed());
+        let pending = in_flight.pending.as_mut()?;
+        let target = pending.target_at(session.now());
+        let unconfirmed = pending.take_unconfirmed();
         let sent_over = session.backend.epoch(&target.resource.key);
-        // Also by a try of the caller, who did not wait for its answer.
         let may_be_done = pending.may_be_done();
         let reply = if pending.withdraws {
             session.backend.withdraw(&target)
@@ -313,77 +352,101 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         let outcome = noting(reply, || pending.note_sent(Some(sent_over))).await;
         // Given back before the pause, so that other releases can be sent.
         drop(permit);
-        // Read after the answer: if this is still the attempt's connection, the release went over it as well.
-        let epoch = session.backend.epoch(&target.resource.key);
-        let is_over = session.now() >= until;
-        match outcome {
-            Ok(released) => {
-                session.answered_other(&target.resource.key);
-                ending = Ending::Answered(sent_over);
-                if released == Released::NotOurs {
-                    let key = &target.resource.key;
-                    telemetry::ended_before_the_loss(key, target.owner, unconfirmed);
-                    // After an outcome that is unknown, or the end of the lease, the hold may have ended as it should.
-                    if !may_be_done && !is_over {
-                        pending.found_lost(&session);
-                    }
-                }
-                let may_come_late = pending.may_come_late(epoch);
-                in_flight.settle(ReleaseOutcome::Answered(released));
-                if is_over || !may_come_late {
-                    return ending;
-                }
-            }
+        Some(Try {
+            target,
+            unconfirmed,
+            sent_over,
+            may_be_done,
+            outcome,
+        })
+    }
+
+    /// Takes what has come of a try. Returns whether it was the last one.
+    fn are_over(&mut self, in_flight: &mut InFlight, one: Try, until: Tick) -> bool {
+        let is_over = self.session.now() >= until;
+        match &one.outcome {
+            Ok(released) => self.was_answered(in_flight, &one, *released, is_over),
             // No lease frees these permits. The release is retried, because the user may get the permission back.
-            Err(Fault::Denied(why)) if !is_over && !target.resource.kind.has_lease() => {
-                if !std::mem::replace(&mut was_denied, true) {
-                    let fault = Fault::Denied(why);
-                    telemetry::release_denied(&target.resource.key, target.owner, &fault);
+            Err(fault @ Fault::Denied(_)) if !is_over && !one.target.resource.kind.has_lease() => {
+                if !std::mem::replace(&mut self.was_denied, true) {
+                    telemetry::release_denied(&one.target.resource.key, one.target.owner, fault);
                 }
+                false
             }
             Err(fault) if is_over || fault.is_final() => {
                 // A release that was answered before is only repeated.
                 if in_flight.settle(ReleaseOutcome::GivenUp) {
-                    telemetry::release_given_up(&target.resource.key, target.owner, &fault);
+                    telemetry::release_given_up(&one.target.resource.key, one.target.owner, fault);
                 }
-                return if fault.is_final() {
-                    Ending::Refused
-                } else {
-                    ending
-                };
+                if fault.is_final() {
+                    self.ending = Ending::Refused;
+                }
+                true
             }
             // The release is sent again, which is safe.
             Err(fault) => {
-                let may_be_done = may_be_done || matches!(fault, Fault::Unknown(_));
+                let may_be_done = one.may_be_done || matches!(fault, Fault::Unknown(_));
                 if let Some(pending) = in_flight.pending.as_ref().filter(|_| !may_be_done) {
                     pending.note_not_done();
                 }
+                false
             }
         }
-        if let Some(pending) = &in_flight.pending {
-            pending.note_sent(None);
+    }
+
+    /// The server has answered. Returns whether this was the last try: the release is repeated while an earlier attempt may be
+    /// carried out behind it.
+    fn was_answered(
+        &mut self,
+        in_flight: &mut InFlight,
+        one: &Try,
+        released: Released,
+        is_over: bool,
+    ) -> bool {
+        let session = &self.session;
+        let key = &one.target.resource.key;
+        // Read after the answer: if this is still the attempt's connection, the release went over it as well.
+        let epoch = session.backend.epoch(key);
+        session.answered_other(key);
+        self.ending = Ending::Answered(one.sent_over);
+        let Some(pending) = &in_flight.pending else {
+            return true;
+        };
+        if released == Released::NotOurs {
+            telemetry::ended_before_the_loss(key, one.target.owner, one.unconfirmed);
+            // After an outcome that is unknown, or the end of the lease, the hold may have ended as it should.
+            if !one.may_be_done && !is_over {
+                pending.found_lost(session);
+            }
         }
-        let next = session.now().after(pause).min(until);
+        let may_come_late = pending.may_come_late(epoch);
+        in_flight.settle(ReleaseOutcome::Answered(released));
+        is_over || !may_come_late
+    }
+
+    /// Pauses before the next try.
+    async fn pause(&mut self, until: Tick, has_lease: bool) {
+        let session = &self.session;
+        let next = session.now().after(self.retry.pause()).min(until);
         session.clock.sleep_until(next).await;
         // During one lease of the watchdog the pauses stay short, so that waiters do not wait for long. After that each
         // pause is twice as long as the last one, unless no lease frees the key.
-        let in_time = session.now() < began.after(session.config.watchdog_timeout);
-        pause = if in_time || !target.resource.kind.has_lease() {
-            (pause * 2).min(longest)
+        let short_until = self.retry.since.after(session.config.watchdog_timeout);
+        if session.now() < short_until || !has_lease {
+            self.retry.lengthen();
         } else {
-            pause * 2
-        };
+            self.retry.lengthen_without_limit();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::{Attempt, Attempted, Target};
+    use crate::backend::{Attempt, Attempted};
     use crate::resource::key::{Key, Resource};
     use crate::resource::kind::Kind;
     use crate::{Client, MemoryServer};
@@ -435,6 +498,6 @@ mod tests {
         assert!(AT_THE_END.take().is_none(), "the task has not ended");
         drop(guard.unwrap());
         assert_eq!(session.pending_releases(), 0);
-        assert!(!session.releaser_runs.load(Ordering::Acquire));
+        assert!(!session.tasks.releaser.is_running());
     }
 }

@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
 use crate::foreign;
 use crate::mutex::{Mutex, RwLock};
+use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
 /// The most channels in one command.
@@ -42,7 +43,7 @@ pub(crate) struct Subscriber {
     shared: Arc<Shared>,
     /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last
     /// did.
-    running: Arc<AtomicBool>,
+    running: OnDemandTask,
 }
 
 /// What the shares, the driver's callbacks and the tasks have in common.
@@ -141,7 +142,7 @@ impl Subscriptions {
         Subscriber {
             server,
             shared: Arc::clone(&self.shared),
-            running: Arc::default(),
+            running: OnDemandTask::default(),
         }
     }
 
@@ -231,9 +232,7 @@ impl Subscriber {
 
     /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
     pub(crate) fn revive(&self) {
-        if !self.running.load(Ordering::Acquire)
-            && !self.shared.channels.lock().is_empty(self.server.number)
-        {
+        if !self.running.is_running() && !self.shared.channels.lock().is_empty(self.server.number) {
             self.start();
         }
     }
@@ -243,14 +242,13 @@ impl Subscriber {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        // One swap: of several callers exactly one starts the task.
-        if self.running.swap(true, Ordering::AcqRel) {
+        let Some(running) = self.running.begin() else {
             return;
-        }
+        };
         let task = Task {
             server: Arc::clone(&self.server),
             shared: Arc::clone(&self.shared),
-            running: Arc::clone(&self.running),
+            running: Some(running),
         };
         drop(runtime.spawn(task.run()));
     }
@@ -347,14 +345,14 @@ impl Shared {
 struct Task {
     server: Arc<ServerSubscriptions>,
     shared: Arc<Shared>,
-    running: Arc<AtomicBool>,
+    running: Option<RunningTask>,
 }
 
 impl Drop for Task {
     /// Runs also when the task's runtime ends: without the task no subscription is maintained.
     fn drop(&mut self) {
         // Before the notifications: the waiters that they wake must find that the task has to be started again.
-        self.running.store(false, Ordering::Release);
+        drop(self.running.take());
         let notifications = self.shared.channels.lock().disconnected(self.server.number);
         notifications.send();
     }

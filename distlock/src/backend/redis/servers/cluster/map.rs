@@ -26,12 +26,13 @@ use crate::backend::redis::slot::slot_of;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
+use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]
 pub(super) struct MapReader {
-    runs: AtomicBool,
+    task: OnDemandTask,
     /// Somebody found that the map may be wrong.
     wanted: AtomicBool,
     wake: Notify,
@@ -79,17 +80,15 @@ impl Cluster {
     /// Starts the task that reads the map, unless it runs or there is no runtime to run it in.
     pub(super) fn keep_reading(&self) {
         let reader = &self.map_reader;
-        // Read first: it nearly always runs, and a write would move its cache line between cores.
-        if reader.runs.load(Ordering::Acquire) {
+        if reader.task.is_running() {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Reading`.
-        if !reader.runs.swap(true, Ordering::AcqRel) {
-            let reading = Reading(Arc::clone(reader));
-            drop(runtime.spawn(read_again_and_again(Weak::clone(&self.this), reading)));
+        if let Some(running) = reader.task.begin() {
+            let (this, reader) = (Weak::clone(&self.this), Arc::clone(reader));
+            drop(runtime.spawn(read_again_and_again(this, reader, running)));
         }
     }
 
@@ -203,13 +202,13 @@ pub(crate) fn no_map() -> Fault {
 
 /// Reads the map when that is wanted, and every now and then, until the client is gone. Also forgets the nodes that nobody
 /// needs.
-async fn read_again_and_again(this: Weak<Cluster>, reading: Reading) {
+async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _running: RunningTask) {
     let (mut pause, mut due) = (MAP_PAUSE.first, next_look());
     loop {
         let Some(cluster) = this.upgrade() else {
             return;
         };
-        let is_wanted = reading.0.wanted.swap(false, Ordering::AcqRel);
+        let is_wanted = reader.wanted.swap(false, Ordering::AcqRel);
         if is_wanted || Instant::now() >= due {
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
             due = next_look();
@@ -221,14 +220,14 @@ async fn read_again_and_again(this: Weak<Cluster>, reading: Reading) {
             sleep(pause).await;
             pause = (pause * 2).min(MAP_PAUSE.longest);
         }
-        if !reading.0.wanted.load(Ordering::Acquire) {
+        if !reader.wanted.load(Ordering::Acquire) {
             // The pauses are short again only after the map was right for a while.
-            let quiet = timeout(MAP_PAUSE.longest, reading.0.wake.notified())
+            let quiet = timeout(MAP_PAUSE.longest, reader.wake.notified())
                 .await
                 .is_err();
-            if quiet && !reading.0.wanted.load(Ordering::Acquire) {
+            if quiet && !reader.wanted.load(Ordering::Acquire) {
                 pause = MAP_PAUSE.first;
-                let _was_woken = timeout_at(due, reading.0.wake.notified()).await;
+                let _was_woken = timeout_at(due, reader.wake.notified()).await;
             }
         }
     }
@@ -238,13 +237,4 @@ async fn read_again_and_again(this: Weak<Cluster>, reading: Reading) {
 /// together do not go on together.
 fn next_look() -> Instant {
     Instant::now() + MAP_INTERVAL.mul_f64(rand::rng().random_range(0.7..1.0))
-}
-
-/// Held by the task that reads the map. Resets the flag when the task ends, also when it ends with its runtime.
-struct Reading(Arc<MapReader>);
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.runs.store(false, Ordering::Release);
-    }
 }

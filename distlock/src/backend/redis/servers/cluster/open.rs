@@ -16,6 +16,7 @@ use crate::backend::redis::connection::{Address, OutageLog};
 use crate::backend::{Fault, cause};
 use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
 use crate::foreign;
+use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
 /// What the log calls the connections of this file.
@@ -32,8 +33,8 @@ pub(super) struct OpenState {
     failure: watch::Sender<Option<Fault>>,
     /// Somebody waits for it. Ends the pause after a try that was refused.
     wanted: Arc<Notify>,
-    /// Whether the task runs that tries again and again.
-    runs: Arc<AtomicBool>,
+    /// Tries again and again.
+    task: OnDemandTask,
     outages: OutageLog,
 }
 
@@ -47,7 +48,7 @@ impl OpenState {
             is_open: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             wanted: Arc::default(),
-            runs: Arc::default(),
+            task: OnDemandTask::default(),
             outages: OutageLog::of_seeds(names),
         }
     }
@@ -141,16 +142,14 @@ impl Cluster {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
-        if !self.opening.runs.swap(true, Ordering::AcqRel) {
-            let running = Running(Arc::clone(&self.opening.runs));
+        if let Some(running) = self.opening.task.begin() {
             drop(runtime.spawn(open_at_last(Weak::clone(&self.this), running)));
         }
     }
 }
 
 /// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
-async fn open_at_last(this: Weak<Cluster>, _running: Running) {
+async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
     let mut pause = RECONNECT_BACKOFF.first;
     loop {
         let Some(cluster) = this.upgrade() else {
@@ -190,14 +189,5 @@ async fn open_at_last(this: Weak<Cluster>, _running: Running) {
             }, if was_refused => {}
         }
         pause *= 2;
-    }
-}
-
-/// Held by the task that opens. Resets the flag when the task ends, also when it ends with its runtime.
-struct Running(Arc<AtomicBool>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }

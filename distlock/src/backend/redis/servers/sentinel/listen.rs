@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::runtime::Handle;
@@ -27,19 +26,20 @@ impl Sentinels {
         };
         let known: Vec<_> = self.known.lock().all().cloned().collect();
         for sentinel in known {
-            // One swap: of several callers exactly one starts the task. It pairs with the Release of `Heard`.
-            if sentinel.is_heard.swap(true, Ordering::AcqRel) {
+            let Some(running) = sentinel.listener.begin() else {
                 continue;
-            }
-            let (this, heard) = (Arc::clone(&this), Heard(sentinel));
+            };
+            let this = Arc::clone(&this);
             drop(runtime.spawn(async move {
+                // Dropped last: from then on another task may listen.
+                let _running = running;
                 let mut client = this.client.clone();
-                let mut forgotten = heard.0.is_forgotten.subscribe();
+                let mut forgotten = sentinel.is_forgotten.subscribe();
                 tokio::select! {
                     // Nothing is ever sent: this is the end of the sender.
                     _ = client.changed() => {}
                     _ = forgotten.wait_for(|is_forgotten| *is_forgotten) => {}
-                    () = this.listen_to(&heard.0) => {}
+                    () = this.listen_to(&sentinel) => {}
                 }
             }));
         }
@@ -159,15 +159,6 @@ fn server(host: &str, port: &str) -> Option<Address> {
 /// The address in what a Sentinel says of another one.
 fn other(sentinel: &HashMap<String, String>) -> Option<Address> {
     server(sentinel.get("ip")?, sentinel.get("port")?)
-}
-
-/// Held by the task that listens to a Sentinel. Resets the flag when the task ends, also when it ends with its runtime.
-struct Heard(Arc<Sentinel>);
-
-impl Drop for Heard {
-    fn drop(&mut self) {
-        self.0.is_heard.store(false, Ordering::Release);
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ mod named;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,6 +34,7 @@ use crate::backend::{Fault, cause};
 use crate::config::RECONNECT_BACKOFF;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::task::OnDemandTask;
 use crate::telemetry;
 
 /// The Sentinels of one service.
@@ -60,8 +60,8 @@ pub(super) struct Sentinels {
 struct Sentinel {
     address: Address,
     link: Arc<Link>,
-    /// Whether the task runs that listens to it.
-    is_heard: AtomicBool,
+    /// Listens to it.
+    listener: OnDemandTask,
     /// Whether the client has forgotten it. Ends the task.
     is_forgotten: watch::Sender<bool>,
 }
@@ -284,7 +284,7 @@ impl Sentinel {
         Arc::new(Self {
             address: address.clone(),
             link,
-            is_heard: AtomicBool::new(false),
+            listener: OnDemandTask::default(),
             is_forgotten: watch::Sender::new(false),
         })
     }

@@ -1,0 +1,138 @@
+//! The tasks of one client. Each runs while there is work for it, in the runtime of a caller.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::runtime::{Handle, Id};
+
+use super::release::releaser;
+use super::{Session, peek, watchdog};
+use crate::config::RETRY_BACKOFF;
+use crate::mutex::Mutex;
+use crate::task::{OnDemandTask, RunningTask};
+
+/// Which tasks run, and where the next one is started.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    watchdog: OnDemandTask,
+    pub(super) releaser: OnDemandTask,
+    peeks: OnDemandTask,
+    /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
+    runtime: Mutex<Option<Handle>>,
+}
+
+impl Tasks {
+    /// Remembers the caller's runtime, if it has one. A task that is started in a runtime that has ended ends at once.
+    fn newest_runtime(&self) -> Option<Handle> {
+        let mut newest = self.runtime.lock();
+        if let Ok(here) = Handle::try_current()
+            && newest
+                .as_ref()
+                .is_none_or(|newest| newest.id() != here.id())
+        {
+            *newest = Some(here);
+        }
+        newest.clone()
+    }
+}
+
+impl Session {
+    /// Starts the tasks that are not running, in the caller's runtime. On a thread without a runtime, it uses the
+    /// newest runtime that was seen.
+    pub(crate) fn start_tasks(self: &Arc<Self>) {
+        if let Some(runtime) = self.tasks.newest_runtime() {
+            self.start_tasks_in(&runtime);
+        }
+    }
+
+    fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
+        let tasks = &self.tasks;
+        if !tasks.watchdog.is_running() {
+            self.start(runtime, &tasks.watchdog, watchdog::run);
+        }
+        if self.releaser.has_work() && !tasks.releaser.is_running() {
+            self.start(runtime, &tasks.releaser, releaser::run);
+        }
+        if self.peeks.has_work() && !tasks.peeks.is_running() {
+            self.start(runtime, &tasks.peeks, peek::run);
+        }
+    }
+
+    /// Starts the releaser of a retired client again, if it has work and time is left.
+    fn restart_releaser_in(self: &Arc<Self>, runtime: &Handle) {
+        // Asked after the task has recorded its end: who adds a release later finds that no task runs.
+        if self.releaser.has_work()
+            && !self.tasks.releaser.is_running()
+            && self.now() < self.last_moment()
+        {
+            self.start(runtime, &self.tasks.releaser, releaser::run);
+        }
+    }
+
+    fn start<F>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        task: &OnDemandTask,
+        run: impl Fn(Arc<Self>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(running) = task.begin() else {
+            return;
+        };
+        let serving = ServingTask {
+            session: Arc::clone(self),
+            running: Some(running),
+            runtime: runtime.id(),
+            done: false,
+        };
+        drop(runtime.spawn(async move {
+            // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
+            let mut serving = serving;
+            // The task wakes waiters, and a user's waker may panic. The task is then run again, because the other holds
+            // still need it.
+            while let Err(_panic) = AssertUnwindSafe(run(Arc::clone(&serving.session)))
+                .catch_unwind()
+                .await
+            {
+                let clock = &serving.session.clock;
+                clock
+                    .sleep_until(clock.now().after(RETRY_BACKOFF.first))
+                    .await;
+            }
+            serving.done = true;
+        }));
+    }
+}
+
+/// A running task of a client.
+struct ServingTask {
+    session: Arc<Session>,
+    running: Option<RunningTask>,
+    runtime: Id,
+    done: bool,
+}
+
+impl Drop for ServingTask {
+    /// If the task ended with its runtime, starts it again in the newest runtime, if that is another one. Otherwise a
+    /// holder there might lose its lock, because it may make no call for a long time.
+    fn drop(&mut self) {
+        // First: the tasks that are started below may be this one.
+        drop(self.running.take());
+        let newest = self.session.tasks.runtime.lock().clone();
+        if self.done {
+            // A release that came while the releaser ended was told to that task alone.
+            if let Some(newest) = newest {
+                self.session.restart_releaser_in(&newest);
+            }
+            return;
+        }
+        if self.session.is_retired() {
+            return;
+        }
+        if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
+            self.session.start_tasks_in(&newest);
+        }
+    }
+}
