@@ -117,6 +117,17 @@ impl Attempts {
         }
     }
 
+    /// Attempts on the same keys with owners that were never used.
+    pub(super) fn with_new_owners(&self) -> Self {
+        let session = self.session();
+        let anew = self.attempts.iter().map(|attempt| {
+            let mut attempt = attempt.clone();
+            attempt.target.owner = session.new_owner();
+            attempt
+        });
+        Self::new(&self.registry, anew.collect(), self.terms, self.since)
+    }
+
     fn session(&self) -> &Arc<Session> {
         &self.registry.session
     }
@@ -133,23 +144,7 @@ impl Attempts {
     /// Sends one attempt now, at `sent`. A grant that is answered after `latest` is released.
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
-        // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
-        // Several keys of one attempt live on one server.
-        let key = &self.target(0).resource.key;
-        let epoch = self.session().backend.epoch(key);
-        let gap = self.session().backend.connection_gap(key);
-        self.unsent = gap.map(|gap| Box::new(Unsent { gap, before }));
-        self.in_doubt = Some(InDoubtAttempt {
-            epoch: before.map_or(epoch, |earlier| earlier.epoch),
-            until: sent.after(self.lasts()),
-        });
-        self.is_under_way = true;
-        let session = &self.registry.session;
-        for attempt in &mut self.attempts {
-            if attempt.target.resource.kind == Kind::Fenced {
-                attempt.above = session.highest_token(&attempt.target.resource.key);
-            }
-        }
+        let epoch = self.begin(sent);
         let answer = self.answer().await;
         self.is_under_way = false;
         self.unsent = None;
@@ -157,14 +152,6 @@ impl Attempts {
             return self.absent();
         };
         let key = self.target(0).resource.key.clone();
-        match &answer {
-            Err(fault) if !fault.is_final() => {
-                let failure = Some(fault.clone());
-                self.session().unanswered(&key, sent, failure);
-            }
-            Ok((_, Attempted::Granted { .. })) => {}
-            _ => self.session().answered(&key),
-        }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
                 let confirmed = match self.session().backend.confirm(&self.attempts) {
@@ -185,28 +172,17 @@ impl Attempts {
                 self.granted((sent, epoch), token, latest, before)
             }
             Ok((at, Attempted::Unset)) => {
+                self.session().answered(&key);
                 self.in_doubt = before;
                 self.unset(at)
             }
             Ok((at, Attempted::Held { ttl, holder })) => {
+                self.session().answered(&key);
                 self.in_doubt = before;
-                let resource = &self.attempts[at].target.resource;
-                if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
-                    self.has_seen_number = true;
-                    self.session().saw_number(&resource.key);
-                }
-                self.placed_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
-                    let longest = self.session().now().after(ttl.unwrap_or_default());
-                    longest.after(queue_ttl)
-                });
-                Outcome::Held {
-                    at,
-                    ttl,
-                    holder,
-                    is_unset: false,
-                }
+                self.held(at, ttl, holder)
             }
             Err(fault) => {
+                self.note_fault(&key, &fault, sent);
                 if fault.was_refused() {
                     self.in_doubt = before;
                 } else {
@@ -214,6 +190,57 @@ impl Attempts {
                 }
                 Outcome::Failed(fault)
             }
+        }
+    }
+
+    /// Prepares an attempt that is sent at `sent`. Returns the connection that it is sent over, or an earlier one.
+    fn begin(&mut self, sent: Tick) -> u64 {
+        let before = self.in_doubt;
+        // Several keys of one attempt live on one server.
+        let key = &self.target(0).resource.key;
+        let epoch = self.session().backend.epoch(key);
+        let gap = self.session().backend.connection_gap(key);
+        self.unsent = gap.map(|gap| Box::new(Unsent { gap, before }));
+        // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
+        self.in_doubt = Some(InDoubtAttempt {
+            epoch: before.map_or(epoch, |earlier| earlier.epoch),
+            until: sent.after(self.lasts()),
+        });
+        self.is_under_way = true;
+        let session = &self.registry.session;
+        for attempt in &mut self.attempts {
+            if attempt.target.resource.kind == Kind::Fenced {
+                attempt.above = session.highest_token(&attempt.target.resource.key);
+            }
+        }
+        epoch
+    }
+
+    /// The client learns whether the server of this key answers.
+    fn note_fault(&self, key: &Key, fault: &Fault, sent: Tick) {
+        if fault.is_final() {
+            self.session().answered(key);
+        } else {
+            self.session().unanswered(key, sent, Some(fault.clone()));
+        }
+    }
+
+    /// Another owner holds the key with this index.
+    fn held(&mut self, at: usize, ttl: Option<Duration>, holder: Option<Box<HeldBy>>) -> Outcome {
+        let resource = &self.attempts[at].target.resource;
+        if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
+            self.has_seen_number = true;
+            self.session().saw_number(&resource.key);
+        }
+        self.placed_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
+            let longest = self.session().now().after(ttl.unwrap_or_default());
+            longest.after(queue_ttl)
+        });
+        Outcome::Held {
+            at,
+            ttl,
+            holder,
+            is_unset: false,
         }
     }
 

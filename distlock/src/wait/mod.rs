@@ -22,7 +22,8 @@
 //!    [`MAX_SLEEP_WITHOUT_MESSAGE`](crate::config::MAX_SLEEP_WITHOUT_MESSAGE), it [looks](look) at the key, because a key can change without a
 //!    message. A look also tells when the lease is over by now. The looks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
-//! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all; see [`several`].
+//! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all. [`several`] builds on
+//!    the steps for one key.
 //!    Keys of several slots of a cluster are asked for slot by slot; see [`several::parts`].
 //! 7. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
 //!    a hold that had reached its slot goes to the next waiter. An owner whose attempt was not answered is ended in the
@@ -109,15 +110,13 @@ use self::attempt::{Attempts, Outcome};
 use self::look::{LeaseInTheWay, due_without_a_message};
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
-use self::several::{SeveralKeys, WaitPosition};
 use self::turn::{Blocking, MyTurn, Turn};
-use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error, HeldBy};
-use crate::local::{NextStep, OpenShares, Registry, SlotState};
-use crate::session::Session;
+use crate::local::{NextStep, OpenShare, OpenShares, Registry};
+use crate::session::{Retry, Session};
 use crate::telemetry;
 
 /// The result of a single attempt.
@@ -227,40 +226,42 @@ pub(crate) fn acquire(
             };
         }
         registry.session.start_tasks();
-        let mut next = WaitPosition::first(request);
-        loop {
-            // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
-            // dropped.
-            let outcome;
-            {
-                let mut waiter = Waiter::join(registry, request, next);
-                outcome = waiter.win().await?;
-                // Before anything else happens, the waiter's owner is ended, and its turn goes to the next one.
-            }
-            match outcome {
-                RoundOutcome::All(shares) if registry.session.is_closed() => {
-                    drop(shares);
-                    return Err(request.closed());
-                }
-                RoundOutcome::All(shares) => return Ok(shares),
-                RoundOutcome::Elsewhere(mut position) => {
-                    Box::pin(position.rest(registry, request)).await;
-                    next = *position;
-                }
-            }
+        // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
+        // dropped.
+        let shares;
+        if request.has_several_keys() {
+            shares = Box::pin(several::acquire(registry, request)).await?;
+        } else {
+            let turn = Turn::new(registry, request, 0, true, None, None);
+            let mut waiter = Waiter::new(registry, request, turn);
+            shares = waiter.win().await?;
+            // Before anything else happens, the waiter's owner is ended, and its turn goes to the next one.
         }
+        if registry.session.is_closed() {
+            drop(shares);
+            return Err(request.closed());
+        }
+        Ok(shares)
     }
 }
 
-/// The result of waiting in the queue of one key.
-enum RoundOutcome {
-    All(OpenShares),
-    /// The acquisition waits for another key next.
-    /// Boxed, because few acquisitions need several keys, and the future of each has room for this result.
-    Elsewhere(Box<WaitPosition>),
+/// What a waiter that is first in line does.
+enum NextTurn {
+    /// It has a hold that was handed over.
+    HandedOver(OpenShare),
+    /// It asks the server. `yield_first`: other processes heard of the last release and go first.
+    Attempt { yield_first: bool },
 }
 
-/// A waiting acquisition. Dropping it ends its owner, its subscription and its turn.
+/// What came of an attempt.
+enum AttemptEnd {
+    Outcome(Outcome),
+    /// There was no answer by the deadline, but a hold was handed over meanwhile.
+    HandedOver(OpenShare),
+}
+
+/// An acquisition that waits for one key, or in the queue of one of [`several`]. Dropping it ends its owner, its subscription
+/// and its turn.
 ///
 /// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
 /// small one is cheap to allocate.
@@ -272,8 +273,8 @@ struct Waiter<'a> {
     attempts: Attempts,
     subscription: Option<Subscription>,
     turn: Turn<'a>,
-    several: SeveralKeys,
-    unanswered: Option<Box<UnansweredAttempts>>,
+    /// Its attempts in a row that were not answered. Boxed, because that is rare, and each waiter has room for it.
+    unanswered: Option<Box<Retry>>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
     /// The number of the last message after which another client is known to have had its turn.
@@ -292,23 +293,15 @@ impl<'a> Waiter<'a> {
         self.turn.at
     }
 
-    fn join(registry: &'a Arc<Registry>, request: &'a Request, position: WaitPosition) -> Self {
-        let several = SeveralKeys::new(&position);
-        let WaitPosition {
-            at,
-            rank,
-            waiter_slot,
-            ..
-        } = position;
+    fn new(registry: &'a Arc<Registry>, request: &'a Request, turn: Turn<'a>) -> Self {
         Self {
             registry,
             request,
             attempts: request.attempts(registry, true),
             subscription: None,
-            turn: Turn::new(registry, request, at, true, rank, waiter_slot),
-            several,
             unanswered: None,
-            pause: request.requested[at].backoff.first,
+            pause: request.requested[turn.at].backoff.first,
+            turn,
             counted: 0,
             is_taken: false,
         }
@@ -318,103 +311,123 @@ impl<'a> Waiter<'a> {
         &self.request.requested[self.at()]
     }
 
-    /// Waits for its turn, and then until everything is granted or another key is refused.
-    async fn win(&mut self) -> Result<RoundOutcome, Error> {
+    /// Waits for its turn, and then until its only key is granted.
+    async fn win(&mut self) -> Result<OpenShares, Error> {
         loop {
-            let (session, key) = (self.session(), &self.requested().resource.key);
-            let is_unanswered = |at| session.unanswered_at(key, at).is_some();
-            // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
-            let turn = self
-                .turn
-                .wait(self.request.deadline(), is_unanswered)
-                .await?;
-            let yield_first = match turn {
-                MyTurn::HandedOver(share) => {
-                    return Ok(RoundOutcome::All(smallvec![share]));
-                }
-                MyTurn::TimedOut => return Err(self.timed_out()),
-                MyTurn::GivenUp => return Err(self.given_up()),
-                MyTurn::Attempt { yield_first } => yield_first,
+            let yield_first = match self.wait_for_turn().await? {
+                NextTurn::HandedOver(share) => return Ok(smallvec![share]),
+                NextTurn::Attempt { yield_first } => yield_first,
             };
             let (session, request) = (self.session(), self.request);
             let checks = self.turn.slot.answer_checks();
-            let outcome = tokio::select! {
+            let granted = tokio::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
                 biased;
-                outcome = self.go_to_server(yield_first) => outcome?,
+                granted = self.go_to_server(yield_first) => granted?,
                 () = session.closing() => return Err(request.closed()),
                 never = checks => match never {},
             };
-            if let Some(outcome) = outcome {
-                return Ok(outcome);
+            if let Some(shares) = granted {
+                return Ok(shares);
             }
         }
     }
 
-    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
+    /// Waits until it is first in line.
+    async fn wait_for_turn(&mut self) -> Result<NextTurn, Error> {
+        let (session, key) = (self.session(), &self.requested().resource.key);
+        let is_unanswered = |at| session.unanswered_at(key, at).is_some();
+        // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
+        let turn = self
+            .turn
+            .wait(self.request.deadline(), is_unanswered)
+            .await?;
+        match turn {
+            MyTurn::HandedOver(share) => Ok(NextTurn::HandedOver(share)),
+            MyTurn::Attempt { yield_first } => Ok(NextTurn::Attempt { yield_first }),
+            MyTurn::TimedOut => Err(self.timed_out()),
+            MyTurn::GivenUp => Err(self.given_up()),
+        }
+    }
+
+    /// Asks the server for the key, or sleeps if a look has told that an attempt would be refused.
+    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<OpenShares>, Error> {
         if yield_first {
             // What a look told before this client's own release.
             self.is_taken = false;
             Box::pin(self.yield_to_others()).await;
         }
-        if !self.request.has_several_keys() {
-            let (true, Blocking::Owner(until) | Blocking::OwnerInOutage(until)) =
-                (std::mem::take(&mut self.is_taken), self.turn.blocking)
-            else {
-                return self.ask_server().await;
-            };
-            let now = self.session().now();
-            let ttl = until.map(|until| until.left(now));
-            if self.note_refusal(ttl, false)? {
-                Box::pin(self.sleep(ttl, true)).await;
-            }
-            return Ok(None);
+        let is_taken = std::mem::take(&mut self.is_taken);
+        let (true, Blocking::Owner(until) | Blocking::OwnerInOutage(until)) =
+            (is_taken, self.turn.blocking)
+        else {
+            return self.ask_server().await;
+        };
+        let now = self.session().now();
+        let ttl = until.map(|until| until.left(now));
+        if self.note_refusal(ttl, false)? {
+            Box::pin(self.sleep(ttl, true)).await;
         }
-        match self.turn.slot.state() {
-            SlotState::Behind(holder) => Box::pin(self.watch_own_holder(&holder)).await,
-            _ => Box::pin(self.collect()).await,
-        }
+        Ok(None)
     }
 
     /// Sends one attempt, and sleeps if it was not granted.
-    async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
+    async fn ask_server(&mut self) -> Result<Option<OpenShares>, Error> {
+        let (was_active, sent) = (self.is_active(), self.session().now());
+        let outcome = match self.attempt(sent).await? {
+            AttemptEnd::Outcome(outcome) => outcome,
+            AttemptEnd::HandedOver(share) => return Ok(Some(smallvec![share])),
+        };
+        match outcome {
+            Outcome::Granted(shares) => {
+                for share in &shares {
+                    self.turn.slot.granted(share.hold());
+                }
+                Ok(Some(shares))
+            }
+            outcome => {
+                self.not_granted(outcome, sent, was_active).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends one attempt at `sent`, and waits for its outcome.
+    async fn attempt(&mut self, sent: Tick) -> Result<AttemptEnd, Error> {
         if let Some(subscription) = &mut self.subscription {
             // Before the attempt, so that a message that arrives during the attempt counts as new.
             subscription.mark_seen();
         }
-        let was_active = self.is_active();
         let (session, deadline) = (self.session(), self.request.deadline());
-        let sent = session.now();
         let latest = deadline.min(self.give_up_at());
-        let outcome = tokio::select! {
+        tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
-            outcome = self.attempts.once(sent, deadline) => outcome,
-            () = session.clock.sleep_until(latest) => match latest {
-                latest if latest == deadline => {
-                    let key = &self.requested().resource.key;
-                    self.session().unanswered(key, sent, None);
-                    return self.last_chance();
-                }
-                _ => {
-                    // The owner of an attempt that was left is not used again.
-                    self.renew_attempts();
-                    // The fault of an earlier attempt says more than `no answer`.
-                    Outcome::Failed(match &self.unanswered {
-                        Some(unanswered) => unanswered.last(),
-                        None => Fault::Unknown(cause("no answer")),
-                    })
-                }
-            },
-        };
+            outcome = self.attempts.once(sent, deadline) => return Ok(AttemptEnd::Outcome(outcome)),
+            () = session.clock.sleep_until(latest) => {}
+        }
+        if latest == deadline {
+            let key = &self.requested().resource.key;
+            session.unanswered(key, sent, None);
+            return self.last_chance();
+        }
+        // The owner of an attempt that was left is not used again.
+        self.renew_attempts();
+        // The fault of an earlier attempt says more than `no answer`.
+        let earlier = self.unanswered.as_ref().map(|earlier| earlier.no_answer());
+        let fault = earlier.unwrap_or_else(|| Fault::Unknown(cause("no answer")));
+        Ok(AttemptEnd::Outcome(Outcome::Failed(fault)))
+    }
+
+    /// Sleeps until the next attempt makes sense, after one that was sent at `sent` and was not granted.
+    async fn not_granted(
+        &mut self,
+        outcome: Outcome,
+        sent: Tick,
+        was_active: bool,
+    ) -> Result<(), Error> {
         match outcome {
-            Outcome::Granted(shares) => {
-                self.granted(&shares);
-                return Ok(Some(RoundOutcome::All(shares)));
-            }
-            Outcome::Held { at, .. } if self.asked(at) != self.at() => {
-                return Ok(Some(self.elsewhere(self.asked(at))));
-            }
+            Outcome::Granted(_) => {}
             Outcome::Held {
                 ttl,
                 holder,
@@ -432,7 +445,6 @@ impl<'a> Waiter<'a> {
                 return Err(self.timed_out());
             }
             Outcome::TooLate => {
-                self.let_others_pass();
                 self.renew_attempts();
                 let late = cause("the grant arrived too late to be used");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
@@ -440,26 +452,32 @@ impl<'a> Waiter<'a> {
             Outcome::Unconfirmed(fault) => {
                 // The key was free, whatever an earlier refusal told of its end.
                 self.turn.slot.note_busy_until(None);
-                self.let_others_pass();
                 self.renew_attempts();
                 Box::pin(self.failed(sent, fault)).await?;
             }
-            Outcome::Failed(fault) => {
-                self.let_others_pass();
-                Box::pin(self.failed(sent, fault)).await?;
-            }
-            Outcome::Absent => {
-                self.let_others_pass();
-                self.renew_attempts();
-            }
+            Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
+            Outcome::Absent => self.renew_attempts(),
         }
-        Ok(None)
+        Ok(())
+    }
+
+    /// Makes its attempts with new owners from here on.
+    fn renew_attempts(&mut self) {
+        let anew = self.attempts.with_new_owners();
+        self.replace_attempts(anew);
+    }
+
+    /// Makes these attempts from here on. The owners of those before are ended, if they are in doubt.
+    fn replace_attempts(&mut self, attempts: Attempts) {
+        self.attempts = attempts;
+        // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
+        // subscription.
+        self.subscription = None;
     }
 
     /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
     fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
         self.count_turns();
-        self.let_others_pass();
         self.unanswered = None;
         self.turn.blocking = match is_unset {
             true => Blocking::Unset,
@@ -490,9 +508,9 @@ impl<'a> Waiter<'a> {
     }
 
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
-    fn last_chance(&mut self) -> Result<Option<RoundOutcome>, Error> {
+    fn last_chance(&mut self) -> Result<AttemptEnd, Error> {
         match self.turn.slot.next_step() {
-            NextStep::HandedOver(share) => Ok(Some(RoundOutcome::All(smallvec![share]))),
+            NextStep::HandedOver(share) => Ok(AttemptEnd::HandedOver(share)),
             _ => Err(self.timed_out()),
         }
     }

@@ -201,6 +201,22 @@ impl<'a> Turn<'a> {
         !self.request.has_several_keys() && self.request.margin.is_zero()
     }
 
+    /// Until when it expects that the holder of its own client hands over or frees the lock. `None` if it asks the server now.
+    fn trusts(&mut self, own_holder: &Hold, now: Tick) -> Option<Tick> {
+        let session = &self.registry.session;
+        let trusted = *self.trust_until.get_or_insert(now.after(OWN_HOLDER_TRUST));
+        // A release that a silent server has to confirm may take until the end of the lease.
+        let is_stuck = own_holder.count() == 0
+            && session.is_silent(&self.request.requested[self.at].resource.key)
+            && !self.request.has_several_keys();
+        let follows = self.may_follow() && self.slot.may_follow(own_holder);
+        if follows {
+            // If the server refuses, this hold is not expected to end any more.
+            self.trust_until = Some(now);
+        }
+        (!is_stuck && !follows && now < trusted).then_some(trusted)
+    }
+
     /// Waits until the acquisition is first in line, and, if its own client holds the key, until that hold has ended or
     /// [`OWN_HOLDER_TRUST`] has passed.
     ///
@@ -239,20 +255,9 @@ impl<'a> Turn<'a> {
                     }
                 }
                 NextStep::Behind(own_holder) => {
-                    let trust = now.after(OWN_HOLDER_TRUST);
-                    let trusted = *self.trust_until.get_or_insert(trust);
-                    // A release that a silent server has to confirm may take until the end of the lease.
-                    let is_stuck = own_holder.count() == 0
-                        && session.is_silent(&self.request.requested[self.at].resource.key)
-                        && !self.request.has_several_keys();
-                    let follows = self.may_follow() && self.slot.may_follow(&own_holder);
-                    if follows {
-                        // If the server refuses, this hold is not expected to end any more.
-                        self.trust_until = Some(now);
-                    }
-                    if is_stuck || follows || now >= trusted {
+                    let Some(trusted) = self.trusts(&own_holder, now) else {
                         return Ok(MyTurn::Attempt { yield_first: false });
-                    }
+                    };
                     self.count_as_waiter()?;
                     self.blocking = Blocking::own_holder(&own_holder);
                     // A hold that is only being released is not in the way.

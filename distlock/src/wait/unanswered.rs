@@ -5,23 +5,9 @@ use std::time::Duration;
 use super::Waiter;
 use crate::backend::Fault;
 use crate::clock::Tick;
-use crate::config::RETRY_BACKOFF;
 use crate::error::{Blocker, Error};
 use crate::resource::key::Key;
-
-/// Attempts in a row that were not answered.
-pub(super) struct UnansweredAttempts {
-    since: Tick,
-    pause: Duration,
-    last: Fault,
-}
-
-impl UnansweredAttempts {
-    /// The failure of the last one.
-    pub(super) fn last(&self) -> Fault {
-        self.last.clone()
-    }
-}
+use crate::session::Retry;
 
 impl Waiter<'_> {
     /// Handles an attempt that was sent at `sent` and failed: pauses before the next one, or returns the error if
@@ -32,26 +18,18 @@ impl Waiter<'_> {
             return Err(fault.into_error(key, self.waited()));
         }
         let now = self.session().now();
-        let longest = self.session().config.longest_pause();
-        let unanswered = self.unanswered.get_or_insert_with(|| {
-            Box::new(UnansweredAttempts {
-                since: sent,
-                pause: RETRY_BACKOFF.first.min(longest),
-                last: fault.clone(),
-            })
-        });
-        unanswered.last = fault;
-        let pause = unanswered.pause;
-        unanswered.pause = (pause * 2).min(longest);
-        let last = unanswered.last.clone();
+        let session = self.session();
+        let first = || Box::new(Retry::new(session, sent));
+        let unanswered = self.unanswered.get_or_insert_with(first);
+        let pause = unanswered.failed(fault.clone());
         let give_up = self.give_up_at();
         if now >= give_up {
             self.turn.slot.give_up_line(now);
             let since = self.unanswered_since().unwrap_or(sent);
-            return Err(last.into_error(key, now.since(since)));
+            return Err(fault.into_error(key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.request.deadline());
-        let (slot, session) = (&self.turn.slot, self.session());
+        let slot = &self.turn.slot;
         let pause = async {
             tokio::select! {
                 () = slot.woken() => {}
@@ -99,7 +77,7 @@ impl Waiter<'_> {
     /// timeout. The same holds if nothing is known to hold the key, and the server is known not to answer.
     pub(super) fn timed_out(&self) -> Error {
         let key = &self.requested().resource.key;
-        let own = self.unanswered.as_ref().map(|own| own.last.clone());
+        let own = self.unanswered.as_ref().and_then(|own| own.last().cloned());
         let now = self.session().now();
         let fault = own.or_else(|| match self.turn.is_known_blocked(now) {
             true => None,

@@ -1,5 +1,7 @@
 //! How an acquisition waits for several keys of one client that are granted together.
 //!
+//! It waits and asks as a [`Waiter`] for one key does. This module adds what the other keys need.
+//!
 //! It has the same place in the queues of all its keys: before everything that came later. It *waits* in one of these
 //! queues and blocks only that one. In the other queues, later waiters may overtake it. When it is first in that queue and the key is
 //! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
@@ -26,29 +28,62 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use self::parts::Part;
-use self::position::Rest;
-pub(super) use self::position::WaitPosition;
-use super::turn::Blocking;
-use super::{RoundOutcome, Waiter};
+use self::position::{Rest, WaitPosition};
+use super::attempt::Outcome;
+use super::turn::{Blocking, Turn};
+use super::{AttemptEnd, NextTurn, Request, Waiter};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::local::{OpenShare, OpenShares, QueueSlot, SlotState, Ticket};
+use crate::local::{OpenShare, OpenShares, QueueSlot, Registry, SlotState, Ticket};
+use crate::session::Session;
 
-/// What an acquisition of several keys has beside its turn. Empty for one key.
-pub(super) struct SeveralKeys {
+/// Waits until all requested keys are granted.
+pub(super) async fn acquire(
+    registry: &Arc<Registry>,
+    request: &Request,
+) -> Result<OpenShares, Error> {
+    let mut next = WaitPosition::first(request);
+    loop {
+        // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
+        // dropped.
+        let outcome;
+        {
+            let mut waiter = SeveralKeysWaiter::join(registry, request, next);
+            outcome = waiter.win().await?;
+            // Before anything else happens, the waiter's owners are ended, and its turn goes to the next one.
+        }
+        match outcome {
+            RoundOutcome::All(shares) => return Ok(shares),
+            RoundOutcome::Elsewhere(mut position) => {
+                position.rest(registry, request).await;
+                next = position;
+            }
+        }
+    }
+}
+
+/// The result of waiting in the queue of one key.
+enum RoundOutcome {
+    All(OpenShares),
+    /// The acquisition waits for another key next.
+    Elsewhere(WaitPosition),
+}
+
+/// A waiter in the queue of one key, with its places in the queues of the others.
+struct SeveralKeysWaiter<'a> {
+    /// Waits for its turn, and makes the attempts. Dropped first: it has the owners ended before the slots wake others.
+    waiter: Waiter<'a>,
     /// Its slots in the queues of the other keys, by the index of the key, while it collects.
     slots: Vec<(usize, QueueSlot)>,
     /// Its place in all queues. It keeps it if it has to give a granted key back.
-    pub(super) rank: Option<Ticket>,
+    rank: Option<Ticket>,
     /// The indices of the keys that the server is asked for; `None` is all of them.
-    ///
-    /// Boxed, because few waiters ask for some keys alone, and each would have room for them.
-    asked: Option<Box<Part>>,
+    asked: Option<Part>,
     unhindered_since: Tick,
     /// How often it collected in vain.
-    pub(super) failed: u32,
+    failed: u32,
     /// The key whose server did not answer when it was asked beside others, and since when.
     unanswered: Option<(usize, Tick)>,
 }
@@ -64,57 +99,137 @@ struct Overview {
     offered: bool,
 }
 
-impl SeveralKeys {
-    pub(super) fn new(position: &WaitPosition) -> Self {
+impl<'a> SeveralKeysWaiter<'a> {
+    fn join(registry: &'a Arc<Registry>, request: &'a Request, position: WaitPosition) -> Self {
+        let WaitPosition {
+            at,
+            rank,
+            waiter_slot,
+            unhindered_since,
+            failed,
+            unanswered,
+            ..
+        } = position;
+        let turn = Turn::new(registry, request, at, true, rank, waiter_slot);
         Self {
+            waiter: Waiter::new(registry, request, turn),
             slots: Vec::new(),
             rank: None,
             asked: None,
-            unhindered_since: position.unhindered_since,
-            failed: position.failed,
-            unanswered: position.unanswered,
+            unhindered_since,
+            failed,
+            unanswered,
+        }
+    }
+
+    fn session(&self) -> &'a Arc<Session> {
+        self.waiter.session()
+    }
+
+    fn request(&self) -> &'a Request {
+        self.waiter.request
+    }
+
+    /// The index of the key in whose queue it waits.
+    fn at(&self) -> usize {
+        self.waiter.turn.at
+    }
+
+    /// Waits for its turn, and then until everything is granted or another key is refused.
+    async fn win(&mut self) -> Result<RoundOutcome, Error> {
+        loop {
+            let yield_first = match self.waiter.wait_for_turn().await? {
+                // All keys are collected, so the hold of one is not handed over by itself.
+                NextTurn::HandedOver(_) => false,
+                NextTurn::Attempt { yield_first } => yield_first,
+            };
+            let (session, request) = (self.session(), self.request());
+            let checks = self.waiter.turn.slot.answer_checks();
+            let outcome = tokio::select! {
+                // In this order: the others are looked at only while the server's answer is not there.
+                biased;
+                outcome = self.go_to_server(yield_first) => outcome?,
+                () = session.closing() => return Err(request.closed()),
+                never = checks => match never {},
+            };
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
+        if yield_first {
+            self.waiter.yield_to_others().await;
+        }
+        match self.waiter.turn.slot.state() {
+            SlotState::Behind(holder) => self.watch_own_holder(&holder).await,
+            _ => self.collect().await,
+        }
+    }
+
+    /// Sends one attempt on the keys that are asked for, its own among them. Sleeps if its own was not granted.
+    async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        let was_active = self.waiter.is_active();
+        let sent = self.session().now();
+        let outcome = match self.waiter.attempt(sent).await? {
+            AttemptEnd::Outcome(outcome) => outcome,
+            AttemptEnd::HandedOver(_) => return Ok(Some(self.elsewhere(self.at()))),
+        };
+        match outcome {
+            Outcome::Granted(shares) => {
+                self.granted(&shares);
+                Ok(Some(RoundOutcome::All(shares)))
+            }
+            Outcome::Held { at, .. } if self.asked(at) != self.at() => {
+                Ok(Some(self.elsewhere(self.asked(at))))
+            }
+            outcome => {
+                // Before it sleeps: it is in nobody's way meanwhile.
+                self.let_others_pass();
+                self.waiter.not_granted(outcome, sent, was_active).await?;
+                Ok(None)
+            }
         }
     }
 
     /// The server of the key with this index did not answer an attempt that was sent at `sent`. Returns since when it has not.
-    pub(super) fn unanswered_beside(&mut self, at: usize, sent: Tick) -> Tick {
+    fn unanswered_beside(&mut self, at: usize, sent: Tick) -> Tick {
         let earlier = self.unanswered.filter(|(other, _)| *other == at);
         let since = earlier.map_or(sent, |(_, since)| since);
         self.unanswered = Some((at, since));
         since
     }
 
-    pub(super) fn answered_beside(&mut self, at: usize) {
+    fn answered_beside(&mut self, at: usize) {
         self.unanswered = self.unanswered.filter(|(other, _)| *other != at);
     }
-}
 
-impl Waiter<'_> {
     /// Waits behind a hold of its own client that lasts. An attempt would be refused because of that hold, so the server is
     /// asked for the hold itself: now, and each time a message shows that others use the key.
     ///
     /// A hold that is being released for longer than usual shows that the server may be gone. An attempt finds that out.
-    pub(super) async fn watch_own_holder(
+    async fn watch_own_holder(
         &mut self,
         holder: &Arc<Hold>,
     ) -> Result<Option<RoundOutcome>, Error> {
-        self.turn.count_as_waiter()?;
-        self.turn.blocking = Blocking::own_holder(holder);
+        self.waiter.turn.count_as_waiter()?;
+        self.waiter.turn.blocking = Blocking::own_holder(holder);
         self.session().verify(holder);
-        if !self.requested().resource.kind.listens() {
-            self.back_off(None).await;
+        if !self.waiter.requested().resource.kind.listens() {
+            self.waiter.back_off(None).await;
             return Ok(None);
         }
-        let deadline = self.request.deadline();
-        let released_until = match self.turn.blocking {
+        let deadline = self.request().deadline();
+        let released_until = match self.waiter.turn.blocking {
             Blocking::Releasing(_) => self.session().now().after(OWN_HOLDER_TRUST),
             _ => Tick::NEVER,
         };
         loop {
-            let was_active = self.is_active();
-            self.subscribed();
-            let (session, slot) = (self.session(), &self.turn.slot);
-            let Some(subscription) = &mut self.subscription else {
+            let was_active = self.waiter.is_active();
+            self.waiter.subscribed();
+            let (session, slot) = (self.session(), &self.waiter.turn.slot);
+            let Some(subscription) = &mut self.waiter.subscription else {
                 return Ok(None);
             };
             tokio::select! {
@@ -131,17 +246,17 @@ impl Waiter<'_> {
     }
 
     /// Collects all keys, and asks the server for those that were not offered.
-    pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
+    async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
         if let Some(outcome) = self.probe().await? {
             return Ok(outcome);
         }
         self.take_places();
         let now = self.session().now();
-        let unhindered = now.since(self.several.unhindered_since);
+        let unhindered = now.since(self.unhindered_since);
         let until = now.after(unhindered / WAIT_PER_COLLECTING);
-        let until = until.min(self.request.deadline());
+        let until = until.min(self.request().deadline());
         let offers_until = now.after(HAND_OVER_TIME);
-        let released_until = now.after(OWN_HOLDER_TRUST).min(self.request.deadline());
+        let released_until = now.after(OWN_HOLDER_TRUST).min(self.request().deadline());
         // From then on the server is asked for a hold that is in the way, once.
         let mut trusted = now.after(OWN_HOLDER_TRUST);
         let free = loop {
@@ -152,13 +267,13 @@ impl Waiter<'_> {
             let Some((at, holder)) = overview.busy else {
                 break overview.free;
             };
-            self.turn.blocking = match &holder {
+            self.waiter.turn.blocking = match &holder {
                 Some(holder) => Blocking::own_holder(holder),
                 None => Blocking::Queue,
             };
             let now = self.session().now();
             // A hold that is only being released is soon out of the way, and nobody uses it.
-            let latest = match self.turn.blocking {
+            let latest = match self.waiter.turn.blocking {
                 Blocking::Releasing(_) => until.max(released_until),
                 _ => until,
             };
@@ -169,65 +284,74 @@ impl Waiter<'_> {
                 self.refuse_offers();
             }
             if now >= trusted {
-                trusted = match &holder {
-                    Some(holder) => {
-                        self.session().verify(holder);
-                        Tick::NEVER
-                    }
-                    None => now.after(OWN_HOLDER_TRUST),
-                };
+                trusted = self.stop_trusting(holder.as_ref(), now);
             }
             let next = match overview.offered && now < offers_until {
                 true => latest.min(offers_until),
                 false => latest,
             };
-            let over = async {
-                match &holder {
-                    Some(holder) => holder.over().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = self.turn.slot.woken() => {}
-                () = over => {}
-                () = self.session().clock.sleep_until(next.min(trusted)) => {}
-            }
+            self.woken_or_over(holder.as_ref(), next.min(trusted)).await;
         };
         self.ask_for_parts(free).await
     }
 
+    /// Has the server asked for the hold that is in the way. Returns when to do so next: once is enough for one that is known.
+    fn stop_trusting(&self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
+        match holder {
+            Some(holder) => {
+                self.session().verify(holder);
+                Tick::NEVER
+            }
+            None => now.after(OWN_HOLDER_TRUST),
+        }
+    }
+
+    /// Completes when something changes in one of the queues, when the hold that is in the way is over, or at `until`.
+    async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
+        let over = async {
+            match holder {
+                Some(holder) => holder.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.waiter.turn.slot.woken() => {}
+            () = over => {}
+            () = self.session().clock.sleep_until(until) => {}
+        }
+    }
+
     /// Takes its places in the queues of the other keys.
     fn take_places(&mut self) {
-        let (request, slot) = (self.request, &self.turn.slot);
-        self.several.rank = slot.ticket();
+        let request = self.request();
+        let slot = &self.waiter.turn.slot;
+        self.rank = slot.ticket();
         let others = (0..request.requested.len()).filter(|at| *at != self.at());
         let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
-        self.several.slots = others.map(slot_of).collect();
+        self.slots = others.map(slot_of).collect();
     }
 
     /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
     /// server.
-    pub(super) fn let_others_pass(&mut self) {
-        if self.request.has_several_keys() {
-            self.several.slots.clear();
-            self.turn.slot.refuse_offer();
-            self.several.unhindered_since = self.session().now();
-        }
+    fn let_others_pass(&mut self) {
+        self.slots.clear();
+        self.waiter.turn.slot.refuse_offer();
+        self.unhindered_since = self.session().now();
     }
 
     fn refuse_offers(&self) {
-        self.turn.slot.refuse_offer();
-        for (_, slot) in &self.several.slots {
+        self.waiter.turn.slot.refuse_offer();
+        for (_, slot) in &self.slots {
             slot.refuse_offer();
         }
     }
 
     fn overview(&self) -> Overview {
         let mut overview = Overview::default();
-        let others = self.several.slots.iter().map(|(at, slot)| (*at, slot));
+        let others = self.slots.iter().map(|(at, slot)| (*at, slot));
         let mut slots: SmallVec<[_; 4]> = others.collect();
-        slots.push((self.at(), &self.turn.slot));
+        slots.push((self.at(), &self.waiter.turn.slot));
         slots.sort_unstable_by_key(|(at, _)| *at);
         for (at, slot) in slots {
             match slot.state() {
@@ -248,65 +372,59 @@ impl Waiter<'_> {
     }
 
     /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
-    pub(super) fn ask_for(&mut self, keys: Part) {
-        let asked = (keys.len() < self.request.requested.len()).then(|| Box::new(keys));
-        if self.several.asked != asked {
-            self.several.asked = asked;
-            self.renew_attempts();
+    fn ask_for(&mut self, keys: Part) {
+        let request = self.request();
+        let asked = (keys.len() < request.requested.len()).then_some(keys);
+        if self.asked == asked {
+            return;
         }
-    }
-
-    /// Makes attempts with new owners on the keys that are asked for. Those before are ended, if they are in doubt.
-    pub(super) fn renew_attempts(&mut self) {
-        let requested = &self.request.requested;
-        self.attempts = match &self.several.asked {
-            None => self.request.attempts(self.registry, true),
+        let attempts = match &asked {
+            None => request.attempts(self.waiter.registry, true),
             Some(asked) => {
-                let asked = asked.iter().map(|at| &requested[*at]);
-                self.request.attempts_on(asked, self.registry, true)
+                let asked = asked.iter().map(|at| &request.requested[*at]);
+                request.attempts_on(asked, self.waiter.registry, true)
             }
         };
-        // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
-        // subscription.
-        self.subscription = None;
+        self.waiter.replace_attempts(attempts);
+        self.asked = asked;
     }
 
     /// The index in the request of the key with this index among those that the server is asked for.
-    pub(super) fn asked(&self, at: usize) -> usize {
-        let asked = self.several.asked.as_ref();
+    fn asked(&self, at: usize) -> usize {
+        let asked = self.asked.as_ref();
         asked.map_or(at, |asked| asked[at])
     }
 
     /// Records what the server granted.
-    pub(super) fn granted(&mut self, shares: &OpenShares) {
+    fn granted(&mut self, shares: &OpenShares) {
         for (position, share) in shares.iter().enumerate() {
             self.granted_at(self.asked(position), share.hold());
         }
     }
 
     /// The server granted the key with this index.
-    pub(super) fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
-        let mut slots = self.several.slots.iter_mut();
+    fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
+        let mut slots = self.slots.iter_mut();
         match slots.find(|(other, _)| *other == at) {
             Some((_, slot)) => slot.granted(hold),
-            None => self.turn.slot.granted(hold),
+            None => self.waiter.turn.slot.granted(hold),
         }
     }
 
     /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
     /// has to wait again.
-    pub(super) fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
+    fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
         let own = self.at();
-        let others = self.several.slots.iter_mut().map(|(at, slot)| (*at, slot));
-        for (at, slot) in others.chain([(own, &mut self.turn.slot)]) {
+        let others = self.slots.iter_mut().map(|(at, slot)| (*at, slot));
+        for (at, slot) in others.chain([(own, &mut self.waiter.turn.slot)]) {
             if let Some(share) = slot.take_offer() {
                 all.push((at, share));
             }
         }
-        if all.len() == self.request.requested.len() {
+        if all.len() == self.request().requested.len() {
             all.sort_unstable_by_key(|(at, _)| *at);
             let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
-            self.request.have_guards(&shares);
+            self.request().have_guards(&shares);
             return Some(RoundOutcome::All(shares));
         }
         drop(all);
@@ -314,20 +432,20 @@ impl Waiter<'_> {
     }
 
     /// Waits in the queue of this key next.
-    pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
-        RoundOutcome::Elsewhere(Box::new(self.position_elsewhere(at)))
+    fn elsewhere(&mut self, at: usize) -> RoundOutcome {
+        RoundOutcome::Elsewhere(self.position_elsewhere(at))
     }
 
-    pub(super) fn position_elsewhere(&mut self, at: usize) -> WaitPosition {
+    fn position_elsewhere(&mut self, at: usize) -> WaitPosition {
         let now = self.session().now();
         WaitPosition {
             at,
-            rank: self.turn.slot.ticket().or(self.several.rank),
-            waiter_slot: self.turn.take_waiter_slot(),
+            rank: self.waiter.turn.slot.ticket().or(self.rank),
+            waiter_slot: self.waiter.turn.take_waiter_slot(),
             unhindered_since: now,
-            failed: self.several.failed,
+            failed: self.failed,
             rest: Rest::none(now),
-            unanswered: self.several.unanswered,
+            unanswered: self.unanswered,
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::{RoundOutcome, SeveralKeysWaiter};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::local::{OpenShare, OpenShares, Registry, SlotState};
@@ -26,7 +27,7 @@ use crate::resource::key::Key;
 use crate::session::{Session, Unguarded};
 use crate::telemetry;
 use crate::wait::attempt::Outcome;
-use crate::wait::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
+use crate::wait::{Request, TryOutcome, try_keys};
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;
@@ -145,19 +146,19 @@ impl Request {
     }
 }
 
-impl Waiter<'_> {
+impl SeveralKeysWaiter<'_> {
     /// Asks the server for these keys, and takes the offers for all others.
     pub(super) async fn ask_for_parts(
         &mut self,
         free: Part,
     ) -> Result<Option<RoundOutcome>, Error> {
-        let mut parts = self.request.parts(free, self.session());
+        let mut parts = self.request().parts(free, self.session());
         // It sleeps if its own key is refused, so it must hold nothing then.
         parts.sort_by_key(|part| !part.contains(&self.at()));
         if let Some(at) = self.silent_part(&parts) {
             return Ok(Some(self.elsewhere(at)));
         }
-        let mut granted = GrantedParts::new(self.registry);
+        let mut granted = GrantedParts::new(self.waiter.registry);
         for part in parts {
             if part.contains(&self.at()) {
                 self.ask_for(part.clone());
@@ -171,7 +172,7 @@ impl Waiter<'_> {
             let (asked, kept) = session.beside(|| granted, self.ask_beside(&part)).await;
             let kept = kept.take();
             let is_absent = kept.is_none();
-            granted = kept.unwrap_or_else(|| GrantedParts::new(self.registry));
+            granted = kept.unwrap_or_else(|| GrantedParts::new(self.waiter.registry));
             match asked? {
                 PartOutcome::Granted(shares) => {
                     granted.add(&part, shares);
@@ -199,10 +200,10 @@ impl Waiter<'_> {
     ///
     /// `None`: there is nothing to find out.
     pub(super) async fn probe(&mut self) -> Result<Option<Option<RoundOutcome>>, Error> {
-        let own = self.request.key(self.at());
+        let own = self.request().key(self.at());
         if !self.session().is_silent(own)
-            || !matches!(self.turn.slot.state(), SlotState::Free { .. })
-            || !self.request.is_over_several_slots(self.session())
+            || !matches!(self.waiter.turn.slot.state(), SlotState::Free { .. })
+            || !self.request().is_over_several_slots(self.session())
         {
             return Ok(None);
         }
@@ -212,13 +213,13 @@ impl Waiter<'_> {
     /// Asks for its own key alone. A grant is given back: it shows that the server answers, and the keys are collected as
     /// usual then.
     pub(super) async fn ask_alone(&mut self) -> Result<Option<RoundOutcome>, Error> {
-        self.several.rank = self.turn.slot.ticket();
+        self.rank = self.waiter.turn.slot.ticket();
         self.ask_for(Part::from_elem(self.at(), 1));
         let outcome = self.ask_server().await?;
         let Some(RoundOutcome::All(shares)) = outcome else {
             return Ok(outcome);
         };
-        let mut granted = GrantedParts::new(self.registry);
+        let mut granted = GrantedParts::new(self.waiter.registry);
         granted.add(&Part::from_elem(self.at(), 1), shares);
         Ok(Some(self.elsewhere(self.at())))
     }
@@ -226,7 +227,7 @@ impl Waiter<'_> {
     /// The first key of a part whose server is known not to answer, if that of its own key is not. It waits there, and not
     /// while it keeps other keys from others.
     fn silent_part(&self, parts: &[Part]) -> Option<usize> {
-        let is_silent = |at: usize| self.session().is_silent(self.request.key(at));
+        let is_silent = |at: usize| self.session().is_silent(self.request().key(at));
         let mut others = parts.iter().filter(|part| !part.contains(&self.at()));
         let silent = others.find(|part| is_silent(part[0]))?;
         (!is_silent(self.at())).then_some(silent[0])
@@ -234,31 +235,31 @@ impl Waiter<'_> {
 
     /// Sends one attempt for a part that does not have its own key. Does not sleep.
     async fn ask_beside(&mut self, part: &Part) -> Result<PartOutcome, Error> {
-        let (session, request) = (self.session(), self.request);
+        let (session, request) = (self.session(), self.request());
         let key = request.key(part[0]);
         let requested = part.iter().map(|at| &request.requested[*at]);
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
-        let mut attempts = request.attempts_on(requested, self.registry, true);
+        let mut attempts = request.attempts_on(requested, self.waiter.registry, true);
         let sent = session.now();
         let outcome = tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
-            outcome = attempts.once(sent, self.request.deadline()) => outcome,
-            () = session.clock.sleep_until(self.request.deadline()) => {
+            outcome = attempts.once(sent, self.request().deadline()) => outcome,
+            () = session.clock.sleep_until(self.request().deadline()) => {
                 session.unanswered(key, sent, None);
-                return Err(self.timed_out_beside(key));
+                return Err(self.waiter.timed_out_beside(key));
             }
         };
         match outcome {
             Outcome::Granted(shares) => {
-                self.several.answered_beside(part[0]);
+                self.answered_beside(part[0]);
                 for (at, share) in part.iter().zip(&shares) {
                     self.granted_at(*at, share.hold());
                 }
                 Ok(PartOutcome::Granted(shares))
             }
             Outcome::Held { at, .. } => {
-                self.several.answered_beside(part[0]);
+                self.answered_beside(part[0]);
                 Ok(PartOutcome::Held(part[at]))
             }
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) if fault.is_final() => {
@@ -267,7 +268,7 @@ impl Waiter<'_> {
             Outcome::TooLate => Ok(PartOutcome::Unanswered),
             Outcome::Absent => Ok(PartOutcome::Absent),
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) => {
-                let since = self.several.unanswered_beside(part[0], sent);
+                let since = self.unanswered_beside(part[0], sent);
                 let after = session.now().since(since);
                 match after >= session.config.unavailable_after {
                     true => Err(fault.into_error(key, after)),

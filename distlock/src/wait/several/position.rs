@@ -5,19 +5,19 @@ use crate::local::{Ticket, WaiterSlot};
 use crate::wait::Request;
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
-pub(in crate::wait) struct WaitPosition {
+pub(super) struct WaitPosition {
     /// The index of the key.
-    pub(in crate::wait) at: usize,
-    pub(in crate::wait) rank: Option<Ticket>,
+    pub(super) at: usize,
+    pub(super) rank: Option<Ticket>,
     /// Counts it as a waiter.
-    pub(in crate::wait) waiter_slot: Option<WaiterSlot>,
+    pub(super) waiter_slot: Option<WaiterSlot>,
     /// Since when it has been in nobody's way.
-    pub(in crate::wait) unhindered_since: Tick,
+    pub(super) unhindered_since: Tick,
     /// How often it collected in vain.
-    pub(in crate::wait) failed: u32,
+    pub(super) failed: u32,
     /// What it does before it waits again.
     pub(super) rest: Rest,
-    pub(in crate::wait) unanswered: Option<(usize, Tick)>,
+    pub(super) unanswered: Option<(usize, Tick)>,
 }
 
 /// For how long an acquisition rests.
@@ -29,7 +29,7 @@ pub(super) struct Rest {
 }
 
 impl WaitPosition {
-    pub(in crate::wait) fn first(request: &Request) -> Self {
+    pub(super) fn first(request: &Request) -> Self {
         Self {
             at: 0,
             rank: None,

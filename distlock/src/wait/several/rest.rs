@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::position::{Rest, WaitPosition};
+use super::{RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{QueueSlot, Registry, SlotState};
-use crate::wait::{Request, RoundOutcome, Waiter};
+use crate::wait::Request;
 
 /// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
 fn rest_after(taken_for: Duration, failed: u32) -> Duration {
@@ -26,7 +27,7 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
 
 impl WaitPosition {
     /// Rests before the next wait.
-    pub(in crate::wait) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
+    pub(super) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
         let Rest {
             until,
             keeps_places,
@@ -82,12 +83,12 @@ fn in_the_way(places: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
     })
 }
 
-impl Waiter<'_> {
+impl SeveralKeysWaiter<'_> {
     /// Waits for this key next, which was not free in time. `unhindered`: for how long it had let the others pass.
     pub(super) fn collected_in_vain(&mut self, at: usize, unhindered: Duration) -> RoundOutcome {
-        self.several.failed += 1;
+        self.failed += 1;
         let mut position = self.position_elsewhere(at);
-        if self.several.failed > COLLECTIONS_WITHOUT_REST {
+        if self.failed > COLLECTIONS_WITHOUT_REST {
             position.rest = Rest {
                 until: position
                     .unhindered_since
@@ -95,21 +96,21 @@ impl Waiter<'_> {
                 keeps_places: true,
             };
         }
-        RoundOutcome::Elsewhere(Box::new(position))
+        RoundOutcome::Elsewhere(position)
     }
 
     /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
     /// server granted meanwhile.
     pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
-        self.several.failed += 1;
+        self.failed += 1;
         let mut position = self.position_elsewhere(at);
-        let rest = rest_after(taken_for, self.several.failed);
+        let rest = rest_after(taken_for, self.failed);
         // Random, so that two clients do not take each other's keys in step.
         let rest = rest.mul_f64(rand::random_range(1.0..2.0));
         position.rest = Rest {
             until: position.unhindered_since.after(rest),
             keeps_places: false,
         };
-        RoundOutcome::Elsewhere(Box::new(position))
+        RoundOutcome::Elsewhere(position)
     }
 }
