@@ -126,10 +126,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 }
             }
         };
-        if let Some(scopes) = scopes
-            && let now = scopes.groups(&gates)?
-            && Group::count(&now) != Group::count(groups)
-        {
+        if let Some(now) = regroup(groups, scopes, &gates)? {
             regrouped = now;
             (groups, first, passed) = (&regrouped, 0, Some(gates));
             continue;
@@ -147,15 +144,25 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         if groups.len() > 1 && !shares.iter().all(|share| share.hold_ref().is_held()) {
             continue;
         }
-        let is_entered = match scopes {
-            None => true,
-            Some(scopes) => scopes.enter(gates, &mut shares)?,
-        };
-        if is_entered {
+        let entered = scopes.map(|scopes| scopes.enter(gates, &mut shares));
+        if entered.transpose()?.unwrap_or(true) {
             shares.iter().for_each(HoldShare::has_guard);
             return Ok(shares);
         }
     }
+}
+
+/// The groups as they are now, if scopes have closed since these were made.
+fn regroup(
+    groups: &[Group],
+    scopes: Option<&InScopes>,
+    gates: &OpenGates,
+) -> Result<Option<Vec<Group>>, Error> {
+    let Some(scopes) = scopes else {
+        return Ok(None);
+    };
+    let now = scopes.groups(gates)?;
+    Ok((Group::count(&now) != Group::count(groups)).then_some(now))
 }
 
 /// What an acquisition has while other parts of it are missing. Dropping it gives everything back.

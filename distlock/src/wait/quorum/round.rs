@@ -37,119 +37,74 @@ pub(super) struct Refusal {
     pub(super) holder: Option<Box<HeldBy>>,
 }
 
+/// The answer of the server with this index.
+type ServerAnswer = (usize, Result<TryOutcome, Error>);
+
+/// A round that is being played.
+struct RoundInPlay<'r, 'a> {
+    rounds: &'r Rounds<'a>,
+    began: Tick,
+    /// Answers that come later than this are left behind.
+    until: Tick,
+    /// The latest end of the round.
+    longest: Tick,
+    shares: HoldShares,
+    /// The servers that have granted the shares.
+    of_shares: SmallVec<[usize; 8]>,
+    refused: Vec<Refusal>,
+    /// How many have granted, also those whose grants were given back.
+    granted: usize,
+    failures: usize,
+    /// The first error.
+    failed: Option<Error>,
+    /// Which servers have not answered.
+    open: SmallVec<[bool; 8]>,
+}
+
 impl Rounds<'_> {
     /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
     pub(super) async fn play(&self, deadline: Tick, apart: &mut Apart) -> Round {
-        let mut began = self.now();
-        let (mut shares, mut refused, mut failed) = (HoldShares::new(), Vec::new(), None);
-        let (mut granted, mut failures) = (0, 0);
+        let mut round = RoundInPlay::new(self, deadline);
         let ask = |server: usize| {
             let one = &self.requests[server];
             async move { (server, try_once(&one.registry, &one.request).await) }
         };
         let mut tries: FuturesUnordered<_> = (0..self.requests.len()).map(ask).collect();
-        // The servers that have granted the shares.
-        let mut of_shares = SmallVec::<[usize; 8]>::new();
-        // The backend limits the time of a single attempt.
-        let single = self.request().is_single_try();
-        let longest = if single { Tick::NEVER } else { deadline };
-        let mut until = longest;
-        let mut open: SmallVec<[bool; 8]> = smallvec![true; self.requests.len()];
         let mut one_server = None;
         loop {
-            let has_quorum_answered = shares.len() + refused.len() >= self.quorum;
-            let answer = if has_quorum_answered && !self.may_answer(&open) {
-                // Takes only answers that have already arrived.
-                tries.next().now_or_never().flatten()
-            } else {
-                let answer = async {
-                    tokio::select! {
-                        // In this order: an answer that has arrived counts, even if the time is over by now.
-                        biased;
-                        answer = tries.next() => answer,
-                        () = self.session().clock.sleep_until(until) => None,
-                    }
-                };
-                if shares.is_empty() {
-                    answer.await
-                } else {
-                    let (answer, kept) = self.session().beside(|| shares, answer).await;
-                    let kept = kept.take();
-                    let has_ended = kept.is_none();
-                    shares = kept.unwrap_or_default();
-                    if has_ended {
-                        // It was not polled for so long that they were ended: those servers are asked again.
-                        (began, until) = (self.now(), longest);
-                        granted -= of_shares.len();
-                        for server in of_shares.drain(..) {
-                            open[server] = true;
-                            tries.push(ask(server));
-                        }
-                        if answer.is_none() {
-                            continue;
-                        }
-                    }
-                    answer
-                }
-            };
+            let (answer, ended) = round.next_answer(&mut tries).await;
+            let is_asked_again = !ended.is_empty();
+            tries.extend(ended.into_iter().map(ask));
             let Some((server, tried)) = answer else {
-                self.leave_behind(&open, began);
+                if is_asked_again {
+                    continue;
+                }
+                self.leave_behind(&round.open, round.began);
                 break;
             };
-            open[server] = false;
-            match tried {
-                Ok(TryOutcome::Granted(opened)) => {
-                    granted += 1;
-                    of_shares.push(server);
-                    shares.extend(shares_of(opened));
-                }
-                Ok(TryOutcome::Held { ttl, holder, .. }) => refused.push(Refusal {
-                    server,
-                    ttl,
-                    holder,
-                }),
-                Err(error) => {
-                    failures += 1;
-                    failed = failed.or(Some(error));
-                }
-            }
-            let (answered, spare) = (granted + refused.len(), self.requests.len() - self.quorum);
-            let in_vain = refused.len() + failures > spare;
-            if in_vain {
-                one_server = self.one_server(&mut shares, &refused, apart).await;
+            round.take(server, tried);
+            if round.is_in_vain() {
+                one_server = self
+                    .one_server(&mut round.shares, &round.refused, apart)
+                    .await;
                 if one_server.is_some() {
                     break;
                 }
-                // Released at once: these grants would exclude other clients while this round only finds out whether
-                // the result is busy or unavailable.
-                shares.clear();
-                of_shares.clear();
+                round.give_back();
             }
-            if failures > spare || in_vain && answered >= self.quorum && single {
+            if round.is_decided() {
                 break;
             }
-            if answered == self.quorum {
-                // The others are useful only if they answer soon. A refusal is useful too, because the server sends a
-                // message when that hold ends.
-                let took = self.now().since(began);
-                until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
-            }
+            round.limit_the_rest();
         }
         // By name: their drop ends owners, and what a function returns is not dropped if its end panics.
         drop(tries);
         if one_server.is_none() {
-            one_server = self.one_server(&mut shares, &refused, apart).await;
+            one_server = self
+                .one_server(&mut round.shares, &round.refused, apart)
+                .await;
         }
-        let answered = granted + refused.len() >= self.quorum;
-        Round {
-            one_server,
-            unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
-            wanting: (self.quorum + refused.len() + failures)
-                .saturating_sub(self.requests.len())
-                .max(1),
-            shares,
-            refused,
-        }
+        round.ended(one_server)
     }
 
     /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that were
@@ -232,6 +187,140 @@ impl Rounds<'_> {
         for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
             let key = &one.requested().resource.key;
             one.registry.session.unanswered(key, began, None);
+        }
+    }
+}
+
+impl<'r, 'a> RoundInPlay<'r, 'a> {
+    fn new(rounds: &'r Rounds<'a>, deadline: Tick) -> Self {
+        // The backend limits the time of a single attempt.
+        let is_single = rounds.request().is_single_try();
+        let longest = if is_single { Tick::NEVER } else { deadline };
+        Self {
+            rounds,
+            began: rounds.now(),
+            until: longest,
+            longest,
+            shares: HoldShares::new(),
+            of_shares: SmallVec::new(),
+            refused: Vec::new(),
+            granted: 0,
+            failures: 0,
+            failed: None,
+            open: smallvec![true; rounds.requests.len()],
+        }
+    }
+
+    /// Waits for the next answer; `None` if nothing is waited for any more. Also returns the servers that have to be asked
+    /// again: the future was not polled for so long that what they had granted was ended.
+    async fn next_answer<F: Future<Output = ServerAnswer>>(
+        &mut self,
+        tries: &mut FuturesUnordered<F>,
+    ) -> (Option<ServerAnswer>, SmallVec<[usize; 8]>) {
+        let rounds = self.rounds;
+        let has_quorum_answered = self.shares.len() + self.refused.len() >= rounds.quorum;
+        if has_quorum_answered && !rounds.may_answer(&self.open) {
+            // Takes only answers that have already arrived.
+            return (tries.next().now_or_never().flatten(), SmallVec::new());
+        }
+        let until = self.until;
+        let answer = async {
+            tokio::select! {
+                // In this order: an answer that has arrived counts, even if the time is over by now.
+                biased;
+                answer = tries.next() => answer,
+                () = rounds.session().clock.sleep_until(until) => None,
+            }
+        };
+        if self.shares.is_empty() {
+            return (answer.await, SmallVec::new());
+        }
+        let shares = std::mem::take(&mut self.shares);
+        let (answer, kept) = rounds.session().beside(|| shares, answer).await;
+        let Some(kept) = kept.take() else {
+            self.began = rounds.now();
+            self.until = self.longest;
+            let ended = std::mem::take(&mut self.of_shares);
+            self.granted -= ended.len();
+            for server in &ended {
+                self.open[*server] = true;
+            }
+            return (answer, ended);
+        };
+        self.shares = kept;
+        (answer, SmallVec::new())
+    }
+
+    fn take(&mut self, server: usize, tried: Result<TryOutcome, Error>) {
+        self.open[server] = false;
+        match tried {
+            Ok(TryOutcome::Granted(opened)) => {
+                self.granted += 1;
+                self.of_shares.push(server);
+                self.shares.extend(shares_of(opened));
+            }
+            Ok(TryOutcome::Held { ttl, holder, .. }) => self.refused.push(Refusal {
+                server,
+                ttl,
+                holder,
+            }),
+            Err(error) => {
+                self.failures += 1;
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    /// How many servers more than a quorum there are.
+    fn spare(&self) -> usize {
+        self.rounds.requests.len() - self.rounds.quorum
+    }
+
+    fn answered(&self) -> usize {
+        self.granted + self.refused.len()
+    }
+
+    /// Whether no quorum can grant any more.
+    fn is_in_vain(&self) -> bool {
+        self.refused.len() + self.failures > self.spare()
+    }
+
+    /// Releases at once what was granted: these grants would exclude other clients while this round only finds out whether the
+    /// result is busy or unavailable.
+    fn give_back(&mut self) {
+        self.shares.clear();
+        self.of_shares.clear();
+    }
+
+    /// Whether the answers that are missing change nothing.
+    fn is_decided(&self) -> bool {
+        let is_single = self.rounds.request().is_single_try();
+        self.failures > self.spare()
+            || self.is_in_vain() && self.answered() >= self.rounds.quorum && is_single
+    }
+
+    /// Once a quorum has answered, the others are useful only if they answer soon. A refusal is useful too, because the server
+    /// sends a message when that hold ends.
+    fn limit_the_rest(&mut self) {
+        if self.answered() == self.rounds.quorum {
+            let now = self.rounds.now();
+            let took = now.since(self.began);
+            self.until = self.until.min(now.after((took / 5).max(QUORUM_GRACE)));
+        }
+    }
+
+    fn ended(self, one_server: Option<Error>) -> Round {
+        let (rounds, began) = (self.rounds, self.began);
+        let has_answered = self.answered() >= rounds.quorum;
+        let failed = self.failed;
+        let unanswered = (!has_answered).then(|| failed.unwrap_or_else(|| rounds.no_answer(began)));
+        let short = rounds.quorum + self.refused.len() + self.failures;
+        Round {
+            one_server,
+            unanswered,
+            wanting: short.saturating_sub(rounds.requests.len()).max(1),
+            shares: self.shares,
+            refused: self.refused,
         }
     }
 }
