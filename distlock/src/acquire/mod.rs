@@ -4,35 +4,30 @@
 //! [`wait`](crate::wait).
 
 pub(crate) mod handle;
+mod lock_set;
 mod multi;
 mod observed;
 mod reentry;
+mod terms;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::pin::pin;
-use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::smallvec;
-
 use self::handle::Handle;
+pub(crate) use self::lock_set::LockSet;
 use self::observed::observed;
 use self::reentry::{Enclosing, check_open, find_enclosing};
-use crate::config::{
-    MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
-    checked_max_hold, checked_wait,
-};
+use self::terms::{Bounds, Terms};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
-use crate::resource::kind::{Family, Kind};
-use crate::telemetry::{LockType, Meter};
-use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
+use crate::telemetry::LockType;
+use crate::wait::{self, quorum};
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -88,72 +83,8 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
     locks: LockSet,
-    wait: Option<Duration>,
-    lease: Option<Duration>,
-    /// Boxed, since few acquisitions have any and the builder is moved often.
-    bounds: Option<Box<Bounds>>,
-    /// Where in the user's code it was made.
-    call_site: &'static Location<'static>,
+    terms: Terms,
     guard: PhantomData<fn() -> G>,
-}
-
-/// Limits that few acquisitions set.
-#[derive(Clone, Debug, Default)]
-struct Bounds {
-    max_hold: Option<Duration>,
-    hold_at_least: Duration,
-    max_waiters: Option<u32>,
-    /// How many permits of a semaphore, if it is not 1.
-    permits: Option<u32>,
-}
-
-/// The locks that are to be acquired together.
-#[derive(Clone, Debug)]
-pub(crate) enum LockSet {
-    One(Handle),
-    /// All of these, or none.
-    All(Arc<[Handle]>),
-    /// A majority of these, each on another server.
-    Quorum(Arc<[Handle]>),
-    /// No lock: the input was refused with this error.
-    Refused(Box<Error>),
-}
-
-impl LockSet {
-    fn handles(&self) -> &[Handle] {
-        match self {
-            Self::One(handle) => slice::from_ref(handle),
-            Self::All(handles) | Self::Quorum(handles) => handles,
-            Self::Refused(_) => &[],
-        }
-    }
-
-    /// Gives each client a new identity if this process is a copy of the one that made it.
-    #[inline]
-    fn look(&self) {
-        match self {
-            Self::One(handle) => handle.look(),
-            Self::All(handles) | Self::Quorum(handles) => Self::look_at(handles),
-            Self::Refused(_) => {}
-        }
-    }
-
-    fn look_at(handles: &[Handle]) {
-        let mut before: Option<&Handle> = None;
-        for handle in handles {
-            // Those of a multi-lock are of one client.
-            if !before.is_some_and(|before| before.is_of_client_of(handle)) {
-                handle.look();
-            }
-            before = Some(handle);
-        }
-    }
-
-    /// Whether a client is closed, and not only under a former identity.
-    fn are_closed(&self) -> bool {
-        let handles = self.handles();
-        handles.is_empty() || handles.iter().any(Handle::is_closed)
-    }
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
@@ -161,10 +92,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     pub(crate) fn new(locks: LockSet) -> Self {
         Self {
             locks,
-            wait: None,
-            lease: None,
-            bounds: None,
-            call_site: Location::caller(),
+            terms: Terms::new(Location::caller()),
             guard: PhantomData,
         }
     }
@@ -178,7 +106,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     fn bounds(&mut self) -> &mut Bounds {
-        self.bounds.get_or_insert_default()
+        self.terms.bounds.get_or_insert_default()
     }
 
     /// Sets how long to wait, at most a year. With zero, the acquisition makes one full attempt and does not wait. With
@@ -201,7 +129,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.terms.wait = Some(wait);
         self
     }
 
@@ -256,7 +184,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
-        self.call_site = place;
+        self.terms.call_site = place;
         self
     }
 
@@ -316,65 +244,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         TryRun::new(self.acquiring(), body)
     }
 
-    /// Makes the request for one key. Refuses invalid input before anything is sent.
-    fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
-        let key = handle.key()?.clone();
-        let permits = self.checked_permits(handle.kind)?;
-        check_backoff(handle.backoff())?;
-        if let Some(lease) = self.lease {
-            check_lease(lease)?;
-        }
-        let registry = handle.latest_registry();
-        let config = &registry.session.config;
-        let none = Bounds::default();
-        let bounds = self.bounds.as_deref().unwrap_or(&none);
-        let wait = checked_wait(self.wait.or(config.default_wait))?;
-        bounds.check(handle, config.max_hold, key.text(), self.lease)?;
-        let resource = Resource {
-            kind: handle.kind,
-            key,
-        };
-        let requested = RequestedKey {
-            meter: Meter::of(&resource, config),
-            resource,
-            permits,
-            backoff: handle.backoff(),
-            inside: None,
-        };
-        let request = Request {
-            requested: smallvec![requested],
-            since: registry.session.now(),
-            wait,
-            lease: self.lease,
-            max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
-            margin: Duration::ZERO,
-            is_part: false,
-            takes_over: bounds.hold_at_least.is_zero(),
-            max_waiters: MaxWaiters {
-                per_key: bounds
-                    .max_waiters
-                    .or(config.max_waiters)
-                    .unwrap_or(u32::MAX),
-                total: config.max_total_waiters,
-            },
-            call_site: self.call_site,
-            around: None,
-        };
-        Ok(ClientRequest { registry, request })
-    }
-
-    /// How many permits of a semaphore are acquired; 1 for a lock.
-    fn checked_permits(&self, kind: Kind) -> Result<u32, Error> {
-        let most = match kind.family() {
-            Family::Permit => PERMITS_AT_ONCE,
-            _ => MAX_NUMBER,
-        };
-        let bounds = self.bounds.as_deref();
-        let permits = bounds.and_then(|bounds| bounds.permits).unwrap_or(1);
-        check_permits(permits, most)?;
-        Ok(permits)
-    }
-
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
     /// starts again.
     async fn acquire(&self) -> Result<Guard, Error> {
@@ -398,14 +267,14 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             LockSet::Refused(error) => return Err((**error).clone()),
         };
         // Only after everything is granted: if the acquisition fails, none of its keys must stay taken.
-        if let Some(bounds) = &self.bounds {
+        if let Some(bounds) = &self.terms.bounds {
             guard.keep_for(bounds.hold_at_least);
         }
         Ok(guard)
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let mut one = self.checked(handle)?;
+        let mut one = self.terms.checked(handle)?;
         let gate = match find_enclosing(&mut one).await? {
             Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
             Enclosing::Beside(permit) => Some(permit),
@@ -422,14 +291,14 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let requests = self.checked_all(handles)?;
+        let requests = self.terms.checked_all(handles)?;
         let shares = multi::acquire(requests).await?;
         let needs = shares.len();
         Ok(Guard::of(shares, needs))
     }
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let mut requests = self.checked_all(handles)?;
+        let mut requests = self.terms.checked_all(handles)?;
         for one in &mut requests {
             one.request.margin = quorum::margin(one)?;
         }
@@ -452,14 +321,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         Ok(Guard::of_quorum(acquired.await?))
     }
 
-    /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.
-    fn checked_all(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
-        if handles.is_empty() {
-            return Err(Error::NoKeys);
-        }
-        handles.iter().map(|handle| self.checked(handle)).collect()
-    }
-
     /// Makes a single attempt. Returns `None` if another owner holds the lock.
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
         match self.wait(Duration::ZERO).acquire().await {
@@ -471,37 +332,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
     fn acquiring(self) -> Acquiring<Guard> {
         Acquiring::new(async move { self.acquire().await })
-    }
-}
-
-impl Bounds {
-    fn check(
-        &self,
-        handle: &Handle,
-        of_client: Option<Duration>,
-        key: &str,
-        lease: Option<Duration>,
-    ) -> Result<(), Error> {
-        if self.hold_at_least.is_zero() {
-            return Ok(());
-        }
-        check_hold("hold_at_least", self.hold_at_least)?;
-        let most = self.max_hold.or(of_client);
-        if [lease, most]
-            .into_iter()
-            .flatten()
-            .any(|end| end < self.hold_at_least)
-        {
-            // A lease or `max_hold` ends the hold and the server's lease, so the key could not stay taken for longer.
-            return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
-        }
-        if !handle.kind.supports_hold_at_least() {
-            return Err(Error::Unsupported {
-                key: key.to_owned(),
-                reason: "`hold_at_least` is for reentrant, non-reentrant, spin and fenced locks",
-            });
-        }
-        Ok(())
     }
 }
 
@@ -526,7 +356,7 @@ impl<G: Leased> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
+        self.terms.lease = Some(lease);
         self
     }
 
@@ -611,8 +441,8 @@ impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
             locks: self.locks.clone(),
-            bounds: self.bounds.clone(),
-            ..*self
+            terms: self.terms.clone(),
+            guard: PhantomData,
         }
     }
 }
@@ -621,8 +451,8 @@ impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
             .field("locks", &self.locks)
-            .field("wait", &self.wait)
-            .field("lease", &self.lease)
+            .field("wait", &self.terms.wait)
+            .field("lease", &self.terms.lease)
             .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ mod long_waits;
 mod queue;
 mod registry;
 mod round_robin;
+mod run;
 mod share;
 mod signal;
 mod slot;

@@ -2,7 +2,7 @@
 //!
 //! An acquisition that asks for one key with two such clients is refused by an owner of its own, and would wait for itself.
 
-use super::Request;
+use super::request::Request;
 use crate::backend::Renewal;
 use crate::clock::Tick;
 use crate::config::MIN_LEASE;

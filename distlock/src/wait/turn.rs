@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Request;
+use super::request::Request;
 use crate::clock::Tick;
 use crate::config::OWN_HOLDER_TRUST;
 use crate::error::{Blocker, Error, HeldBy};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Waiter;
+use super::waiter::Waiter;
 use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::error::{Blocker, Error};

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use super::Waiter;
+use super::waiter::Waiter;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::resource::kind::Family;

@@ -15,9 +15,11 @@
 
 mod confirm;
 mod ending;
+mod in_flight;
 mod pending;
 pub(crate) mod releaser;
 mod remembered;
+mod tries;
 
 use std::sync::Arc;
 

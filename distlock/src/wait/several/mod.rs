@@ -30,8 +30,9 @@ use smallvec::SmallVec;
 use self::parts::Part;
 use self::position::{Rest, WaitPosition};
 use super::attempt::Outcome;
-use super::turn::{Blocking, Turn};
-use super::{AttemptEnd, NextTurn, Request, Waiter};
+use super::request::Request;
+use super::turn::Blocking;
+use super::waiter::{AttemptEnd, NextTurn, Waiter};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
@@ -110,9 +111,8 @@ impl<'a> SeveralKeysWaiter<'a> {
             unanswered,
             ..
         } = position;
-        let turn = Turn::new(registry, request, at, true, rank, waiter_slot);
         Self {
-            waiter: Waiter::new(registry, request, turn),
+            waiter: Waiter::new(registry, request, at, rank, waiter_slot),
             slots: Vec::new(),
             rank: None,
             asked: None,

@@ -27,7 +27,8 @@ use crate::resource::key::Key;
 use crate::session::{Session, Unguarded};
 use crate::telemetry;
 use crate::wait::attempt::Outcome;
-use crate::wait::{Request, TryOutcome, try_keys};
+use crate::wait::request::Request;
+use crate::wait::single::{TryOutcome, try_keys};
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;

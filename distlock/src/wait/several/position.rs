@@ -2,7 +2,7 @@
 
 use crate::clock::Tick;
 use crate::local::{Ticket, WaiterSlot};
-use crate::wait::Request;
+use crate::wait::request::Request;
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
 pub(super) struct WaitPosition {

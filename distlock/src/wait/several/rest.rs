@@ -13,7 +13,7 @@ use super::{RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{QueueSlot, Registry, SlotState};
-use crate::wait::Request;
+use crate::wait::request::Request;
 
 /// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
 fn rest_after(taken_for: Duration, failed: u32) -> Duration {

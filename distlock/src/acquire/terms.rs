@@ -1,0 +1,147 @@
+//! What the user has asked for beside the keys, and the requests that are made from it.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use smallvec::smallvec;
+
+use super::handle::Handle;
+use crate::config::{
+    MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
+    checked_max_hold, checked_wait,
+};
+use crate::error::Error;
+use crate::resource::key::Resource;
+use crate::resource::kind::{Family, Kind};
+use crate::telemetry::Meter;
+use crate::wait::{ClientRequest, Request, RequestedKey};
+
+/// How an acquisition waits and holds. What is not set is the client's.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) wait: Option<Duration>,
+    pub(super) lease: Option<Duration>,
+    /// Boxed, since few acquisitions have any and the builder is moved often.
+    pub(super) bounds: Option<Box<Bounds>>,
+    /// Where in the user's code it was made.
+    pub(super) call_site: &'static Location<'static>,
+}
+
+/// Limits that few acquisitions set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bounds {
+    pub(super) max_hold: Option<Duration>,
+    pub(super) hold_at_least: Duration,
+    pub(super) max_waiters: Option<u32>,
+    /// How many permits of a semaphore, if it is not 1.
+    pub(super) permits: Option<u32>,
+}
+
+impl Terms {
+    pub(super) fn new(call_site: &'static Location<'static>) -> Self {
+        Self {
+            wait: None,
+            lease: None,
+            bounds: None,
+            call_site,
+        }
+    }
+
+    /// Makes the request for one key. Refuses invalid input before anything is sent.
+    pub(super) fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
+        let key = handle.key()?.clone();
+        let permits = self.checked_permits(handle.kind)?;
+        check_backoff(handle.backoff())?;
+        if let Some(lease) = self.lease {
+            check_lease(lease)?;
+        }
+        let registry = handle.latest_registry();
+        let config = &registry.session.config;
+        let none = Bounds::default();
+        let bounds = self.bounds.as_deref().unwrap_or(&none);
+        let wait = checked_wait(self.wait.or(config.default_wait))?;
+        bounds.check(handle, config.max_hold, key.text(), self.lease)?;
+        let resource = Resource {
+            kind: handle.kind,
+            key,
+        };
+        let requested = RequestedKey {
+            meter: Meter::of(&resource, config),
+            resource,
+            permits,
+            backoff: handle.backoff(),
+            inside: None,
+        };
+        let request = Request {
+            requested: smallvec![requested],
+            since: registry.session.now(),
+            wait,
+            lease: self.lease,
+            max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
+            margin: Duration::ZERO,
+            is_part: false,
+            takes_over: bounds.hold_at_least.is_zero(),
+            max_waiters: MaxWaiters {
+                per_key: bounds
+                    .max_waiters
+                    .or(config.max_waiters)
+                    .unwrap_or(u32::MAX),
+                total: config.max_total_waiters,
+            },
+            call_site: self.call_site,
+            around: None,
+        };
+        Ok(ClientRequest { registry, request })
+    }
+
+    /// How many permits of a semaphore are acquired; 1 for a lock.
+    fn checked_permits(&self, kind: Kind) -> Result<u32, Error> {
+        let most = match kind.family() {
+            Family::Permit => PERMITS_AT_ONCE,
+            _ => MAX_NUMBER,
+        };
+        let bounds = self.bounds.as_deref();
+        let permits = bounds.and_then(|bounds| bounds.permits).unwrap_or(1);
+        check_permits(permits, most)?;
+        Ok(permits)
+    }
+
+    /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.
+    pub(super) fn checked_all(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
+        if handles.is_empty() {
+            return Err(Error::NoKeys);
+        }
+        handles.iter().map(|handle| self.checked(handle)).collect()
+    }
+}
+
+impl Bounds {
+    fn check(
+        &self,
+        handle: &Handle,
+        of_client: Option<Duration>,
+        key: &str,
+        lease: Option<Duration>,
+    ) -> Result<(), Error> {
+        if self.hold_at_least.is_zero() {
+            return Ok(());
+        }
+        check_hold("hold_at_least", self.hold_at_least)?;
+        let most = self.max_hold.or(of_client);
+        if [lease, most]
+            .into_iter()
+            .flatten()
+            .any(|end| end < self.hold_at_least)
+        {
+            // A lease or `max_hold` ends the hold and the server's lease, so the key could not stay taken for longer.
+            return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
+        }
+        if !handle.kind.supports_hold_at_least() {
+            return Err(Error::Unsupported {
+                key: key.to_owned(),
+                reason: "`hold_at_least` is for reentrant, non-reentrant, spin and fenced locks",
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! How many grants of one key follow each other in this client without a turn of other processes.
+
+use crate::clock::Tick;
+use crate::config::{HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME};
+
+/// How long holds of this client have followed each other by hand-over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    /// The grants that followed the first one.
+    grants: u32,
+    since: Tick,
+    is_over: bool,
+    /// Whether no other client listened to the last release, before or in this run.
+    is_alone: bool,
+}
+
+impl Run {
+    /// Begins anew, with a grant of the backend at `now`.
+    pub(super) fn begin(&mut self, now: Tick) {
+        *self = Self {
+            grants: 0,
+            since: now,
+            is_over: false,
+            ..*self
+        };
+    }
+
+    /// Whether one more grant may follow.
+    pub(super) fn goes_on(self, now: Tick) -> bool {
+        let most = if self.is_alone {
+            HAND_OVER_GRANTS_ALONE
+        } else {
+            HAND_OVER_GRANTS
+        };
+        !self.is_over && self.grants < most && now.since(self.since) < HAND_OVER_TIME
+    }
+
+    /// How many grants another client gets after this run.
+    pub(super) fn turn_of_others(self) -> u32 {
+        (self.grants + 1).min(HAND_OVER_GRANTS + 1)
+    }
+
+    /// The server has answered a release. `is_alone`: no other client listened to its message.
+    pub(super) fn released(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
+    }
+
+    pub(super) fn count_grant(&mut self) {
+        self.grants += 1;
+    }
+
+    /// After the present holder, other processes get a turn.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+    }
+}

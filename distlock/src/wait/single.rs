@@ -1,0 +1,71 @@
+//! A single attempt, on keys that one command can name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Outcome;
+use super::request::Request;
+use crate::backend::{Fault, cause};
+use crate::clock::Tick;
+use crate::error::{Error, HeldBy};
+use crate::local::{OpenShares, Registry};
+
+/// The result of a single attempt.
+pub(crate) enum TryOutcome {
+    Granted(OpenShares),
+    /// The key with this index is held by another owner, for this long.
+    Held {
+        at: usize,
+        ttl: Option<Duration>,
+        holder: Option<Box<HeldBy>>,
+        /// The semaphore does not exist yet, so nobody holds it.
+        is_unset: bool,
+    },
+}
+
+/// Makes a single attempt on the keys with these indices, which one command can name.
+pub(super) async fn try_keys(
+    registry: &Arc<Registry>,
+    request: &Request,
+    keys: &[usize],
+) -> Result<TryOutcome, Error> {
+    let session = &registry.session;
+    let failed = |fault: Fault| {
+        let key = &request.requested[keys[0]].resource.key;
+        fault.into_error(key, session.now().since(request.since))
+    };
+    let outcome = loop {
+        let requested = keys.iter().map(|at| &request.requested[*at]);
+        let mut attempts = request.attempts_on(requested, registry, false);
+        let outcome = attempts.once(session.now(), Tick::NEVER).await;
+        drop(attempts);
+        match outcome {
+            Outcome::Absent => {}
+            outcome => break outcome,
+        }
+    };
+    match outcome {
+        Outcome::Granted(shares) => {
+            for share in &shares {
+                registry.granted(share.hold());
+            }
+            Ok(TryOutcome::Granted(shares))
+        }
+        Outcome::Held {
+            at,
+            ttl,
+            holder,
+            is_unset,
+        } => Ok(TryOutcome::Held {
+            at: keys[at],
+            ttl,
+            holder,
+            is_unset,
+        }),
+        Outcome::TooLate => Err(failed(Fault::NotNow(cause(
+            "the grant arrived when its lease was nearly over",
+        )))),
+        Outcome::Unconfirmed(fault) | Outcome::Failed(fault) => Err(failed(fault)),
+        Outcome::Absent => Err(failed(Fault::NotNow(cause("the attempt was not polled")))),
+    }
+}

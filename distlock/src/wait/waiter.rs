@@ -1,0 +1,374 @@
+//! The loop of a waiter: its turn, its attempt, and what it does if that is not granted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
+
+use super::attempt::{Attempts, Outcome};
+use super::look::{LeaseInTheWay, due_without_a_message};
+use super::request::{Request, RequestedKey};
+use super::turn::{Blocking, MyTurn, Turn};
+use crate::backend::{Fault, Subscription, Target, cause};
+use crate::clock::Tick;
+use crate::config::SIGNS_PER_WAITER_TIMEOUT;
+use crate::error::Error;
+use crate::local::{NextStep, OpenShare, OpenShares, Registry, Ticket, WaiterSlot};
+use crate::session::{Retry, Session};
+use crate::telemetry;
+
+/// What a waiter that is first in line does.
+pub(super) enum NextTurn {
+    /// It has a hold that was handed over.
+    HandedOver(OpenShare),
+    /// It asks the server. `yield_first`: other processes heard of the last release and go first.
+    Attempt { yield_first: bool },
+}
+
+/// What came of an attempt.
+pub(super) enum AttemptEnd {
+    Outcome(Outcome),
+    /// There was no answer by the deadline, but a hold was handed over meanwhile.
+    HandedOver(OpenShare),
+}
+
+/// An acquisition that waits for one key, or in the queue of one of [`several`]. Dropping it ends its owner, its subscription
+/// and its turn.
+///
+/// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
+/// small one is cheap to allocate.
+pub(super) struct Waiter<'a> {
+    pub(super) registry: &'a Arc<Registry>,
+    pub(super) request: &'a Request,
+    // The fields are dropped in this order: `attempts` has its owner ended before `turn` wakes the next waiter. In the
+    // other order the server could refuse that waiter because of this owner.
+    pub(super) attempts: Attempts,
+    pub(super) subscription: Option<Subscription>,
+    pub(super) turn: Turn<'a>,
+    /// Its attempts in a row that were not answered. Boxed, because that is rare, and each waiter has room for it.
+    pub(super) unanswered: Option<Box<Retry>>,
+    /// The next pause of a waiter that does not listen for messages.
+    pub(super) pause: Duration,
+    /// The number of the last message after which another client is known to have had its turn.
+    pub(super) counted: i64,
+    /// Whether a look has told that another client took the key after a release, so that an attempt would be refused.
+    pub(super) is_taken: bool,
+}
+
+impl<'a> Waiter<'a> {
+    pub(super) fn session(&self) -> &'a Arc<Session> {
+        &self.registry.session
+    }
+
+    /// The index of the key in whose queue it waits.
+    pub(super) fn at(&self) -> usize {
+        self.turn.at
+    }
+
+    /// Waits for the key with this index. `rank` and `waiter_slot`: what it had in the queue of another key, and keeps.
+    pub(super) fn new(
+        registry: &'a Arc<Registry>,
+        request: &'a Request,
+        at: usize,
+        rank: Option<Ticket>,
+        waiter_slot: Option<WaiterSlot>,
+    ) -> Self {
+        Self {
+            registry,
+            request,
+            attempts: request.attempts(registry, true),
+            subscription: None,
+            unanswered: None,
+            pause: request.requested[at].backoff.first,
+            turn: Turn::new(registry, request, at, true, rank, waiter_slot),
+            counted: 0,
+            is_taken: false,
+        }
+    }
+
+    pub(super) fn requested(&self) -> &'a RequestedKey {
+        &self.request.requested[self.at()]
+    }
+
+    /// Waits for its turn, and then until its only key is granted.
+    pub(super) async fn win(&mut self) -> Result<OpenShares, Error> {
+        loop {
+            let yield_first = match self.wait_for_turn().await? {
+                NextTurn::HandedOver(share) => return Ok(smallvec![share]),
+                NextTurn::Attempt { yield_first } => yield_first,
+            };
+            let (session, request) = (self.session(), self.request);
+            let checks = self.turn.slot.answer_checks();
+            let granted = tokio::select! {
+                // In this order: the others are looked at only while the server's answer is not there.
+                biased;
+                granted = self.go_to_server(yield_first) => granted?,
+                () = session.closing() => return Err(request.closed()),
+                never = checks => match never {},
+            };
+            if let Some(shares) = granted {
+                return Ok(shares);
+            }
+        }
+    }
+
+    /// Waits until it is first in line.
+    pub(super) async fn wait_for_turn(&mut self) -> Result<NextTurn, Error> {
+        let (session, key) = (self.session(), &self.requested().resource.key);
+        let is_unanswered = |at| session.unanswered_at(key, at).is_some();
+        // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
+        let turn = self
+            .turn
+            .wait(self.request.deadline(), is_unanswered)
+            .await?;
+        match turn {
+            MyTurn::HandedOver(share) => Ok(NextTurn::HandedOver(share)),
+            MyTurn::Attempt { yield_first } => Ok(NextTurn::Attempt { yield_first }),
+            MyTurn::TimedOut => Err(self.timed_out()),
+            MyTurn::GivenUp => Err(self.given_up()),
+        }
+    }
+
+    /// Asks the server for the key, or sleeps if a look has told that an attempt would be refused.
+    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<OpenShares>, Error> {
+        if yield_first {
+            // What a look told before this client's own release.
+            self.is_taken = false;
+            Box::pin(self.yield_to_others()).await;
+        }
+        let is_taken = std::mem::take(&mut self.is_taken);
+        let (true, Blocking::Owner(until) | Blocking::OwnerInOutage(until)) =
+            (is_taken, self.turn.blocking)
+        else {
+            return self.ask_server().await;
+        };
+        let now = self.session().now();
+        let ttl = until.map(|until| until.left(now));
+        if self.note_refusal(ttl, false)? {
+            Box::pin(self.sleep(ttl, true)).await;
+        }
+        Ok(None)
+    }
+
+    /// Sends one attempt, and sleeps if it was not granted.
+    async fn ask_server(&mut self) -> Result<Option<OpenShares>, Error> {
+        let (was_active, sent) = (self.is_active(), self.session().now());
+        let outcome = match self.attempt(sent).await? {
+            AttemptEnd::Outcome(outcome) => outcome,
+            AttemptEnd::HandedOver(share) => return Ok(Some(smallvec![share])),
+        };
+        match outcome {
+            Outcome::Granted(shares) => {
+                for share in &shares {
+                    self.turn.slot.granted(share.hold());
+                }
+                Ok(Some(shares))
+            }
+            outcome => {
+                self.not_granted(outcome, sent, was_active).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends one attempt at `sent`, and waits for its outcome.
+    pub(super) async fn attempt(&mut self, sent: Tick) -> Result<AttemptEnd, Error> {
+        if let Some(subscription) = &mut self.subscription {
+            // Before the attempt, so that a message that arrives during the attempt counts as new.
+            subscription.mark_seen();
+        }
+        let (session, deadline) = (self.session(), self.request.deadline());
+        let latest = deadline.min(self.give_up_at());
+        tokio::select! {
+            // In this order: an answer that has arrived counts, even if the time is over by now.
+            biased;
+            outcome = self.attempts.once(sent, deadline) => return Ok(AttemptEnd::Outcome(outcome)),
+            () = session.clock.sleep_until(latest) => {}
+        }
+        if latest == deadline {
+            let key = &self.requested().resource.key;
+            session.unanswered(key, sent, None);
+            return self.last_chance();
+        }
+        // The owner of an attempt that was left is not used again.
+        self.renew_attempts();
+        // The fault of an earlier attempt says more than `no answer`.
+        let earlier = self.unanswered.as_ref().map(|earlier| earlier.no_answer());
+        let fault = earlier.unwrap_or_else(|| Fault::Unknown(cause("no answer")));
+        Ok(AttemptEnd::Outcome(Outcome::Failed(fault)))
+    }
+
+    /// Sleeps until the next attempt makes sense, after one that was sent at `sent` and was not granted.
+    pub(super) async fn not_granted(
+        &mut self,
+        outcome: Outcome,
+        sent: Tick,
+        was_active: bool,
+    ) -> Result<(), Error> {
+        match outcome {
+            Outcome::Granted(_) => {}
+            Outcome::Held {
+                ttl,
+                holder,
+                is_unset,
+                ..
+            } => {
+                // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
+                let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
+                self.turn.note_holder(holder.filter(|_| is_told));
+                if self.note_refusal(ttl, is_unset)? {
+                    Box::pin(self.sleep(ttl, was_active)).await;
+                }
+            }
+            Outcome::TooLate if self.session().now() >= self.request.deadline() => {
+                return Err(self.timed_out());
+            }
+            Outcome::TooLate => {
+                self.renew_attempts();
+                let late = cause("the grant arrived too late to be used");
+                Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
+            }
+            Outcome::Unconfirmed(fault) => {
+                // The key was free, whatever an earlier refusal told of its end.
+                self.turn.slot.note_busy_until(None);
+                self.renew_attempts();
+                Box::pin(self.failed(sent, fault)).await?;
+            }
+            Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
+            Outcome::Absent => self.renew_attempts(),
+        }
+        Ok(())
+    }
+
+    /// Makes its attempts with new owners from here on.
+    pub(super) fn renew_attempts(&mut self) {
+        let anew = self.attempts.with_new_owners();
+        self.replace_attempts(anew);
+    }
+
+    /// Makes these attempts from here on. The owners of those before are ended, if they are in doubt.
+    pub(super) fn replace_attempts(&mut self, attempts: Attempts) {
+        self.attempts = attempts;
+        // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
+        // subscription.
+        self.subscription = None;
+    }
+
+    /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
+    fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
+        self.count_turns();
+        self.unanswered = None;
+        self.turn.blocking = match is_unset {
+            true => Blocking::Unset,
+            false => self.blocked_by_owner(ttl),
+        };
+        telemetry::attempt_refused(&self.requested().resource, ttl);
+        self.turn.count_as_waiter()?;
+        let sleeps = self.turn.slot.listens_after_refusal();
+        if sleeps {
+            self.turn.tell_line();
+        }
+        Ok(sleeps)
+    }
+
+    /// What an owner in the way means, with the rest of its lease.
+    pub(super) fn blocked_by_owner(&self, ttl: Option<Duration>) -> Blocking {
+        let owner = Blocking::owner(ttl, self.session().now());
+        match owner {
+            Blocking::Owner(until)
+                if self
+                    .session()
+                    .was_unconfirmed(&self.requested().resource.key) =>
+            {
+                Blocking::OwnerInOutage(until)
+            }
+            owner => owner,
+        }
+    }
+
+    /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
+    fn last_chance(&mut self) -> Result<AttemptEnd, Error> {
+        match self.turn.slot.next_step() {
+            NextStep::HandedOver(share) => Ok(AttemptEnd::HandedOver(share)),
+            _ => Err(self.timed_out()),
+        }
+    }
+
+    /// Sleeps until the next attempt makes sense. If the subscription is not active yet, it sleeps only until then.
+    async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
+        if !self.requested().resource.kind.listens() {
+            return self.back_off(ttl).await;
+        }
+        let now = self.session().now();
+        let until = self.next_sign_of_life(now).min(self.request.deadline());
+        self.subscribed();
+        let (session, target) = (self.session(), self.waited_for());
+        let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
+        let slot = lease.slot;
+        let Some(subscription) = &mut self.subscription else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            () = slot.woken() => {}
+            () = subscription.changed(was_active) => {
+                if was_active {
+                    slot.verify_holder();
+                    self.let_longer_waits_go_first().await;
+                }
+            }
+            () = session.clock.sleep_until(until) => {}
+            () = due_without_a_message(session, &target, &mut lease, was_active) => {}
+        }
+    }
+
+    /// Pauses, each time twice as long, up to the longest pause and to the end of the holder's lease. The length is
+    /// random, between half of the pause and all of it, so that waiters that arrived together do not always attempt
+    /// together.
+    pub(super) async fn back_off(&mut self, ttl: Option<Duration>) {
+        let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
+        let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
+        self.pause = (self.pause * 2).min(self.requested().backoff.longest);
+        let until = self
+            .session()
+            .now()
+            .after(pause)
+            .min(self.request.deadline());
+        tokio::select! {
+            () = self.turn.slot.woken() => {}
+            () = self.session().clock.sleep_until(until) => {}
+        }
+    }
+
+    /// When the server has to hear of this waiter again, if it keeps a place for it.
+    fn next_sign_of_life(&self, now: Tick) -> Tick {
+        if self.requested().resource.kind.has_places() {
+            now.after(self.session().config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
+        } else {
+            Tick::NEVER
+        }
+    }
+
+    /// Whether messages arrive, as far as this client knows.
+    pub(super) fn is_active(&self) -> bool {
+        let subscription = self.subscription.as_ref();
+        subscription.is_some_and(Subscription::is_active)
+    }
+
+    pub(super) fn subscribed(&mut self) -> &mut Subscription {
+        let (backend, target) = (&self.session().backend, self.waited_for());
+        self.subscription.get_or_insert_with(|| {
+            let subscription = backend.subscribe(&target);
+            self.counted = subscription.messages();
+            subscription
+        })
+    }
+
+    /// The key that it waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired
+    /// one at a time.
+    fn waited_for(&self) -> Target {
+        let mut target = self.attempts.target(0).clone();
+        target.resource = self.requested().resource.clone();
+        target
+    }
+}
