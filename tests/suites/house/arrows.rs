@@ -25,6 +25,9 @@ struct File {
 /// An arrow from one neighbour to another in a folder, and a line that draws it.
 type Arrows = BTreeMap<(String, String), String>;
 
+/// What a folder's own file is called among its neighbours.
+const MOD: &str = "mod";
+
 impl Crate {
     pub(super) fn read(folder: &Path) -> Self {
         let mut files = BTreeMap::new();
@@ -54,25 +57,11 @@ impl Crate {
 
     /// The circles among the files and folders of each folder, each with the lines that draw it.
     ///
-    /// A folder's own `mod.rs` is the parent of the others: they may name what it declares, and it may name them. An arrow
-    /// that begins at one of `sum_types` does not count: such a file lists what its neighbours are about.
-    pub(super) fn circles(&self, sum_types: &[&str]) -> Vec<String> {
-        let mut folders: BTreeMap<Module, Arrows> = BTreeMap::new();
-        for (from, file) in &self.modules {
-            for (line, to) in self.named_by(from, &file.source) {
-                let common = from.iter().zip(&to).take_while(|(one, other)| one == other);
-                let folder = common.count();
-                let is_listed = sum_types.contains(&from.join("/").as_str());
-                if let (Some(one), Some(other)) = (from.get(folder), to.get(folder))
-                    && !is_listed
-                {
-                    let arrows = folders.entry(from[..folder].to_vec()).or_default();
-                    arrows
-                        .entry((one.clone(), other.clone()))
-                        .or_insert_with(|| format!("{}:{line}", file.path.display()));
-                }
-            }
-        }
+    /// A folder's own `mod.rs` is one of them, unless the folder is among `parents`: there it declares what all others are
+    /// about, and has them as its parts. An arrow that begins at one of `sum_types` does not count: such a file lists what its
+    /// neighbours are about.
+    pub(super) fn circles(&self, sum_types: &[&str], parents: &[&str]) -> Vec<String> {
+        let folders = self.folders(sum_types, parents);
         let circles = folders.iter().filter(|(folder, _)| !folder.is_empty());
         circles
             .filter_map(|(folder, arrows)| {
@@ -80,6 +69,49 @@ impl Crate {
                 Some(format!("in {}: {}", folder.join("/"), lines.join(", ")))
             })
             .collect()
+    }
+
+    /// The arrows of a folder that lead from one of these neighbours to one that stands before it, and the neighbours that are
+    /// not among them.
+    pub(super) fn out_of_order(&self, folder: &str, order: &[&str]) -> Vec<String> {
+        let folders = self.folders(&[], &[]);
+        let path: Module = folder.split('/').map(str::to_owned).collect();
+        let rank = |name: &str| order.iter().position(|one| *one == name);
+        let arrows = folders.get(&path);
+        let wrong = arrows.into_iter().flatten().filter(|((one, other), _)| {
+            let (one, other) = (rank(one), rank(other));
+            one.is_none() || other.is_none() || one > other
+        });
+        wrong
+            .map(|((one, other), line)| format!("in {folder}: {one} -> {other} ({line})"))
+            .collect()
+    }
+
+    /// The arrows of each folder.
+    fn folders(&self, sum_types: &[&str], parents: &[&str]) -> BTreeMap<Module, Arrows> {
+        let mut folders: BTreeMap<Module, Arrows> = BTreeMap::new();
+        for (from, file) in &self.modules {
+            for (line, to) in self.named_by(from, &file.source) {
+                let common = from.iter().zip(&to).take_while(|(one, other)| one == other);
+                let folder = common.count();
+                if sum_types.contains(&from.join("/").as_str()) {
+                    continue;
+                }
+                let is_parent = parents.contains(&from[..folder].join("/").as_str());
+                let neighbour = |module: &Module| match module.get(folder) {
+                    None if is_parent => None,
+                    None => Some(MOD.to_owned()),
+                    name => name.cloned(),
+                };
+                if let (Some(one), Some(other)) = (neighbour(from), neighbour(&to)) {
+                    let arrows = folders.entry(from[..folder].to_vec()).or_default();
+                    arrows
+                        .entry((one, other))
+                        .or_insert_with(|| format!("{}:{line}", file.path.display()));
+                }
+            }
+        }
+        folders
     }
 
     /// The modules that a file names, with the lines.

@@ -150,6 +150,91 @@ fn modules_of_distlock_tower_import_only_what_stands_below_them() {
 /// Files that list what their neighbours are about: a sum type, and the store with one field for each of them.
 const SUM_TYPES: &[&str] = &["backend/memory/store"];
 
+/// Folders whose own file declares what all others are about: a session, a cluster, a key of a request, and so on. In all other
+/// folders `mod.rs` counts as any file.
+const PARENTS: &[&str] = &[
+    "backend/redis/servers/cluster",
+    "session",
+    // distlock-tower
+    "key",
+    "layer",
+    "non_http",
+    "request_body",
+    "respond",
+    // The command line.
+    "doctor",
+];
+
+/// The files and folders on the way of an acquisition and of a release, folder by folder: each names only those that stand
+/// behind it. `mod` is the folder's own file.
+const ORDERS: &[(&str, &[&str])] = &[
+    (
+        "acquire",
+        &[
+            "mod", "terms", "multi", "reentry", "observed", "lock_set", "handle",
+        ],
+    ),
+    (
+        "guard",
+        &["fenced", "stream", "run", "critical_section", "mod"],
+    ),
+    (
+        "wait",
+        &[
+            "yielding",
+            "unanswered",
+            "quorum",
+            "one_server",
+            "mod",
+            "several",
+            "waiter",
+            "look",
+            "turn",
+            "single",
+            "request",
+            "attempt",
+        ],
+    ),
+    (
+        "wait/several",
+        &["rest", "parts", "mod", "waiter", "part", "position"],
+    ),
+    ("wait/quorum", &["play", "pause", "mod", "round", "regain"]),
+    (
+        "local",
+        &[
+            "snapshot",
+            "slot_state",
+            "slot",
+            "share",
+            "long_waits",
+            "lives",
+            "end",
+            "registry",
+            "yield_list",
+            "waits",
+            "signal",
+            "round_robin",
+            "queue",
+            "run",
+        ],
+    ),
+    (
+        "session/release",
+        &[
+            "releaser",
+            "tries",
+            "remembered",
+            "in_flight",
+            "mod",
+            "confirm",
+            "pending",
+            "ending",
+        ],
+    ),
+    ("hold", &["view", "hold_ref", "mod", "lease", "flag"]),
+];
+
 fn folder_of(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.join(name).join("src")
@@ -166,13 +251,58 @@ fn files_of_a_folder_do_not_name_each_other_in_a_circle() {
     let circles: Vec<_> = crates
         .iter()
         .flat_map(|name| {
-            let circles = Crate::read(&folder_of(name)).circles(SUM_TYPES);
+            let circles = Crate::read(&folder_of(name)).circles(SUM_TYPES, PARENTS);
             circles
                 .into_iter()
                 .map(move |circle| format!("{name}, {circle}"))
         })
         .collect();
     assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn files_on_the_way_of_an_acquisition_and_a_release_name_only_those_behind_them() {
+    let distlock = Crate::read(&folder_of("distlock"));
+    let orders = ORDERS.iter();
+    let wrong: Vec<_> = orders
+        .flat_map(|(folder, order)| distlock.out_of_order(folder, order))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn arrow_back_and_a_file_that_is_in_no_list_are_found() {
+    let files = [
+        ("lib.rs", "mod room;"),
+        ("room/mod.rs", "mod one;\nmod two;\nuse self::one::One;"),
+        (
+            "room/one.rs",
+            "use super::two::Two;\npub(crate) struct One;",
+        ),
+        ("room/two.rs", "pub(crate) struct Two;"),
+    ];
+    let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
+    let room = Crate::of(BTreeMap::from(files));
+    assert!(room.out_of_order("room", &["mod", "one", "two"]).is_empty());
+    let back = "in room: one -> two (room/one.rs:1)";
+    assert_eq!(room.out_of_order("room", &["mod", "two", "one"]), [back]);
+    assert_eq!(room.out_of_order("room", &["mod", "one"]), [back]);
+}
+
+#[test]
+fn folders_own_file_is_on_a_circle_unless_it_is_listed() {
+    let files = [
+        ("lib.rs", "mod room;"),
+        (
+            "room/mod.rs",
+            "mod one;\nuse self::one::One;\npub(crate) struct Room;",
+        ),
+        ("room/one.rs", "use super::Room;\npub(crate) struct One;"),
+    ];
+    let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
+    let room = Crate::of(BTreeMap::from(files));
+    assert_eq!(room.circles(&[], &[]).len(), 1);
+    assert!(room.circles(&[], &["room"]).is_empty());
 }
 
 #[test]
@@ -189,7 +319,8 @@ fn circle_of_files_is_found_by_whatever_way_they_name_each_other() {
             ("room/three.rs", "use super::one::One;"),
         ];
         let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
-        Crate::of(BTreeMap::from(files)).circles(&[]).join("\n")
+        let files = Crate::of(BTreeMap::from(files));
+        files.circles(&[], &[]).join("\n")
     };
     let names_one = "use super::one::One;\npub(crate) struct Two;";
     assert_eq!(circles("", names_one), "");

@@ -1,6 +1,6 @@
 //! One key on several independent servers, held by the client that has it on a majority of them.
 //!
-//! An acquisition works in rounds. In a [`round`] it asks all servers at once, with a separate owner on each. The round
+//! An acquisition works in rounds. In a [round](play) it asks all servers at once, with a separate owner on each. The round
 //! ends soon after a quorum has answered. It does not wait for a server that answers much later, or not at all; a hold
 //! that such a server may have granted is released in the background. Until that server has answered again, later
 //! rounds do not wait for it after a quorum has answered.
@@ -19,6 +19,7 @@
 //! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
 
 mod pause;
+mod play;
 mod regain;
 mod round;
 

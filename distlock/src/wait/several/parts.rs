@@ -15,32 +15,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use smallvec::SmallVec;
-
-use super::{RoundOutcome, SeveralKeysWaiter};
-use crate::clock::Tick;
+use super::part::{GrantedParts, Part};
+use super::waiter::{RoundOutcome, SeveralKeysWaiter};
 use crate::error::Error;
-use crate::local::{OpenShare, OpenShares, Registry, SlotState};
-use crate::resource::key::Key;
-use crate::session::{Session, Unguarded};
-use crate::telemetry;
+use crate::local::{OpenShares, Registry, SlotState};
 use crate::wait::attempt::Outcome;
 use crate::wait::request::Request;
 use crate::wait::single::{TryOutcome, try_keys};
-
-/// The indices of keys that one command can name.
-pub(super) type Part = SmallVec<[usize; 4]>;
-
-/// What was granted while other parts of the same acquisition are missing. Dropping it gives everything back.
-struct GrantedParts {
-    registry: Arc<Registry>,
-    /// With the indices of their keys.
-    granted: Vec<(usize, OpenShare)>,
-    /// When the first part was asked for.
-    since: Tick,
-}
 
 /// The outcome of a part that is asked for beside others.
 enum PartOutcome {
@@ -105,46 +87,6 @@ async fn try_parts(
     let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
     request.have_guards(&shares);
     Ok(Some(TryOutcome::Granted(shares)))
-}
-
-impl Request {
-    /// Divides keys into parts. The keys of a request are in the order of their slots.
-    fn parts(
-        &self,
-        keys: impl IntoIterator<Item = usize>,
-        session: &Session,
-    ) -> SmallVec<[Part; 1]> {
-        let mut parts = SmallVec::<[Part; 1]>::new();
-        let mut last = None;
-        for at in keys {
-            let slot = session.backend.home(self.key(at)).slot;
-            match parts.last_mut() {
-                Some(part) if last == Some(slot) => part.push(at),
-                _ => parts.push(Part::from_elem(at, 1)),
-            }
-            last = Some(slot);
-        }
-        parts
-    }
-
-    /// Everything that was requested is granted, so it is renewed from here on, unless other requests are missing.
-    pub(super) fn have_guards(&self, shares: &OpenShares) {
-        if self.has_several_keys() && !self.is_part {
-            shares.iter().for_each(OpenShare::has_guard);
-        }
-    }
-
-    /// Whether one command cannot name all keys.
-    fn is_over_several_slots(&self, session: &Session) -> bool {
-        let slot = |at: usize| session.backend.home(self.key(at)).slot;
-        let last = self.requested.len() - 1;
-        // The keys are in the order of their slots.
-        slot(0) != slot(last)
-    }
-
-    fn key(&self, at: usize) -> &Key {
-        &self.requested[at].resource.key
-    }
 }
 
 impl SeveralKeysWaiter<'_> {
@@ -277,52 +219,5 @@ impl SeveralKeysWaiter<'_> {
                 }
             }
         }
-    }
-}
-
-impl GrantedParts {
-    fn new(registry: &Arc<Registry>) -> Self {
-        Self {
-            registry: Arc::clone(registry),
-            granted: Vec::new(),
-            since: registry.session.now(),
-        }
-    }
-
-    fn add(&mut self, part: &Part, shares: OpenShares) {
-        self.granted.extend(part.iter().copied().zip(shares));
-    }
-
-    /// For how long others were kept from these keys.
-    fn taken_for(&self) -> Duration {
-        match self.granted.is_empty() {
-            true => Duration::ZERO,
-            false => self.registry.session.now().since(self.since),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.granted.is_empty()
-    }
-
-    /// Whether all of it is still held. It is not renewed while other parts are missing.
-    fn are_held(&self) -> bool {
-        let now = self.registry.session.now();
-        let mut granted = self.granted.iter();
-        granted.all(|(_, share)| share.hold().is_held(now))
-    }
-
-    /// Everything that was granted, which is the caller's from here on.
-    fn into_all(self) -> Vec<(usize, OpenShare)> {
-        self.granted
-    }
-}
-
-impl Unguarded for GrantedParts {
-    fn end(self, _session: &Arc<Session>) {
-        if let Some((_, first)) = self.granted.first() {
-            telemetry::acquisition_absent(&first.hold().resource.key);
-        }
-        // Their drop ends them, also if a subscriber of the log panics.
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::position::{Rest, WaitPosition};
-use super::{RoundOutcome, SeveralKeysWaiter};
+use super::waiter::{RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{QueueSlot, Registry, SlotState};

@@ -1,0 +1,311 @@
+//! How a round is played: all servers are asked at once, and those that answer much later than the quorum are left behind.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use smallvec::{SmallVec, smallvec};
+
+use super::Rounds;
+use super::round::{Apart, Refusal, Round};
+use crate::clock::Tick;
+use crate::config::QUORUM_GRACE;
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::local::{HoldShare, HoldShares, OpenShares};
+use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
+
+/// The answer of the server with this index.
+type ServerAnswer = (usize, Result<TryOutcome, Error>);
+
+/// A round that is being played.
+struct RoundInPlay<'r, 'a> {
+    rounds: &'r Rounds<'a>,
+    began: Tick,
+    /// Answers that come later than this are left behind.
+    until: Tick,
+    /// The latest end of the round.
+    longest: Tick,
+    shares: HoldShares,
+    /// The servers that have granted the shares.
+    of_shares: SmallVec<[usize; 8]>,
+    refused: Vec<Refusal>,
+    /// How many have granted, also those whose grants were given back.
+    granted: usize,
+    failures: usize,
+    /// The first error.
+    failed: Option<Error>,
+    /// Which servers have not answered.
+    open: SmallVec<[bool; 8]>,
+}
+
+impl Rounds<'_> {
+    /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
+    pub(super) async fn play(&self, deadline: Tick, apart: &mut Apart) -> Round {
+        let mut round = RoundInPlay::new(self, deadline);
+        let ask = |server: usize| {
+            let one = &self.requests[server];
+            async move { (server, try_once(&one.registry, &one.request).await) }
+        };
+        let mut tries: FuturesUnordered<_> = (0..self.requests.len()).map(ask).collect();
+        let mut one_server = None;
+        loop {
+            let (answer, ended) = round.next_answer(&mut tries).await;
+            let is_asked_again = !ended.is_empty();
+            tries.extend(ended.into_iter().map(ask));
+            let Some((server, tried)) = answer else {
+                if is_asked_again {
+                    continue;
+                }
+                self.leave_behind(&round.open, round.began);
+                break;
+            };
+            round.take(server, tried);
+            if round.is_in_vain() {
+                one_server = self
+                    .one_server(&mut round.shares, &round.refused, apart)
+                    .await;
+                if one_server.is_some() {
+                    break;
+                }
+                round.give_back();
+            }
+            if round.is_decided() {
+                break;
+            }
+            round.limit_the_rest();
+        }
+        // By name: their drop ends owners, and what a function returns is not dropped if its end panics.
+        drop(tries);
+        if one_server.is_none() {
+            one_server = self
+                .one_server(&mut round.shares, &round.refused, apart)
+                .await;
+        }
+        round.ended(one_server)
+    }
+
+    /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that were
+    /// asked for that before are not asked again.
+    async fn one_server(
+        &self,
+        shares: &mut HoldShares,
+        refused: &[Refusal],
+        apart: &mut Apart,
+    ) -> Option<Error> {
+        let mut open = Vec::new();
+        for share in shares.iter() {
+            let client = share.hold_ref().client();
+            let mut requests = self.requests.iter();
+            let granted = requests.position(|one| one.registry.session.id == client)?;
+            for Refusal { server, .. } in refused {
+                if !apart.contains(&(granted, *server)) {
+                    open.push((granted, *server, Arc::clone(share.hold_ref().hold())));
+                }
+            }
+        }
+        if open.is_empty() {
+            return None;
+        }
+        let before = std::mem::take(shares);
+        let asked = self.first_one_server(open);
+        let (answer, kept) = self.session().beside(|| before, asked).await;
+        // If they were ended meanwhile, the answers tell nothing.
+        *shares = kept.take()?;
+        match answer {
+            Ok(others) => {
+                apart.extend(others);
+                None
+            }
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Asks which of these pairs of clients use one server, for the first of which there is an error. Otherwise returns all of
+    /// them.
+    async fn first_one_server(
+        &self,
+        pairs: Vec<(usize, usize, Arc<Hold>)>,
+    ) -> Result<Apart, Error> {
+        let ask = |(granted, server, hold): (usize, usize, Arc<Hold>)| {
+            let one: &ClientRequest = &self.requests[server];
+            async move {
+                let (session, key) = (&one.registry.session, &one.requested().resource.key);
+                let is_one = one_server::has_hold(session, &one.request, key, &hold).await;
+                (granted, server, is_one)
+            }
+        };
+        let mut asked: FuturesUnordered<_> = pairs.into_iter().map(ask).collect();
+        let mut apart = Apart::new();
+        while let Some((granted, server, is_one)) = asked.next().await {
+            if is_one {
+                let [one, other] = [granted, server].map(|at| &self.requests[at].registry.session);
+                let both = format!("{}, which is one server", one_server::both(one, other));
+                return Err(Error::invalid_config("servers of the Quorum", both));
+            }
+            apart.push((granted, server));
+        }
+        Ok(apart)
+    }
+
+    /// Whether one of the servers that have not answered yet is not known as silent. A server that hangs therefore
+    /// costs the grace once, and not in each round.
+    fn may_answer(&self, open: &[bool]) -> bool {
+        let mut open = self.requests.iter().zip(open).filter(|(_, open)| **open);
+        open.any(|(one, _)| {
+            !one.registry
+                .session
+                .is_silent(&one.requested().resource.key)
+        })
+    }
+
+    /// Stops waiting for the open answers. Holds that those servers may have granted are released in the background.
+    /// Later rounds wait for a server again when it has answered that release.
+    fn leave_behind(&self, open: &[bool], began: Tick) {
+        for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
+            let key = &one.requested().resource.key;
+            one.registry.session.unanswered(key, began, None);
+        }
+    }
+}
+
+impl<'r, 'a> RoundInPlay<'r, 'a> {
+    fn new(rounds: &'r Rounds<'a>, deadline: Tick) -> Self {
+        // The backend limits the time of a single attempt.
+        let is_single = rounds.request().is_single_try();
+        let longest = if is_single { Tick::NEVER } else { deadline };
+        Self {
+            rounds,
+            began: rounds.now(),
+            until: longest,
+            longest,
+            shares: HoldShares::new(),
+            of_shares: SmallVec::new(),
+            refused: Vec::new(),
+            granted: 0,
+            failures: 0,
+            failed: None,
+            open: smallvec![true; rounds.requests.len()],
+        }
+    }
+
+    /// Waits for the next answer; `None` if nothing is waited for any more. Also returns the servers that have to be asked
+    /// again: the future was not polled for so long that what they had granted was ended.
+    async fn next_answer<F: Future<Output = ServerAnswer>>(
+        &mut self,
+        tries: &mut FuturesUnordered<F>,
+    ) -> (Option<ServerAnswer>, SmallVec<[usize; 8]>) {
+        let rounds = self.rounds;
+        let has_quorum_answered = self.shares.len() + self.refused.len() >= rounds.quorum;
+        if has_quorum_answered && !rounds.may_answer(&self.open) {
+            // Takes only answers that have already arrived.
+            return (tries.next().now_or_never().flatten(), SmallVec::new());
+        }
+        let until = self.until;
+        let answer = async {
+            tokio::select! {
+                // In this order: an answer that has arrived counts, even if the time is over by now.
+                biased;
+                answer = tries.next() => answer,
+                () = rounds.session().clock.sleep_until(until) => None,
+            }
+        };
+        if self.shares.is_empty() {
+            return (answer.await, SmallVec::new());
+        }
+        let shares = std::mem::take(&mut self.shares);
+        let (answer, kept) = rounds.session().beside(|| shares, answer).await;
+        let Some(kept) = kept.take() else {
+            self.began = rounds.now();
+            self.until = self.longest;
+            let ended = std::mem::take(&mut self.of_shares);
+            self.granted -= ended.len();
+            for server in &ended {
+                self.open[*server] = true;
+            }
+            return (answer, ended);
+        };
+        self.shares = kept;
+        (answer, SmallVec::new())
+    }
+
+    fn take(&mut self, server: usize, tried: Result<TryOutcome, Error>) {
+        self.open[server] = false;
+        match tried {
+            Ok(TryOutcome::Granted(opened)) => {
+                self.granted += 1;
+                self.of_shares.push(server);
+                self.shares.extend(shares_of(opened));
+            }
+            Ok(TryOutcome::Held { ttl, holder, .. }) => self.refused.push(Refusal {
+                server,
+                ttl,
+                holder,
+            }),
+            Err(error) => {
+                self.failures += 1;
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    /// How many servers more than a quorum there are.
+    fn spare(&self) -> usize {
+        self.rounds.requests.len() - self.rounds.quorum
+    }
+
+    fn answered(&self) -> usize {
+        self.granted + self.refused.len()
+    }
+
+    /// Whether no quorum can grant any more.
+    fn is_in_vain(&self) -> bool {
+        self.refused.len() + self.failures > self.spare()
+    }
+
+    /// Releases at once what was granted: these grants would exclude other clients while this round only finds out whether the
+    /// result is busy or unavailable.
+    fn give_back(&mut self) {
+        self.shares.clear();
+        self.of_shares.clear();
+    }
+
+    /// Whether the answers that are missing change nothing.
+    fn is_decided(&self) -> bool {
+        let is_single = self.rounds.request().is_single_try();
+        self.failures > self.spare()
+            || self.is_in_vain() && self.answered() >= self.rounds.quorum && is_single
+    }
+
+    /// Once a quorum has answered, the others are useful only if they answer soon. A refusal is useful too, because the server
+    /// sends a message when that hold ends.
+    fn limit_the_rest(&mut self) {
+        if self.answered() == self.rounds.quorum {
+            let now = self.rounds.now();
+            let took = now.since(self.began);
+            self.until = self.until.min(now.after((took / 5).max(QUORUM_GRACE)));
+        }
+    }
+
+    fn ended(self, one_server: Option<Error>) -> Round {
+        let (rounds, began) = (self.rounds, self.began);
+        let has_answered = self.answered() >= rounds.quorum;
+        let failed = self.failed;
+        let unanswered = (!has_answered).then(|| failed.unwrap_or_else(|| rounds.no_answer(began)));
+        let short = rounds.quorum + self.refused.len() + self.failures;
+        Round {
+            one_server,
+            unanswered,
+            wanting: short.saturating_sub(rounds.requests.len()).max(1),
+            shares: self.shares,
+            refused: self.refused,
+        }
+    }
+}
+
+fn shares_of(opened: OpenShares) -> impl Iterator<Item = HoldShare> {
+    opened.into_iter().map(|open| {
+        open.hold().keep_to_its_guards();
+        HoldShare::new(open, None)
+    })
+}

@@ -1,0 +1,407 @@
+//! A waiter for several keys: a waiter for one of them, with its places in the queues of the others.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::part::Part;
+use super::position::{Rest, WaitPosition};
+use crate::clock::Tick;
+use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::local::{OpenShare, OpenShares, QueueSlot, Registry, SlotState, Ticket};
+use crate::session::Session;
+use crate::wait::attempt::Outcome;
+use crate::wait::request::Request;
+use crate::wait::turn::Blocking;
+use crate::wait::waiter::{AttemptEnd, NextTurn, Waiter};
+
+/// The result of waiting in the queue of one key.
+pub(super) enum RoundOutcome {
+    All(OpenShares),
+    /// The acquisition waits for another key next.
+    Elsewhere(WaitPosition),
+}
+
+/// A waiter in the queue of one key, with its places in the queues of the others.
+pub(super) struct SeveralKeysWaiter<'a> {
+    /// Waits for its turn, and makes the attempts. Dropped first: it has the owners ended before the slots wake others.
+    pub(super) waiter: Waiter<'a>,
+    /// Its slots in the queues of the other keys, by the index of the key, while it collects.
+    pub(super) slots: Vec<(usize, QueueSlot)>,
+    /// Its place in all queues. It keeps it if it has to give a granted key back.
+    pub(super) rank: Option<Ticket>,
+    /// The indices of the keys that the server is asked for; `None` is all of them.
+    pub(super) asked: Option<Part>,
+    pub(super) unhindered_since: Tick,
+    /// How often it collected in vain.
+    pub(super) failed: u32,
+    /// The key whose server did not answer when it was asked beside others, and since when.
+    pub(super) unanswered: Option<(usize, Tick)>,
+}
+
+/// What is known of the keys while an acquisition collects.
+#[derive(Default)]
+struct Overview {
+    /// The first key that is not free, and the hold that is in the way if it is known.
+    busy: Option<(usize, Option<Arc<Hold>>)>,
+    /// A key that other processes have next.
+    yields: Option<usize>,
+    free: Part,
+    offered: bool,
+}
+
+impl<'a> SeveralKeysWaiter<'a> {
+    pub(super) fn join(
+        registry: &'a Arc<Registry>,
+        request: &'a Request,
+        position: WaitPosition,
+    ) -> Self {
+        let WaitPosition {
+            at,
+            rank,
+            waiter_slot,
+            unhindered_since,
+            failed,
+            unanswered,
+            ..
+        } = position;
+        Self {
+            waiter: Waiter::new(registry, request, at, rank, waiter_slot),
+            slots: Vec::new(),
+            rank: None,
+            asked: None,
+            unhindered_since,
+            failed,
+            unanswered,
+        }
+    }
+
+    pub(super) fn session(&self) -> &'a Arc<Session> {
+        self.waiter.session()
+    }
+
+    pub(super) fn request(&self) -> &'a Request {
+        self.waiter.request
+    }
+
+    /// The index of the key in whose queue it waits.
+    pub(super) fn at(&self) -> usize {
+        self.waiter.turn.at
+    }
+
+    /// Waits for its turn, and then until everything is granted or another key is refused.
+    pub(super) async fn win(&mut self) -> Result<RoundOutcome, Error> {
+        loop {
+            let yield_first = match self.waiter.wait_for_turn().await? {
+                // All keys are collected, so the hold of one is not handed over by itself.
+                NextTurn::HandedOver(_) => false,
+                NextTurn::Attempt { yield_first } => yield_first,
+            };
+            let (session, request) = (self.session(), self.request());
+            let checks = self.waiter.turn.slot.answer_checks();
+            let outcome = tokio::select! {
+                // In this order: the others are looked at only while the server's answer is not there.
+                biased;
+                outcome = self.go_to_server(yield_first) => outcome?,
+                () = session.closing() => return Err(request.closed()),
+                never = checks => match never {},
+            };
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
+        if yield_first {
+            self.waiter.yield_to_others().await;
+        }
+        match self.waiter.turn.slot.state() {
+            SlotState::Behind(holder) => self.watch_own_holder(&holder).await,
+            _ => self.collect().await,
+        }
+    }
+
+    /// Sends one attempt on the keys that are asked for, its own among them. Sleeps if its own was not granted.
+    pub(super) async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        let was_active = self.waiter.is_active();
+        let sent = self.session().now();
+        let outcome = match self.waiter.attempt(sent).await? {
+            AttemptEnd::Outcome(outcome) => outcome,
+            AttemptEnd::HandedOver(_) => return Ok(Some(self.elsewhere(self.at()))),
+        };
+        match outcome {
+            Outcome::Granted(shares) => {
+                self.granted(&shares);
+                Ok(Some(RoundOutcome::All(shares)))
+            }
+            Outcome::Held { at, .. } if self.asked(at) != self.at() => {
+                Ok(Some(self.elsewhere(self.asked(at))))
+            }
+            outcome => {
+                // Before it sleeps: it is in nobody's way meanwhile.
+                self.let_others_pass();
+                self.waiter.not_granted(outcome, sent, was_active).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The server of the key with this index did not answer an attempt that was sent at `sent`. Returns since when it has not.
+    pub(super) fn unanswered_beside(&mut self, at: usize, sent: Tick) -> Tick {
+        let earlier = self.unanswered.filter(|(other, _)| *other == at);
+        let since = earlier.map_or(sent, |(_, since)| since);
+        self.unanswered = Some((at, since));
+        since
+    }
+
+    pub(super) fn answered_beside(&mut self, at: usize) {
+        self.unanswered = self.unanswered.filter(|(other, _)| *other != at);
+    }
+
+    /// Waits behind a hold of its own client that lasts. An attempt would be refused because of that hold, so the server is
+    /// asked for the hold itself: now, and each time a message shows that others use the key.
+    ///
+    /// A hold that is being released for longer than usual shows that the server may be gone. An attempt finds that out.
+    async fn watch_own_holder(
+        &mut self,
+        holder: &Arc<Hold>,
+    ) -> Result<Option<RoundOutcome>, Error> {
+        self.waiter.turn.count_as_waiter()?;
+        self.waiter.turn.blocking = Blocking::own_holder(holder);
+        self.session().verify(holder);
+        if !self.waiter.requested().resource.kind.listens() {
+            self.waiter.back_off(None).await;
+            return Ok(None);
+        }
+        let deadline = self.request().deadline();
+        let released_until = match self.waiter.turn.blocking {
+            Blocking::Releasing(_) => self.session().now().after(OWN_HOLDER_TRUST),
+            _ => Tick::NEVER,
+        };
+        loop {
+            let was_active = self.waiter.is_active();
+            self.waiter.subscribed();
+            let (session, slot) = (self.session(), &self.waiter.turn.slot);
+            let Some(subscription) = &mut self.waiter.subscription else {
+                return Ok(None);
+            };
+            tokio::select! {
+                biased;
+                () = slot.woken() => return Ok(None),
+                () = holder.over() => return Ok(None),
+                () = subscription.changed(was_active) => {}
+                () = session.clock.sleep_until(deadline) => return Ok(None),
+                () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
+            }
+            subscription.mark_seen();
+            session.verify(holder);
+        }
+    }
+
+    /// Collects all keys, and asks the server for those that were not offered.
+    async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        if let Some(outcome) = self.probe().await? {
+            return Ok(outcome);
+        }
+        self.take_places();
+        let now = self.session().now();
+        let unhindered = now.since(self.unhindered_since);
+        let until = now.after(unhindered / WAIT_PER_COLLECTING);
+        let until = until.min(self.request().deadline());
+        let offers_until = now.after(HAND_OVER_TIME);
+        let released_until = now.after(OWN_HOLDER_TRUST).min(self.request().deadline());
+        // From then on the server is asked for a hold that is in the way, once.
+        let mut trusted = now.after(OWN_HOLDER_TRUST);
+        let free = loop {
+            let overview = self.overview();
+            if let Some(at) = overview.yields {
+                return Ok(Some(self.elsewhere(at)));
+            }
+            let Some((at, holder)) = overview.busy else {
+                break overview.free;
+            };
+            self.waiter.turn.blocking = match &holder {
+                Some(holder) => Blocking::own_holder(holder),
+                None => Blocking::Queue,
+            };
+            let now = self.session().now();
+            // A hold that is only being released is soon out of the way, and nobody uses it.
+            let latest = match self.waiter.turn.blocking {
+                Blocking::Releasing(_) => until.max(released_until),
+                _ => until,
+            };
+            if now >= latest {
+                return Ok(Some(self.collected_in_vain(at, unhindered)));
+            }
+            if now >= offers_until {
+                self.refuse_offers();
+            }
+            if now >= trusted {
+                trusted = self.stop_trusting(holder.as_ref(), now);
+            }
+            let next = match overview.offered && now < offers_until {
+                true => latest.min(offers_until),
+                false => latest,
+            };
+            self.woken_or_over(holder.as_ref(), next.min(trusted)).await;
+        };
+        self.ask_for_parts(free).await
+    }
+
+    /// Has the server asked for the hold that is in the way. Returns when to do so next: once is enough for one that is known.
+    fn stop_trusting(&self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
+        match holder {
+            Some(holder) => {
+                self.session().verify(holder);
+                Tick::NEVER
+            }
+            None => now.after(OWN_HOLDER_TRUST),
+        }
+    }
+
+    /// Completes when something changes in one of the queues, when the hold that is in the way is over, or at `until`.
+    async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
+        let over = async {
+            match holder {
+                Some(holder) => holder.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.waiter.turn.slot.woken() => {}
+            () = over => {}
+            () = self.session().clock.sleep_until(until) => {}
+        }
+    }
+
+    /// Takes its places in the queues of the other keys.
+    fn take_places(&mut self) {
+        let request = self.request();
+        let slot = &self.waiter.turn.slot;
+        self.rank = slot.ticket();
+        let others = (0..request.requested.len()).filter(|at| *at != self.at());
+        let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
+        self.slots = others.map(slot_of).collect();
+    }
+
+    /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
+    /// server.
+    fn let_others_pass(&mut self) {
+        self.slots.clear();
+        self.waiter.turn.slot.refuse_offer();
+        self.unhindered_since = self.session().now();
+    }
+
+    fn refuse_offers(&self) {
+        self.waiter.turn.slot.refuse_offer();
+        for (_, slot) in &self.slots {
+            slot.refuse_offer();
+        }
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview::default();
+        let others = self.slots.iter().map(|(at, slot)| (*at, slot));
+        let mut slots: SmallVec<[_; 4]> = others.collect();
+        slots.push((self.at(), &self.waiter.turn.slot));
+        slots.sort_unstable_by_key(|(at, _)| *at);
+        for (at, slot) in slots {
+            match slot.state() {
+                SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
+                SlotState::Behind(hold) => {
+                    overview.busy = overview.busy.or(Some((at, Some(hold))));
+                }
+                SlotState::Offered => overview.offered = true,
+                SlotState::Free { yields } => {
+                    if yields && at != self.at() {
+                        overview.yields = Some(at);
+                    }
+                    overview.free.push(at);
+                }
+            }
+        }
+        overview
+    }
+
+    /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
+    pub(super) fn ask_for(&mut self, keys: Part) {
+        let request = self.request();
+        let asked = (keys.len() < request.requested.len()).then_some(keys);
+        if self.asked == asked {
+            return;
+        }
+        let attempts = match &asked {
+            None => request.attempts(self.waiter.registry, true),
+            Some(asked) => {
+                let asked = asked.iter().map(|at| &request.requested[*at]);
+                request.attempts_on(asked, self.waiter.registry, true)
+            }
+        };
+        self.waiter.replace_attempts(attempts);
+        self.asked = asked;
+    }
+
+    /// The index in the request of the key with this index among those that the server is asked for.
+    fn asked(&self, at: usize) -> usize {
+        let asked = self.asked.as_ref();
+        asked.map_or(at, |asked| asked[at])
+    }
+
+    /// Records what the server granted.
+    fn granted(&mut self, shares: &OpenShares) {
+        for (position, share) in shares.iter().enumerate() {
+            self.granted_at(self.asked(position), share.hold());
+        }
+    }
+
+    /// The server granted the key with this index.
+    pub(super) fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
+        let mut slots = self.slots.iter_mut();
+        match slots.find(|(other, _)| *other == at) {
+            Some((_, slot)) => slot.granted(hold),
+            None => self.waiter.turn.slot.granted(hold),
+        }
+    }
+
+    /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
+    /// has to wait again.
+    pub(super) fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
+        let own = self.at();
+        let others = self.slots.iter_mut().map(|(at, slot)| (*at, slot));
+        for (at, slot) in others.chain([(own, &mut self.waiter.turn.slot)]) {
+            if let Some(share) = slot.take_offer() {
+                all.push((at, share));
+            }
+        }
+        if all.len() == self.request().requested.len() {
+            all.sort_unstable_by_key(|(at, _)| *at);
+            let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
+            self.request().have_guards(&shares);
+            return Some(RoundOutcome::All(shares));
+        }
+        drop(all);
+        Some(self.elsewhere(self.at()))
+    }
+
+    /// Waits in the queue of this key next.
+    pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
+        RoundOutcome::Elsewhere(self.position_elsewhere(at))
+    }
+
+    pub(super) fn position_elsewhere(&mut self, at: usize) -> WaitPosition {
+        let now = self.session().now();
+        WaitPosition {
+            at,
+            rank: self.waiter.turn.slot.ticket().or(self.rank),
+            waiter_slot: self.waiter.turn.take_waiter_slot(),
+            unhindered_since: now,
+            failed: self.failed,
+            rest: Rest::none(now),
+            unanswered: self.unanswered,
+        }
+    }
+}
