@@ -36,8 +36,10 @@ impl Builder {
     /// it uses a password that was changed.
     ///
     /// A client has up to three connections to each server. It calls the function when it makes one of them, and again for
-    /// each new try. The function's time is a part of the [connect timeout](Builder::connect_timeout). Established
-    /// connections stay as they are when the password changes: Redis does not close them.
+    /// each new try. The function's time is a part of the [connect timeout](Builder::connect_timeout). It is also asked again
+    /// each time the [`credentials_interval`](Builder::credentials_interval) has passed, 5 minutes by default, and what has
+    /// changed is sent over the connections that stand, so that an expiring token is renewed. The nearest setting with a plain
+    /// value is [`password_file`](Builder::password_file).
     ///
     /// # Errors
     /// An error or a panic of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
@@ -92,6 +94,55 @@ impl Builder {
     /// ```
     pub fn look_up_interval(mut self, interval: Duration) -> Self {
         self.settings.look_up_interval = Some(interval);
+        self
+    }
+
+    /// Sets the file of the password, which is read again for each connection and each
+    /// [`credentials_interval`](Builder::credentials_interval); none by default.
+    ///
+    /// White space at its end does not count. The user is that of the URL, which may stand there without a password, as in
+    /// `redis://shop@host`. Without one it is the default user. [`credentials`](Builder::credentials) and
+    /// [`credentials_from`](Builder::credentials_from) count more than the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read counts as a failed try to connect, as an error of
+    /// [`credentials_from`](Builder::credentials_from) does.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().password_file("/run/secrets/redis");
+    /// let client = builder.connect("redis://shop@locks.example.com").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.password_file = Some(path.into());
+        self
+    }
+
+    /// Sets how often the function of [`credentials_from`](Builder::credentials_from), or the
+    /// [`password_file`](Builder::password_file), is asked again for the connections that stand: at most a year, 5 minutes by
+    /// default. Zero turns it off.
+    ///
+    /// Credentials that have changed are sent by AUTH over each connection, also over that for messages. If the server
+    /// refuses them, a warning says so, and the connection keeps the rights that it has.
+    ///
+    /// # Errors
+    /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder()
+    ///     .password_file("/run/secrets/redis")
+    ///     .credentials_interval(Duration::from_secs(60));
+    /// let client = builder.connect("redis://shop@locks.example.com").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials_interval(mut self, interval: Duration) -> Self {
+        self.settings.credentials_interval = Some(interval);
         self
     }
 

@@ -384,3 +384,8 @@ pub(crate) struct Backoff {
     pub(crate) first: Duration,
     pub(crate) longest: Duration,
 }
+
+/// How often a function or a file is asked again for the credentials of connections that stand. Tokens of cloud providers live for
+/// 15 minutes or longer, and a secret manager is not to be asked all the time.
+#[cfg(feature = "redis")]
+pub(crate) const CREDENTIALS_INTERVAL: Duration = Duration::from_secs(300);

@@ -105,6 +105,12 @@ pub(crate) struct Config {
     /// Instead of those in the URL.
     #[cfg(feature = "redis")]
     pub(crate) credentials: Option<CredentialsSource>,
+    /// How often a function is asked again for the credentials of connections that stand; zero is never.
+    #[cfg(feature = "redis")]
+    pub(crate) credentials_interval: Duration,
+    /// The file of the password, unless there are `credentials`.
+    #[cfg(feature = "redis")]
+    pub(crate) password_file: Option<PathBuf>,
     /// The certificates of the authorities that issue those of the servers, instead of the system's.
     #[cfg(feature = "_tls")]
     pub(crate) tls_ca_pem: Option<Source<Pem>>,
@@ -174,6 +180,10 @@ impl Default for Config {
             look_up: LookUp::default(),
             #[cfg(feature = "redis")]
             credentials: None,
+            #[cfg(feature = "redis")]
+            credentials_interval: CREDENTIALS_INTERVAL,
+            #[cfg(feature = "redis")]
+            password_file: None,
             #[cfg(feature = "_tls")]
             tls_ca_pem: None,
             #[cfg(feature = "_tls")]
@@ -262,6 +272,12 @@ impl Config {
             }
             // Longer ones are as good as never.
             self.look_up_interval = self.look_up_interval.min(MAX_WAIT);
+            if self.credentials_interval > MAX_WAIT {
+                return Err(Error::invalid_config(
+                    "credentials_interval",
+                    self.credentials_interval,
+                ));
+            }
             if self.restart_grace > MAX_WAIT {
                 return Err(Error::invalid_config("restart_grace", self.restart_grace));
             }

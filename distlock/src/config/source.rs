@@ -25,7 +25,10 @@ pub(crate) enum Source<T> {
 
 impl<T: Clone + 'static> Source<T> {
     /// The answers of this function, each made into what a connection needs.
-    pub(crate) fn asked<F, Fut, A, E>(ask: F, make: fn(A) -> T) -> Self
+    pub(crate) fn asked<F, Fut, A, E>(
+        ask: F,
+        make: impl Fn(A) -> T + Clone + Send + Sync + 'static,
+    ) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<A, E>> + Send + 'static,
@@ -33,7 +36,7 @@ impl<T: Clone + 'static> Source<T> {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         Self::Asked(Arc::new(move || {
-            let asked = ask();
+            let (asked, make) = (ask(), make.clone());
             Box::pin(async move {
                 asked
                     .await

@@ -372,3 +372,16 @@ pub(crate) fn broken_authorities(used: usize, refused: usize, unread: &str) {
         "some certificates in the system's store of authorities cannot be used; the others are trusted"
     );
 }
+
+#[cfg(feature = "redis")]
+pub(crate) fn login_renewed(server: &str, what: &'static str) {
+    log!(debug, target: TARGET, server, connection = what, "logged in again with the new credentials");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn login_not_renewed(server: &str, what: &'static str, reason: &dyn Display) {
+    log!(
+        warn, target: TARGET, server, connection = what, %reason,
+        "new credentials cannot be used; the connection keeps the rights that it has"
+    );
+}

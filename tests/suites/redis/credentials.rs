@@ -143,3 +143,158 @@ async fn error_of_the_function_is_an_outage_that_says_so() {
     let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
     eventually_eq(SOON, "it works again", true, works).await;
 }
+
+/// A second user, who may do all that the first one may.
+async fn other_user(server: &RedisServer) {
+    let rights = ["ACL", "SETUSER", "other", "on", "+@all", "~*", "&*", ">new"];
+    server.cli(&rights).await;
+}
+
+/// The users of the client's connections, and the ids of these.
+async fn connections(server: &RedisServer) -> (Vec<String>, Vec<String>) {
+    let clients = server.client_list().await;
+    let ours = clients.iter().filter(|client| !client.is_harness());
+    let mut ours: Vec<_> = ours
+        .map(|client| {
+            (
+                client.field("id").to_owned(),
+                client.field("user").to_owned(),
+            )
+        })
+        .collect();
+    ours.sort();
+    let (ids, users) = ours.into_iter().unzip();
+    (users, ids)
+}
+
+#[tokio::test]
+async fn changed_credentials_are_sent_over_the_connections_that_stand_also_that_for_messages() {
+    let server = server().await;
+    other_user(&server).await;
+    let is_new = Arc::new(AtomicUsize::new(0));
+    let new = Arc::clone(&is_new);
+    let builder = Client::builder().credentials_interval(ms(50));
+    let builder = builder.credentials_from(move || {
+        let credentials = match new.load(Ordering::Relaxed) {
+            0 => Credentials::new("shop", "p@ss/word"),
+            _ => Credentials::new("other", "new"),
+        };
+        async { Ok::<_, io::Error>(credentials) }
+    });
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let held = other.lock("held").acquire().await.unwrap();
+    let waiting = tokio::spawn(client.lock("held").acquire().wait(2 * SOON).into_future());
+    super::listened(&server, "held", 1).await;
+    let ids = async || {
+        let clients = server.client_list().await;
+        let name = client.id().to_string();
+        let ours = clients
+            .iter()
+            .filter(|one| one.field("name").ends_with(&name));
+        let ours = ours.map(|one| (one.field("id").to_owned(), one.field("user").to_owned()));
+        let mut ours: Vec<_> = ours.collect();
+        ours.sort();
+        ours
+    };
+    let before = ids().await;
+    assert_eq!(before.len(), 2, "{before:?}");
+    is_new.store(1, Ordering::Relaxed);
+    let expected: Vec<_> = before
+        .into_iter()
+        .map(|(id, _)| (id, "other".to_owned()))
+        .collect();
+    eventually_eq(SOON, "the same connections", expected, ids).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn refused_credentials_leave_the_connection_its_rights() {
+    let server = server().await;
+    let is_wrong = Arc::new(AtomicUsize::new(0));
+    let wrong = Arc::clone(&is_wrong);
+    let builder = Client::builder().credentials_interval(ms(50));
+    let builder = builder.credentials_from(move || {
+        let password = match wrong.load(Ordering::Relaxed) {
+            0 => "p@ss/word",
+            _ => "wrong",
+        };
+        async move { Ok::<_, io::Error>(Credentials::new("shop", password)) }
+    });
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let (_, before) = connections(&server).await;
+    is_wrong.store(1, Ordering::Relaxed);
+    let refused = || async { format!("{:?}", server.cli(&["ACL", "LOG"]).await).contains("auth") };
+    eventually_eq(SOON, "refused", true, refused).await;
+    guard.release().await.unwrap();
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    assert_eq!(connections(&server).await.1, before);
+}
+
+#[tokio::test]
+async fn password_of_a_file_is_read_again_by_each_connection_for_the_user_of_the_url() {
+    let server = server().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "p@ss/word\n").unwrap();
+    let plain = server.url().replace("//", "//shop@");
+    let url = format!("{plain}?password_file={}", file.path().display());
+    assert_eq!(user(&server, Client::builder(), &url).await, "shop");
+    let client = Client::builder().password_file(file.path());
+    let client = client.connect(&plain).await.unwrap();
+    server
+        .cli(&["ACL", "SETUSER", "shop", "resetpass", ">new"])
+        .await;
+    std::fs::write(file.path(), "new").unwrap();
+    assert!(server.kill_clients("normal").await >= 1);
+    let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
+    eventually_eq(SOON, "it works again", true, works).await;
+    let error = Client::connect(&plain).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("a user without password") && text.contains("`password_file`"),
+        "{text}"
+    );
+    let missing = Client::builder()
+        .password_file("/no/such/file")
+        .connect_timeout(ms(300));
+    let text = missing.connect(&plain).await.unwrap_err().to_string();
+    assert!(text.contains("the password in /no/such/file"), "{text}");
+}
+
+#[tokio::test]
+async fn panic_of_the_function_is_the_error_of_that_connection() {
+    let server = server().await;
+    let panics = Arc::new(AtomicUsize::new(1));
+    let now = Arc::clone(&panics);
+    let builder = Client::builder().credentials_from(move || {
+        assert_eq!(now.load(Ordering::Relaxed), 0, "the vault is sealed");
+        async { Ok::<_, io::Error>(Credentials::new("shop", "p@ss/word")) }
+    });
+    let hasty = builder.clone().connect_timeout(ms(300));
+    let text = hasty.connect(&server.url()).await.unwrap_err().to_string();
+    assert!(
+        text.contains("the function panicked") && text.contains("sealed"),
+        "{text}"
+    );
+    panics.store(0, Ordering::Relaxed);
+    let client = builder.connect(&server.url()).await.unwrap();
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}

@@ -47,6 +47,11 @@ impl Config {
             set(&mut self.connect_timeout, settings.connect_timeout);
             set(&mut self.look_up_interval, settings.look_up_interval);
             set(&mut self.restart_grace, settings.restart_grace);
+            set(
+                &mut self.credentials_interval,
+                settings.credentials_interval,
+            );
+            replace(&mut self.password_file, settings.password_file);
             replace(&mut self.files.ca, settings.tls_ca_file);
             if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
                 return Err(match settings.tls_client_key_file {

@@ -109,7 +109,9 @@ fn written_anew(url: &Url) -> String {
     } else {
         "rediss"
     };
-    let (user, hosts) = (login(&url.credentials), url.target.to_string());
+    let alone = url.user.as_ref().map(|user| format!("{}@", encoded(user)));
+    let user = alone.unwrap_or_else(|| login(&url.credentials));
+    let hosts = url.target.to_string();
     let settings = settings_anew(&url.settings);
     let mut is_insecure = url.tls == Tls::Insecure;
     let text = match &url.target {

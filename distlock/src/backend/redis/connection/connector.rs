@@ -13,7 +13,7 @@ use super::transport::Dial;
 use super::url::Tls;
 use crate::backend::{Fault, cause};
 use crate::config::Config;
-use crate::config::credentials::CredentialsSource;
+use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::error::Error;
 use crate::resource::identity::Identity;
 
@@ -30,6 +30,8 @@ pub(crate) struct Connector {
     resolver: Arc<Resolver>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
+    /// How often a function is asked again for the credentials of connections that stand; zero is never.
+    credentials_interval: Duration,
 }
 
 impl Connector {
@@ -54,6 +56,7 @@ impl Connector {
             tls,
             resolver: Resolver::new(config.look_up.clone()),
             timeout: config.connect_timeout,
+            credentials_interval: config.credentials_interval,
         })
     }
 
@@ -125,20 +128,32 @@ impl Connector {
         matches!(self.credentials, Some(CredentialsSource::Asked(_)))
     }
 
+    /// How often connections that stand log in again, if a function gives the credentials.
+    pub(super) fn login_interval(&self) -> Option<Duration> {
+        let is_asked = matches!(self.credentials, Some(CredentialsSource::Asked(_)));
+        (is_asked && !self.credentials_interval.is_zero()).then_some(self.credentials_interval)
+    }
+
+    /// The credentials of this moment.
+    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, Fault> {
+        let Some(source) = &self.credentials else {
+            return Ok(None);
+        };
+        let credentials = source.get().await;
+        credentials.map(Some).map_err(|error| {
+            Fault::NotNow(cause(format!("no credentials for the connection: {error}")))
+        })
+    }
+
     async fn login(&self) -> Result<RedisConnectionInfo, Fault> {
         // Protocol 3: the driver reports a lost connection at once, and a connection with subscriptions still answers
         // PING.
         let login = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_db(i64::from(self.db));
-        let Some(source) = &self.credentials else {
+        let Some(credentials) = self.credentials().await? else {
             return Ok(login);
         };
-        let credentials = source.get().await.map_err(|error| {
-            Fault::NotNow(cause(format!(
-                "no credentials for the next connection: {error}"
-            )))
-        })?;
         let login = login.set_password(credentials.password());
         Ok(match credentials.user() {
             Some(user) => login.set_username(user),

@@ -26,6 +26,7 @@ use super::known_run::KnownRun;
 use super::name_watch::NameWatch;
 use super::outage::OutageLog;
 use super::phase::Phase;
+use super::relogin::keep_logged_in;
 use super::step::Step;
 use super::tls;
 use super::together::{Member, Together};
@@ -283,6 +284,14 @@ impl Link {
         }
     }
 
+    /// Connection `epoch`, as long as it is the current one.
+    fn connection_of(&self, epoch: u64) -> Option<Driven> {
+        match &*self.phase.borrow() {
+            Phase::Up(connected) if connected.epoch == epoch => Some(connected.connection.clone()),
+            _ => None,
+        }
+    }
+
     /// A command over connection `epoch` was answered.
     pub(crate) fn answered(&self, epoch: u64) {
         self.unanswered.answered(epoch);
@@ -509,9 +518,16 @@ impl Link {
         if was_taken {
             let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
             let mut phase = self.phase.subscribe();
+            let connector = Arc::clone(&self.config.connector);
+            let (what, server) = (self.config.what, self.config.outages.server().to_owned());
+            let link = Arc::downgrade(self);
             drop(tokio::spawn(async move {
                 let _runtime_ends = runtime_ends;
-                let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
+                let connection = || link.upgrade()?.connection_of(epoch);
+                tokio::select! {
+                    _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
+                    () = keep_logged_in(what, &server, &connector, connection) => {}
+                }
             }));
             self.config.epochs.changed();
             telemetry::connected(self.config.what, epoch);

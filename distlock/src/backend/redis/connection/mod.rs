@@ -13,6 +13,7 @@ mod outage;
 mod phase;
 mod place;
 mod probe;
+mod relogin;
 mod resolver;
 mod run;
 mod step;

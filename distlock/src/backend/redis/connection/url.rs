@@ -44,6 +44,8 @@ const SENTINEL_PORT: u16 = 26379;
 pub(crate) struct Url {
     pub(crate) target: Target,
     pub(crate) credentials: Option<Credentials>,
+    /// The user, if the password is in a file or comes from the builder.
+    pub(crate) user: Option<String>,
     /// How to connect to the servers.
     pub(crate) tls: Tls,
     pub(crate) settings: Settings,
@@ -115,9 +117,14 @@ struct Parts<'a> {
 pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     // A file or a variable often ends with a line end.
     let mut parts = Parts::of(url.trim())?;
+    let mut user = None;
     let mut credentials = match parts.user_info {
         // Of providers without a password.
         None | Some(":") => None,
+        Some(name) if is_user_alone(name) => {
+            user = Some(decoded(name.trim_end_matches(':'), "the user")?);
+            None
+        }
         Some(user_info) => Some(credentials(user_info)?),
     };
     if let Some(protocol) = parts.query.take("protocol")?
@@ -141,9 +148,15 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     }
     let settings = settings::settings(&mut parts.query)?;
     parts.query.is_read()?;
+    if user.is_some() && credentials.is_some() {
+        return Err(invalid(
+            "there is a user before the `@`, and another one in the query",
+        ));
+    }
     Ok(Url {
         target,
         credentials,
+        user,
         tls,
         settings,
     })
@@ -318,6 +331,12 @@ fn arrangement(scheme: &str) -> Option<(Arrangement, bool)> {
         "rediss" | "valkeys" => Some((arrangement, true)),
         _ => None,
     }
+}
+
+/// Whether there is a user and no password. A user without a name is none.
+fn is_user_alone(user_info: &str) -> bool {
+    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    !user.is_empty() && password.is_empty() && !user_info.contains('@')
 }
 
 /// The user and the password before an `@`.

@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 mod confirmations;
 mod facts;
 mod failed;
+mod logins;
 mod masters;
 mod node;
 mod scan;
@@ -87,8 +88,7 @@ impl Servers {
         clock: Clock,
     ) -> Result<Self, Error> {
         let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
-        let in_url = || url.credentials.map(CredentialsSource::Fixed);
-        let credentials = config.credentials.clone().or_else(in_url);
+        let credentials = logins::credentials(url.credentials, url.user, config)?;
         let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
         let (layout, epochs) = match url.target {
             Target::Server { address, db } => one(address, connector(db)?, config, clock),

@@ -83,6 +83,7 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
         let expected = Url {
             target,
             credentials,
+            user: None,
             tls,
             settings: Settings::default(),
         };
@@ -90,6 +91,20 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
     }
     let shop = Some(Credentials::new("shop@x", "a,b:/c"));
     assert_eq!(read("redis://shop%40x:a,b:%2fc@h").credentials, shop);
+}
+
+#[test]
+fn user_may_stand_without_a_password() {
+    for url in [
+        "redis://shop@h",
+        "redis+cluster://shop:@h1,h2",
+        "redis://shop@h?password_file=/p",
+    ] {
+        let url = read(url);
+        assert_eq!((url.user.as_deref(), url.credentials), (Some("shop"), None));
+    }
+    let text = refused("unix://shop@/r?user=u&pass=p");
+    assert!(text.contains("another one in the query"), "{text}");
 }
 
 #[test]
@@ -326,8 +341,6 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
             "redis+sentinel://h/s?sentinel_tls=yes",
             "`sentinel_tls` is neither",
         ),
-        ("redis://user@host", "a user without password"),
-        ("redis://user:@host", "a user without password"),
         ("redis://@host", "a user without password"),
         ("unix://u:p@/r?user=u&pass=p", "another one in the query"),
         ("unix://host/r", "the path of a socket"),

@@ -1,0 +1,59 @@
+//! Logs in again over connections that stand, for credentials that expire.
+
+use redis::cmd;
+use tokio::time::{sleep, timeout};
+
+use super::connector::Connector;
+use super::driven::Driven;
+use crate::config::credentials::Credentials;
+use crate::telemetry;
+
+/// Asks for the credentials again and again, and sends those that have changed over the connection. Never completes: it is dropped
+/// with the connection.
+///
+/// A refusal is told. The server keeps the right that the connection has then.
+pub(super) async fn keep_logged_in(
+    what: &'static str,
+    server: &str,
+    connector: &Connector,
+    connection: impl Fn() -> Option<Driven>,
+) {
+    let Some(interval) = connector.login_interval() else {
+        return std::future::pending().await;
+    };
+    let mut sent = None;
+    loop {
+        sleep(interval).await;
+        let credentials = match connector.credentials().await {
+            Ok(credentials) => credentials,
+            Err(fault) => {
+                telemetry::login_not_renewed(server, what, &fault);
+                continue;
+            }
+        };
+        if credentials.is_none() || credentials == sent {
+            continue;
+        }
+        // Only now: a connection that is kept would not be closed when the client is dropped.
+        let (Some(mut connection), Some(new)) = (connection(), &credentials) else {
+            continue;
+        };
+        match timeout(connector.timeout(), log_in(&mut connection, new)).await {
+            Ok(Ok(())) => {
+                telemetry::login_renewed(server, what);
+                sent = credentials;
+            }
+            Ok(Err(refused)) => telemetry::login_not_renewed(server, what, &refused),
+            Err(late) => telemetry::login_not_renewed(server, what, &late),
+        }
+    }
+}
+
+async fn log_in(connection: &mut Driven, credentials: &Credentials) -> redis::RedisResult<()> {
+    let mut auth = cmd("AUTH");
+    if let Some(user) = credentials.user() {
+        auth.arg(user);
+    }
+    auth.arg(credentials.password());
+    auth.query_async(connection).await
+}
