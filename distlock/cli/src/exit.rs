@@ -138,7 +138,12 @@ impl From<Error> for Failed {
 pub(crate) fn by_options(error: &Error) -> String {
     let mut words: Vec<_> = Settings::words().iter().map(|row| row.word).collect();
     words.push("hold_at_least");
-    words.into_iter().fold(error.to_string(), |text, word| {
+    // What the library takes as bytes, this program takes as files.
+    let text = error
+        .to_string()
+        .replace("tls_ca_pem", "tls_ca_file")
+        .replace("tls_client_pem", "tls_client_cert_file");
+    words.into_iter().fold(text, |text, word| {
         let option = format!("--{}", word.replace('_', "-"));
         text.replace(&format!("`{word}`"), &option)
             .replace(&format!("setting {word} "), &format!("{option} "))

@@ -215,3 +215,54 @@ async fn every_command_works_over_tls_with_the_authority_of_a_file() {
     let empty = ["--url", url.as_str(), "--tls-ca", empty.to_str().unwrap()];
     ends(&empty, &["ls"], 64).await;
 }
+
+#[tokio::test]
+async fn client_certificate_server_name_and_password_come_from_files_and_options() {
+    let (servers, clients) = (Authority::new(), Authority::new());
+    let certificate = servers.server_named("locks.example.com");
+    let server = RedisServer::builder()
+        .mutual_tls(&certificate, &clients)
+        .start()
+        .await;
+    let user = ["ACL", "SETUSER", "shop", "on", "+@all", "~*", "&*", ">hush"];
+    server.cli(&user).await;
+    let file = |name: &str, text: &str| {
+        let file = server.dir().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let own = clients.client();
+    let (ca, certificate, key, password) = (
+        file("ca.pem", servers.pem()),
+        file("own.pem", &own.cert),
+        file("own.key", &own.key),
+        file("password", "hush\n"),
+    );
+    let url = server.tls_url().replace("//", "//shop@");
+    let all = [
+        "--url",
+        url.as_str(),
+        "--tls-ca-file",
+        &ca,
+        "--tls-server-name",
+        "locks.example.com",
+        "--password-file",
+        &password,
+        "--tls-client-cert-file",
+        &certificate,
+        "--tls-client-key-file",
+        &key,
+    ];
+    let output = ends(&all, &["run", "job", "--", "echo", "started"], 0).await;
+    assert_eq!(stdout(&output), "started\n");
+    for (options, status, says) in [
+        (&all[..8], 77, "--tls-client-cert-file"),
+        (&all[..10], 64, "--tls-client-key-file"),
+        (&all[2..], 64, "--url"),
+    ] {
+        let output = ends(options, &["run", "job", "--", "true"], status).await;
+        let said = stderr(&output);
+        assert!(said.contains(says), "{options:?}: {said}");
+        assert!(!said.contains("hush") && !said.contains("_pem"), "{said}");
+    }
+}
