@@ -43,10 +43,10 @@ pub use crate::client::scan::Scan;
 pub use crate::client::source::LockSource;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use crate::config::PubSub;
+pub use crate::config::credentials::Credentials;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use crate::config::credentials::Credentials;
+pub use crate::config::{PubSub, Replicas};
 pub use crate::config::{SettingWord, Settings};
 pub use crate::error::{Blocker, Error, HeldBy, Loss};
 pub use crate::guard::fenced::FencedGuard;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::builder::Builder;
+use crate::config::Replicas;
 use crate::config::credentials::Credentials;
 #[cfg(feature = "_tls")]
 use crate::config::pem::{ClientPem, Pem};
@@ -168,20 +169,25 @@ impl Builder {
         self
     }
 
-    /// Has each grant confirmed by so many replicas of its server, each time within `timeout`; by none by default.
+    /// Has each grant confirmed by so many replicas of its server, each time within `timeout`; by none by default. A number, or
+    /// [`Replicas::Connected`] for as many as are connected at that moment.
     ///
     /// Redis copies data to replicas after it has answered, so a master that dies may take a grant with it, and its successor
-    /// grants the same lock again. With this setting an acquisition ends only when `count` replicas have the grant. If there
+    /// grants the same lock again. With this setting an acquisition ends only when so many replicas have the grant. If there
     /// are fewer within `timeout`, the grant is released, and the acquisition tries again within its wait. It holds for each
     /// kind of lock, semaphore and permit. It does not delay renewals, releases or other clients, and a lock that is handed
     /// over inside this client was confirmed before.
     ///
-    /// One replica that has the grant helps only if that one becomes the next master. `count` should be the number of all
+    /// [`Replicas::Connected`] is what Redisson does by default, outside of a single server: a grant has to be on all replicas that
+    /// are online, and is given out without a confirmation if there are none. The client asks the server by INFO how many there
+    /// are, in a round trip more, and needs the right to INFO.
+    ///
+    /// One replica that has the grant helps only if that one becomes the next master. A number should be that of all
     /// replicas that may be promoted; then a lock is not available while one of them is away. See
     /// [`guide::failover`](crate::guide::failover) for what remains. In a cluster the replicas of the key's master count. The
     /// client has one connection more to each server, and needs the right to WAIT.
     ///
-    /// `count` is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis checks it
+    /// A number is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis checks it
     /// every 100 ms. It has no effect in memory.
     ///
     /// # Errors
@@ -198,9 +204,38 @@ impl Builder {
     /// let client = builder.connect("redis+sentinel://h1,h2,h3/locks").await?;
     /// # Ok(()) }
     /// ```
-    pub fn replicas(mut self, count: u32, timeout: Duration) -> Self {
-        self.settings.replicas = Some(count);
+    pub fn replicas(mut self, replicas: impl Into<Replicas>, timeout: Duration) -> Self {
+        self.settings.replicas = Some(replicas.into());
         self.settings.replicas_timeout = Some(timeout);
+        self
+    }
+
+    /// Has each grant confirmed from the append-only files as well, where the server has one; off by default. It goes with
+    /// [`replicas`](Builder::replicas).
+    ///
+    /// The server and its replicas then answer when the grant is on their disks (WAITAOF, of Redis 7.2 and Valkey), so that it
+    /// outlives a crash of all of them. Redisson does the same by default. Servers without an append-only file are asked by WAIT. The
+    /// client needs the rights to WAITAOF and INFO.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made: it is on without `replicas`. An acquisition at a
+    /// server that has an append-only file and does not know WAITAOF fails with
+    /// [`Error::UnsupportedServer`](crate::Error::UnsupportedServer).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, Replicas};
+    ///
+    /// let builder = Client::builder()
+    ///     .replicas(Replicas::Connected, Duration::from_secs(1))
+    ///     .replicas_on_disk(true);
+    /// let client = builder.connect("redis+sentinel://h1,h2,h3/locks").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn replicas_on_disk(mut self, on_disk: bool) -> Self {
+        self.settings.replicas_on_disk = Some(on_disk);
         self
     }
 

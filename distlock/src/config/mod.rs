@@ -41,14 +41,42 @@ pub(crate) struct MaxWaiters {
     pub(crate) total: u32,
 }
 
-/// The replicas that confirm each grant.
+/// How many replicas of its server confirm each grant. See [`Builder::replicas`](crate::Builder::replicas).
+///
+/// # Examples
+/// ```
+/// use distlock::Replicas;
+///
+/// assert_eq!(Replicas::from(2), Replicas::Count(2));
+/// ```
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replicas {
+    /// So many, at least 1. If fewer are connected, nothing is granted.
+    Count(u32),
+    /// As many as are connected to the server at that moment. If there are none, nobody has to confirm. This is what Redisson
+    /// does outside of a single server.
+    Connected,
+}
+
+#[cfg(feature = "redis")]
+impl From<u32> for Replicas {
+    fn from(count: u32) -> Self {
+        Self::Count(count)
+    }
+}
+
+/// What has to confirm each grant.
 #[cfg(feature = "redis")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Replicas {
-    /// How many of them.
-    pub(crate) count: u32,
+pub(crate) struct Confirmation {
+    pub(crate) replicas: Replicas,
     /// How long they may take.
     pub(crate) timeout: Duration,
+    /// Whether the grant has to be on the disks where the server has an append-only file.
+    pub(crate) on_disk: bool,
 }
 
 /// The files of certificates and keys, which are read again for each connection.
@@ -93,7 +121,7 @@ pub(crate) struct Config {
     #[cfg(feature = "redis")]
     pub(crate) connect_timeout: Duration,
     #[cfg(feature = "redis")]
-    pub(crate) replicas: Option<Replicas>,
+    pub(crate) confirmation: Option<Confirmation>,
     #[cfg(feature = "redis")]
     pub(crate) restart_grace: Duration,
     /// How often the names of servers are looked up again; zero is never.
@@ -171,7 +199,7 @@ impl Default for Config {
             #[cfg(feature = "redis")]
             connect_timeout: CONNECT_TIMEOUT,
             #[cfg(feature = "redis")]
-            replicas: None,
+            confirmation: None,
             #[cfg(feature = "redis")]
             restart_grace: Duration::ZERO,
             #[cfg(feature = "redis")]
@@ -197,10 +225,10 @@ impl Default for Config {
 }
 
 #[cfg(feature = "redis")]
-impl Replicas {
+impl Confirmation {
     fn check(self) -> Result<(), Error> {
-        if self.count == 0 {
-            return Err(Error::invalid_config("replicas", self.count));
+        if let Replicas::Count(count @ 0) = self.replicas {
+            return Err(Error::invalid_config("replicas", count));
         }
         // WAIT counts in milliseconds, and takes 0 for no limit.
         if self.timeout < Duration::from_millis(1) || self.timeout > MAX_WAIT {
@@ -267,8 +295,8 @@ impl Config {
                     self.connect_timeout,
                 ));
             }
-            if let Some(replicas) = self.replicas {
-                replicas.check()?;
+            if let Some(confirmation) = self.confirmation {
+                confirmation.check()?;
             }
             // Longer ones are as good as never.
             self.look_up_interval = self.look_up_interval.min(MAX_WAIT);

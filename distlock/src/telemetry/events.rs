@@ -385,3 +385,12 @@ pub(crate) fn login_not_renewed(server: &str, what: &'static str, reason: &dyn D
         "new credentials cannot be used; the connection keeps the rights that it has"
     );
 }
+
+#[cfg(feature = "redis")]
+pub(crate) fn not_confirmed(servers: &dyn Display) {
+    log!(
+        info, target: TARGET, %servers,
+        "replicas do not confirm grants, so a failover may lose some; Redisson waits for the connected ones by default, and \
+         `replicas=connected` with `replicas_timeout` in the URL does the same"
+    );
+}

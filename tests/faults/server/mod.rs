@@ -1,6 +1,7 @@
 //! Connections, servers, refusals, rights and keys: what a real server does.
 
 pub(crate) mod changed_rights;
+mod connected_replicas;
 mod connection;
 mod keys;
 mod needed_rights;
@@ -24,6 +25,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         outage::rows(),
         refusals::rows(),
         replicas::rows(),
+        connected_replicas::rows(),
         rights::rows(),
         changed_rights::rows(),
         rights_by_kind::rows(),

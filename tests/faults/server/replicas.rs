@@ -14,16 +14,16 @@ use crate::support::{
 };
 
 /// How long a replica may take to confirm. Also where it cannot: the tests wait for that.
-const TIMEOUT: Duration = ms(500);
+pub(super) const TIMEOUT: Duration = ms(500);
 
 /// A primary and its replica. What they are to each other, the test says.
-struct Pair {
-    primary: RedisServer,
-    replica: RedisServer,
+pub(super) struct Pair {
+    pub(super) primary: RedisServer,
+    pub(super) replica: RedisServer,
 }
 
 impl Pair {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let primary = RedisServer::builder().arg("--repl-diskless-sync-delay", "0");
         let pair = Self {
             primary: primary.start().await,
@@ -34,7 +34,7 @@ impl Pair {
     }
 
     /// The replica follows the primary.
-    async fn join(&self) {
+    pub(super) async fn join(&self) {
         let port = self.primary.port().to_string();
         self.follow(&["REPLICAOF", "127.0.0.1", &port]).await;
         eventually_eq(SOON, "replicas", "1".to_owned(), || self.replicas()).await;
@@ -47,7 +47,7 @@ impl Pair {
     }
 
     /// The replica does not reach the primary any more, and nothing is on its way to it.
-    async fn cut(&self) {
+    pub(super) async fn cut(&self) {
         self.follow(&["REPLICAOF", "127.0.0.1", "1"]).await;
         eventually_eq(SOON, "replicas", "0".to_owned(), || self.replicas()).await;
     }
@@ -108,7 +108,7 @@ async fn set_permits(client: &Client) {
     assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
 }
 
-fn assert_unconfirmed(error: &Error) {
+pub(super) fn assert_unconfirmed(error: &Error) {
     assert!(error.is_unavailable(), "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
 }

@@ -229,7 +229,8 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
         (0, _) => Finding::new("replicas", Verdict::Warn, value)
             .advice("If this server fails, nothing can take over. Add a replica."),
         _ => Finding::new("replicas", Verdict::Ok, value).advice(
-            "A replica that takes over may not have the latest grants. With `replicas` in their URL, clients are granted only what a replica has.",
+            "A replica that takes over may not have the latest grants. With replicas=connected&replicas_timeout=1s in their URL, clients are \
+             granted only what the connected replicas have, as Redisson's are by default.",
         ),
     }
 }

@@ -9,7 +9,7 @@ mod value;
 
 pub use self::table::{SettingWord, Settings};
 #[cfg(feature = "redis")]
-use super::Replicas;
+use super::Confirmation;
 use super::{ClientName, Config};
 use crate::error::Error;
 
@@ -62,13 +62,20 @@ impl Config {
             replace(&mut self.files.client_cert, settings.tls_client_cert_file);
             replace(&mut self.files.client_key, settings.tls_client_key_file);
             replace(&mut self.tls_server_name, settings.tls_server_name);
-            let replicas = match (settings.replicas, settings.replicas_timeout) {
-                (Some(count), Some(timeout)) => Some(Replicas { count, timeout }),
+            let confirmation = match (settings.replicas, settings.replicas_timeout) {
+                (Some(replicas), Some(timeout)) => Some(Confirmation {
+                    replicas,
+                    timeout,
+                    on_disk: settings.replicas_on_disk.unwrap_or_default(),
+                }),
+                (None, None) if settings.replicas_on_disk == Some(true) => {
+                    return Err(missing("replicas", "replicas_on_disk"));
+                }
                 (None, None) => None,
                 (Some(_), None) => return Err(missing("replicas_timeout", "replicas")),
                 (None, Some(_)) => return Err(missing("replicas", "replicas_timeout")),
             };
-            replace(&mut self.replicas, replicas);
+            replace(&mut self.confirmation, confirmation);
         }
         Ok(self)
     }
@@ -90,6 +97,8 @@ mod tests {
     use super::*;
     #[cfg(all(feature = "redis", feature = "serde"))]
     use crate::config::PubSub;
+    #[cfg(feature = "redis")]
+    use crate::config::Replicas;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -118,7 +127,7 @@ mod tests {
         for (settings, says) in [
             (
                 Settings {
-                    replicas: Some(1),
+                    replicas: Some(Replicas::Count(1)),
                     ..Settings::default()
                 },
                 "replicas_timeout",
@@ -163,7 +172,7 @@ mod tests {
             nodelay: Some(true),
             pub_sub: Some(PubSub::Both),
             connect_timeout: Some(7 * SECOND),
-            replicas: Some(8),
+            replicas: Some(Replicas::Count(8)),
             replicas_timeout: Some(9 * SECOND),
             look_up_interval: Some(10 * SECOND),
             restart_grace: Some(Duration::ZERO),

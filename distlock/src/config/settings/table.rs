@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::value::Value;
 #[cfg(feature = "redis")]
-use crate::config::PubSub;
+use crate::config::{PubSub, Replicas};
 use crate::error::Error;
 
 settings! {
@@ -71,9 +71,11 @@ settings! {
         look_up_interval: Duration, "How often the names of servers are looked up again (0 is never)";
         connect_timeout: Duration, "How long a connection may take, with TLS and the login";
         /// It needs `replicas_timeout`.
-        replicas: u32, "How many replicas confirm each grant";
+        replicas: Replicas, "How many replicas confirm each grant: a number, or as many as are connected";
         /// It needs `replicas`.
         replicas_timeout by replicas: Duration, "How long the replicas may take to confirm";
+        /// It needs `replicas`.
+        replicas_on_disk: bool, "Whether a grant has to be in the append-only files as well";
         restart_grace: Duration, "How long a server that was started grants nothing";
         /// The user is that of the URL, which may stand there without a password.
         password_file: PathBuf, "File of the password, which is read again for each connection";
@@ -249,7 +251,7 @@ mod tests {
         for row in TABLE {
             let text = match row.value {
                 "TIME" => "1m30s",
-                "NUMBER" => "7",
+                "NUMBER" | "NUMBER|connected" => "7",
                 "TEXT" | "FILE" => "text",
                 choice => choice.split('|').next_back().unwrap(),
             };

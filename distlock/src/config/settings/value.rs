@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(feature = "redis")]
-use crate::config::PubSub;
 use crate::config::duration;
+#[cfg(feature = "redis")]
+use crate::config::{PubSub, Replicas};
 
 /// A value that a text can say.
 pub(super) trait Value: Sized {
@@ -122,6 +122,29 @@ impl Value for PubSub {
     #[cfg(any(test, feature = "test-util"))]
     fn text(&self) -> String {
         format!("{self:?}").to_lowercase()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Value for Replicas {
+    const SHAPE: &'static str = "NUMBER|connected";
+    const EXPECTED: &'static str = "is neither `connected` nor a number from 0 to 4294967295";
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("connected") {
+            return Ok(Self::Connected);
+        }
+        u32::read(text)
+            .map(Self::Count)
+            .map_err(|_| wrong::<Self>(text))
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        match self {
+            Self::Count(count) => count.to_string(),
+            Self::Connected => "connected".to_owned(),
+        }
     }
 }
 

@@ -200,6 +200,11 @@ impl Link {
         }
     }
 
+    /// What errors and logs call the server.
+    pub(crate) fn server(&self) -> &str {
+        self.config.outages.server()
+    }
+
     /// Whether there is a connection.
     pub(crate) fn is_up(&self) -> bool {
         self.phase.borrow().is_up()

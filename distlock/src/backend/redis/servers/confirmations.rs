@@ -4,27 +4,30 @@
 //! connection. So a renewal of what was granted goes before it: replication is a single stream, and a replica that has the
 //! renewal has the grant. A renewal never creates a hold, so one that comes late does no harm.
 //!
+//! How many replicas are connected, and whether there is an append-only file, the server says behind the renewals, so the WAIT for
+//! that many is a round trip of its own.
+//!
 //! One WAIT confirms all grants that came while the WAIT before it was under way.
 
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{Connected, Link};
 use crate::backend::{Fault, cause};
-use crate::config::Replicas;
+use crate::config::{Confirmation, Replicas};
 use crate::foreign;
 use crate::mutex::Mutex;
 
 /// The confirmations of the grants of one server.
 pub(super) struct Confirmations {
     link: Arc<Link>,
-    replicas: Replicas,
+    wanted: Confirmation,
     response_timeout: Duration,
     queue: Mutex<Queue>,
 }
@@ -49,17 +52,28 @@ struct Confirmed {
     epoch: u64,
     /// How many replicas have them all.
     replicas: u32,
+    /// How many should have them.
+    wanted: Wanted,
+    /// Whether the server's own append-only file has them, if it was asked for that.
+    is_on_disk: bool,
+}
+
+/// What has to have the grants of a batch.
+#[derive(Clone, Copy)]
+struct Wanted {
+    replicas: u32,
+    on_disk: bool,
 }
 
 impl Confirmations {
     pub(super) fn new(
         link: Arc<Link>,
-        replicas: Replicas,
+        wanted: Confirmation,
         response_timeout: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             link,
-            replicas,
+            wanted,
             response_timeout,
             queue: Mutex::default(),
         })
@@ -82,7 +96,7 @@ impl Confirmations {
 
     /// How long a batch may take: the connection, the renewals, and the replicas.
     fn longest_batch(&self) -> Duration {
-        self.response_timeout * 2 + self.replicas.timeout
+        self.response_timeout * 3 + self.wanted.timeout
     }
 
     fn add(self: &Arc<Self>, unconfirmed: Unconfirmed) {
@@ -118,67 +132,165 @@ impl Confirmations {
         }
     }
 
-    /// Sends renewals and a WAIT behind them.
+    /// Sends renewals, and a WAIT behind them.
     async fn send(&self, renewals: Vec<Cmd>) -> Result<Confirmed, Fault> {
-        let Connected {
-            mut connection,
-            epoch,
-            ..
-        } = self.link.connected(self.response_timeout).await?;
-        let Replicas {
-            count,
-            timeout: longest,
-        } = self.replicas;
+        let mut connected = self.link.connected(self.response_timeout).await?;
         let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
         for renewal in renewals {
             pipeline.add_command(renewal);
         }
+        let (longest, Confirmation { on_disk, .. }) = (self.wanted.timeout, self.wanted);
+        if let Replicas::Count(replicas) = self.wanted.replicas
+            && !on_disk
+        {
+            let wanted = Wanted { replicas, on_disk };
+            pipeline.add_command(self.wait(wanted));
+            let mut renewed = self.ask(&mut connected, &pipeline, longest).await?;
+            let answer = renewed.pop();
+            return self.confirmed(connected.epoch, renewed, answer, wanted);
+        }
+        pipeline.cmd("INFO").arg("replication");
+        pipeline.cmd("INFO").arg("persistence");
+        let mut renewed = self.ask(&mut connected, &pipeline, Duration::ZERO).await?;
+        let persistence = self.text(connected.epoch, renewed.pop())?;
+        let replication = self.text(connected.epoch, renewed.pop())?;
+        let wanted = self.wanted_now(&replication, &persistence);
+        self.wait_for(&mut connected, renewed, wanted).await
+    }
+
+    /// Waits until so much of the server has what was sent before.
+    async fn wait_for(
+        &self,
+        connected: &mut Connected,
+        renewed: Vec<RedisResult<Value>>,
+        wanted: Wanted,
+    ) -> Result<Confirmed, Fault> {
+        if wanted.replicas == 0 && !wanted.on_disk {
+            let nobody = Some(Ok(Value::Int(0)));
+            return self.confirmed(connected.epoch, renewed, nobody, wanted);
+        }
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(self.wait(wanted));
+        let longest = self.wanted.timeout;
+        let answer = self.ask(connected, &pipeline, longest).await?.pop();
+        self.confirmed(connected.epoch, renewed, answer, wanted)
+    }
+
+    /// The command that waits for so much.
+    fn wait(&self, wanted: Wanted) -> Cmd {
         // Redis counts in milliseconds, and takes 0 for no limit.
-        let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-        pipeline.cmd("WAIT").arg(count).arg(millis.max(1));
-        let patience = self.response_timeout + longest;
-        let answers = pipeline.query_async::<Vec<RedisResult<Value>>>(&mut connection);
+        let millis = u64::try_from(self.wanted.timeout.as_millis()).unwrap_or(u64::MAX);
+        let mut wait = redis::cmd(if wanted.on_disk { "WAITAOF" } else { "WAIT" });
+        if wanted.on_disk {
+            wait.arg(1);
+        }
+        wait.arg(wanted.replicas).arg(millis.max(1));
+        wait
+    }
+
+    /// What is wanted of a server that says this of itself.
+    fn wanted_now(&self, replication: &str, persistence: &str) -> Wanted {
+        let is_online = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+        let online = replication.lines().filter(is_online).count();
+        Wanted {
+            replicas: match self.wanted.replicas {
+                Replicas::Count(count) => count,
+                Replicas::Connected => u32::try_from(online).unwrap_or(u32::MAX),
+            },
+            on_disk: self.wanted.on_disk && persistence.contains("aof_enabled:1"),
+        }
+    }
+
+    /// The answers to a pipeline, of which the last command may take so long.
+    async fn ask(
+        &self,
+        connected: &mut Connected,
+        pipeline: &redis::Pipeline,
+        longest: Duration,
+    ) -> Result<Vec<RedisResult<Value>>, Fault> {
+        let mut pipeline = pipeline.clone();
+        pipeline.ignore_errors();
+        let (epoch, patience) = (connected.epoch, self.response_timeout + longest);
+        let answers = pipeline.query_async::<Vec<RedisResult<Value>>>(&mut connected.connection);
         let Ok(answers) = timeout(patience, answers).await else {
             self.link.timed_out(epoch);
             let text = format!("no confirmation within {patience:?}");
             return Err(Fault::Unknown(cause(text)));
         };
-        let fault = |error| match read_error(&self.link, epoch, error) {
-            Failed::With(fault) => fault,
-            Failed::NoScript | Failed::Elsewhere(_) => {
-                Fault::Protocol(cause("an odd answer to WAIT"))
-            }
-        };
-        let mut answers = answers.map_err(fault)?;
+        let answers = answers.map_err(|error| self.fault(epoch, error))?;
         self.link.answered(epoch);
-        match answers.pop() {
-            Some(Ok(Value::Int(acknowledged))) => Ok(Confirmed {
-                renewed: answers,
-                epoch,
-                replicas: u32::try_from(acknowledged).unwrap_or(0),
-            }),
-            Some(Err(error)) => Err(fault(error)),
-            other => {
-                let text = format!("WAIT answered {other:?}");
-                Err(Fault::Protocol(cause(text)))
+        Ok(answers)
+    }
+
+    fn text(&self, epoch: u64, answer: Option<RedisResult<Value>>) -> Result<String, Fault> {
+        let none = || Fault::Protocol(cause("no answer to INFO"));
+        let value = answer.ok_or_else(none)?;
+        let value = value.map_err(|error| self.fault(epoch, error))?;
+        redis::from_redis_value(value).map_err(|error| Fault::Protocol(cause(error.to_string())))
+    }
+
+    fn confirmed(
+        &self,
+        epoch: u64,
+        renewed: Vec<RedisResult<Value>>,
+        answer: Option<RedisResult<Value>>,
+        wanted: Wanted,
+    ) -> Result<Confirmed, Fault> {
+        let confirmed = |replicas: i64, is_on_disk| Confirmed {
+            renewed,
+            epoch,
+            replicas: u32::try_from(replicas).unwrap_or(0),
+            wanted,
+            is_on_disk,
+        };
+        match answer {
+            Some(Ok(Value::Int(replicas))) if !wanted.on_disk => Ok(confirmed(replicas, false)),
+            Some(Ok(Value::Array(both))) => match both.as_slice() {
+                [Value::Int(own), Value::Int(replicas)] => Ok(confirmed(*replicas, *own > 0)),
+                _ => Err(odd(&both)),
+            },
+            Some(Err(error)) if wanted.on_disk && error.to_string().contains("unknown command") => {
+                Err(Fault::Unsupported {
+                    server: self.link.server().to_owned(),
+                    reason: "it has an append-only file, and does not know WAITAOF, as Redis does since 7.2; turn `replicas_on_disk` \
+                        off"
+                        .to_owned(),
+                })
             }
+            Some(Err(error)) => Err(self.fault(epoch, error)),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn fault(&self, epoch: u64, error: RedisError) -> Fault {
+        match read_error(&self.link, epoch, error) {
+            Failed::With(fault) => fault,
+            Failed::NoScript | Failed::Elsewhere(_) => odd(&"nothing of its own"),
         }
     }
 
     /// What the answer to the renewal with this index means.
     fn outcome(&self, confirmed: &Confirmed, at: usize) -> Result<Value, Failed> {
-        let Replicas { count, timeout } = self.replicas;
+        let Confirmed {
+            replicas, wanted, ..
+        } = confirmed;
+        let (count, timeout) = (wanted.replicas, self.wanted.timeout);
         match confirmed.renewed.get(at) {
-            Some(Ok(_)) if confirmed.replicas < count => Err(unknown(format!(
-                "{} of {count} replicas confirmed the grant within {timeout:?}",
-                confirmed.replicas
+            Some(Ok(_)) if *replicas < count => Err(unknown(format!(
+                "{replicas} of {count} replicas confirmed the grant within {timeout:?}",
+            ))),
+            Some(Ok(_)) if wanted.on_disk && !confirmed.is_on_disk => Err(unknown(format!(
+                "the grant was not in the server's append-only file within {timeout:?}"
             ))),
             Some(Ok(value)) => Ok(value.clone()),
             Some(Err(error)) => Err(read_error(&self.link, confirmed.epoch, error.clone())),
             None => Err(unknown("no answer to the renewal".to_owned())),
         }
     }
+}
+
+fn odd(answer: &dyn std::fmt::Debug) -> Fault {
+    Fault::Protocol(cause(format!("WAIT answered {answer:?}")))
 }
 
 fn unknown(text: String) -> Failed {

@@ -39,6 +39,7 @@ use crate::error::Error;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+use crate::telemetry;
 
 /// The servers of one client.
 pub(super) struct Servers {
@@ -90,6 +91,10 @@ impl Servers {
         let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
         let credentials = logins::credentials(url.credentials, url.user, config)?;
         let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
+        let is_alone = matches!(url.target, Target::Server { .. });
+        if !is_alone && config.confirmation.is_none() {
+            telemetry::not_confirmed(&url.target);
+        }
         let (layout, epochs) = match url.target {
             Target::Server { address, db } => one(address, connector(db)?, config, clock),
             Target::Sentinel {

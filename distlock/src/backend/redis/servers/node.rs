@@ -18,7 +18,7 @@ use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
-use crate::config::{ATTEMPTS_AT_ONCE, Config, RECONNECT_BACKOFF, Replicas};
+use crate::config::{ATTEMPTS_AT_ONCE, Config, Confirmation, RECONNECT_BACKOFF};
 
 /// Why a server that says that it stands alone does not carry out a script over several keys, and what to do.
 const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a cluster behind a proxy that says otherwise; give the keys of \
@@ -36,8 +36,8 @@ pub(super) struct Shared {
     pub(super) nodelay: bool,
     /// The longest pause between two tries to connect.
     pub(super) longest_pause: Duration,
-    /// The replicas that confirm each grant.
-    pub(super) replicas: Option<Replicas>,
+    /// What has to confirm each grant.
+    pub(super) confirmation: Option<Confirmation>,
     /// How long a server has to be up before it may grant.
     pub(super) restart_grace: Duration,
     /// What the first connection finds out.
@@ -55,7 +55,7 @@ impl Shared {
             response_timeout: config.response_timeout,
             nodelay: config.nodelay,
             longest_pause: config.longest_reconnect_pause(),
-            replicas: config.replicas,
+            confirmation: config.confirmation,
             restart_grace: config.restart_grace,
             // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
             first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
@@ -122,9 +122,9 @@ impl Node {
             first: None,
             on_push: Arc::new(|_, _| {}),
         };
-        let confirmations = shared.replicas.map(|replicas| {
+        let confirmations = shared.confirmation.map(|wanted| {
             let link = Link::new(beside("confirmations", &server));
-            Confirmations::new(link, replicas, shared.response_timeout)
+            Confirmations::new(link, wanted, shared.response_timeout)
         });
         let commands = LinkConfig {
             nodelay: shared.nodelay,

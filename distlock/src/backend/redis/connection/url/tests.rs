@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::config::{PubSub, Settings};
+use crate::config::{PubSub, Replicas, Settings};
 
 fn tcp(host: &str, port: u16) -> Address {
     Address::Tcp {
@@ -214,7 +214,7 @@ fn each_arrangement_may_have_each_setting() {
         nodelay: Some(true),
         pub_sub: Some(PubSub::Both),
         connect_timeout: Some(7 * second),
-        replicas: Some(8),
+        replicas: Some(Replicas::Count(8)),
         replicas_timeout: Some(9 * second),
         look_up_interval: Some(10 * second),
         restart_grace: Some(Duration::ZERO),
@@ -293,7 +293,7 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ),
         (
             "redis://host?replicas=4294967296",
-            "`replicas` is not a number",
+            "`replicas` is neither `connected` nor a number",
         ),
         (
             "redis://host?nodelay=1",

@@ -1,0 +1,99 @@
+//! Row 56: grants that the replicas confirm which are connected, and the append-only file.
+
+use distlock::{Builder, Client, Error, Replicas};
+use distlock_tests::RedisServer;
+
+use super::replicas::{Pair, TIMEOUT, assert_unconfirmed};
+use crate::row::{Row, rows};
+use crate::support::{SOON, client_with, free};
+
+/// A client whose grants all connected replicas of the server confirm.
+async fn client(server: &RedisServer, set: impl FnOnce(Builder) -> Builder) -> Client {
+    let connected = |builder: Builder| {
+        let builder = builder.replicas(Replicas::Connected, TIMEOUT);
+        let builder = builder.unavailable_after(2 * TIMEOUT);
+        set(builder.response_timeout(SOON))
+    };
+    client_with(&server.url(), connected).await
+}
+
+async fn f56_connected_replicas_confirm_and_a_server_without_any_grants_alone(row: &Row) {
+    let mut pair = Pair::start().await;
+    let client = client(&pair.primary, |builder| builder).await;
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let waits = pair.primary.command_calls("wait").await;
+    assert!(waits >= 1, "the replica was not asked");
+    // It is connected, and does not answer.
+    pair.replica.stop();
+    row.injected("replica that does not answer", 1);
+    assert_unconfirmed(&client.lock("k").try_acquire().await.unwrap_err());
+    pair.replica.cont();
+    pair.cut().await;
+    row.injected("server without a replica", 1);
+    let before = pair.primary.command_calls("wait").await;
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    assert_eq!(pair.primary.command_calls("wait").await, before);
+    guard.release().await.unwrap();
+    pair.join().await;
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    assert!(pair.primary.command_calls("wait").await > before);
+    free(&pair.primary, &[&client]).await;
+}
+
+async fn f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cannot_is_told(
+    row: &Row,
+) {
+    let on_disk = |builder: Builder| builder.replicas_on_disk(true);
+    let without = RedisServer::start().await;
+    let plain = client(&without, on_disk).await;
+    plain
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+
+    let with = RedisServer::builder()
+        .arg("--appendonly", "yes")
+        .start()
+        .await;
+    let client = client(&with, on_disk).await;
+    let granted = client.lock("k").acquire().wait(SOON).await;
+    let known = with.cli(&["COMMAND", "INFO", "WAITAOF"]).await;
+    let knows = !format!("{known:?}").contains("nil");
+    row.injected("append-only file", 1);
+    if knows {
+        granted.unwrap().release().await.unwrap();
+        assert!(with.command_calls("waitaof").await >= 1);
+    } else {
+        let error = granted.unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::UnsupportedServer { .. }), "{text}");
+        assert!(
+            text.contains("WAITAOF") && text.contains("`replicas_on_disk`"),
+            "{text}"
+        );
+    }
+    free(&with, &[&client]).await;
+}
+
+rows! {
+    Real: f56_connected_replicas_confirm_and_a_server_without_any_grants_alone,
+        f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cannot_is_told;
+}
