@@ -63,6 +63,7 @@ pub use crate::resource::kind::Kind;
 pub use crate::resource::mode::Mode;
 pub use crate::resource::owner::{Holder, Owner};
 pub use crate::resource::permit_id::PermitId;
+pub use crate::resource::visible::visible;
 pub use crate::scope::current::{Current, current, is_held};
 pub use crate::scope::{Scope, Section};
 

@@ -28,25 +28,7 @@ pub(crate) fn text(text: &str) -> Result<(), Failed> {
     }
 }
 
-/// A text that comes from a server, without what a terminal would obey. Anybody who may lock can choose a key.
+/// A name that comes from a server, without what a terminal would obey or a person would not see.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |c: char| {
-        if c.is_control() {
-            c.escape_default().to_string()
-        } else {
-            c.to_string()
-        }
-    };
-    text.chars().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escape_sequences_in_keys_do_nothing() {
-        assert_eq!(plain("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
-        assert_eq!(plain("order:é"), "order:é");
-    }
+    distlock::visible(text).into_owned()
 }

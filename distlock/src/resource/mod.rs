@@ -6,3 +6,4 @@ pub(crate) mod kind;
 pub(crate) mod mode;
 pub(crate) mod owner;
 pub(crate) mod permit_id;
+pub(crate) mod visible;
