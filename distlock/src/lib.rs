@@ -35,6 +35,7 @@ pub use crate::backend::reports::{
 pub use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
+pub use crate::client::force::ForceRelease;
 pub use crate::client::health::Health;
 pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::{Installed, WithClient, with_client};

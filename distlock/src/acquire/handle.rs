@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Change, Inspected};
+use crate::backend::{Change, Forced, Inspected};
 use crate::config::{Backoff, SPIN_BACKOFF, check_expire_after, checked_wait};
 use crate::error::Error;
 use crate::local::{Lives, Registry, watching};
@@ -142,9 +142,10 @@ impl Handle {
         let resource = self.resource()?;
         let session = &registry.session;
         let since = session.now();
-        let freed = session.backend.force_release(&resource).await;
+        let freed = session.backend.force_release(&resource, None).await;
         registry.freed_by_force(&resource);
-        freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
+        let freed = freed.map_err(|fault| fault.into_error(key, session.now().since(since)))?;
+        Ok(freed == Forced::Freed)
     }
 
     /// Changes the number under the key, or answers a question about it.

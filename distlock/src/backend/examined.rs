@@ -122,6 +122,8 @@ pub struct ScanCursor {
 pub struct Scanned {
     /// The names of keys, with the client's prefix, each once.
     pub names: Vec<String>,
+    /// The names that are not UTF-8, with their other bytes as `%FF`. No client of this crate can use such a key.
+    pub no_text: Vec<String>,
     /// Where the next page begins; `None` if there is none.
     pub next: Option<ScanPosition>,
 }

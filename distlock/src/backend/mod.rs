@@ -37,6 +37,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod reports;
+mod seen;
 pub(crate) mod side_keys;
 mod signal;
 mod subscription;
@@ -60,6 +61,7 @@ pub use self::examined::{
 };
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
+pub use self::seen::{Forced, Seen};
 pub use self::signal::Signal;
 pub use self::subscription::Subscription;
 use crate::clock::Tick;
@@ -347,8 +349,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         self.release(target)
     }
 
-    /// Frees a key that any owner holds. Answers whether one held it.
-    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool>;
+    /// Frees a key that any owner holds, or only from the owners that somebody has seen. With `seen`, both kinds of a read/write
+    /// lock free either of its modes.
+    fn force_release<'a>(
+        &'a self,
+        resource: &'a Resource,
+        seen: Option<&'a Seen>,
+    ) -> Reply<'a, Forced>;
 
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;

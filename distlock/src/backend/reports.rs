@@ -28,7 +28,8 @@ use uuid::Uuid;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyReport {
-    /// The key, without the client's [prefix](crate::Builder::key_prefix).
+    /// The key, without the client's [prefix](crate::Builder::key_prefix). A name that is not UTF-8 has `%FF` for each byte that
+    /// is no text, and is reported as [unreadable](Primitive::Unreadable).
     pub key: String,
     /// What lives under the key.
     pub primitive: Primitive,

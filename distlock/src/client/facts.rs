@@ -36,4 +36,29 @@ impl Client {
             Err(_) => Vec::new(),
         }
     }
+
+    /// Returns the addresses of the client's servers, without user and password, as errors name them.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(distlock::Client::in_memory().servers(), "memory");
+    /// ```
+    pub fn servers(&self) -> String {
+        self.session().backend.servers()
+    }
+
+    /// Returns what the names of all keys begin with in the server, as [`Builder::key_prefix`](crate::Builder::key_prefix) sets
+    /// it.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let client = Client::builder().key_prefix("shop:").in_memory(&MemoryServer::new())?;
+    /// assert_eq!(client.key_prefix(), "shop:");
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn key_prefix(&self) -> String {
+        self.session().config.key_prefix.to_string()
+    }
 }

@@ -6,6 +6,7 @@ mod connect;
 #[cfg(feature = "redis")]
 mod connection_settings;
 mod facts;
+pub(crate) mod force;
 pub(crate) mod health;
 pub(crate) mod inherit;
 pub(crate) mod installed;

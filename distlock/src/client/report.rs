@@ -1,6 +1,7 @@
 //! Looks at one key in the server: which primitive lives there, and who holds it or waits for it.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use uuid::Uuid;
 
@@ -177,7 +178,7 @@ pub(super) fn report(session: &Session, key: &Key, examined: &Examined) -> KeyRe
 }
 
 /// The report of a key that could not be read.
-pub(super) fn unreadable(key: &Key, fault: &Fault) -> KeyReport {
+pub(super) fn unreadable(key: &Key, fault: impl Display) -> KeyReport {
     KeyReport {
         key: key.text().to_owned(),
         primitive: Primitive::Unreadable,

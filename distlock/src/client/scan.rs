@@ -45,7 +45,7 @@ impl Client {
     /// or removed meanwhile, or whose slot moves between the nodes of a cluster, may be found or not.
     ///
     /// Keys of other programs that match are left out, unless they hold a number, which a semaphore does as well. A key that
-    /// cannot be read, because what is stored under it or beside it is broken, is reported as
+    /// cannot be read, because what is stored under it or beside it is broken or its name is not UTF-8, is reported as
     /// [unreadable](Primitive::Unreadable), and the scan goes on.
     ///
     /// # Errors
@@ -170,10 +170,18 @@ impl Scan {
         reports
             .iter_mut()
             .for_each(|report| self.names.resolve(report));
+        let no_text = page.no_text.iter();
+        let no_text = no_text.filter_map(|name| name.strip_prefix(prefix));
+        let no_text = no_text.filter_map(|key| Key::new(prefix, key).ok());
+        reports.extend(no_text.map(|key| unreadable(&key, NO_TEXT)));
+        reports.sort_by(|one, other| one.key.cmp(&other.key));
         self.position = page.next;
         Ok(Some(reports))
     }
 }
+
+/// Why a key cannot be read whose name is not UTF-8.
+const NO_TEXT: &str = "its name is not UTF-8, so no client of this crate can use it";
 
 /// Reports on each of these keys that is still there and has a primitive.
 async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Key)>, Fault> {

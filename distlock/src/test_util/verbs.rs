@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::backend::{Attempt, Attempted, Change, Released, Renewal, Subscription, Target};
+use crate::backend::{
+    Attempt, Attempted, Change, Forced, Released, Renewal, Seen, Subscription, Target,
+};
 use crate::client::Client;
 use crate::error::Error;
 use crate::resource::key::{Key, Resource};
@@ -42,6 +44,8 @@ pub enum Answer {
     NotOurs,
     /// Whether a force-release freed anything.
     Forced(bool),
+    /// What a force-release did that knew the holders.
+    ForcedSeen(Forced),
     /// The name and count of each holder, and what is left of the lease.
     Holders(Vec<(String, u64)>, Option<Duration>),
     /// A number of permits, or of a latch.
@@ -318,9 +322,18 @@ impl Verbs {
         let registry = self.client.registry();
         let backend = &registry.session.backend;
         let forced = self
-            .reply(&target, backend.force_release(&target.resource))
+            .reply(&target, backend.force_release(&target.resource, None))
             .await?;
-        Ok(Answer::Forced(forced))
+        Ok(Answer::Forced(forced == Forced::Freed))
+    }
+
+    /// One force-release of what somebody has seen.
+    pub async fn force_release_seen(&self, key: &str, seen: &Seen) -> Result<Answer, Error> {
+        let target = self.target(key, 0)?;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
+        let forced = backend.force_release(&target.resource, Some(seen));
+        Ok(Answer::ForcedSeen(self.reply(&target, forced).await?))
     }
 
     /// One inspection.

@@ -16,6 +16,7 @@ mod expire_after;
 mod fair;
 mod fairness;
 mod fenced;
+mod force_release;
 mod foreign;
 mod latch;
 mod lock;

@@ -7,6 +7,7 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::lock::seen;
 use super::side::{self, Event, KEYS, Step};
 
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ enum FairStep {
     },
     ForceRelease {
         key: usize,
+    },
+    ForceReleaseSeen {
+        key: usize,
+        owner: u64,
     },
     Inspect {
         key: usize,
@@ -65,6 +70,8 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
         2 => one.clone().prop_map(|(key, owner)| FairStep::Release { key, owner }),
         2 => one.prop_map(|(key, owner)| FairStep::Withdraw { key, owner }),
         1 => key.clone().prop_map(|key| FairStep::ForceRelease { key }),
+        2 => (key.clone(), 1..4_u64)
+            .prop_map(|(key, owner)| FairStep::ForceReleaseSeen { key, owner }),
         1 => key.clone().prop_map(|key| FairStep::Inspect { key }),
         2 => key.prop_map(|key| FairStep::Next { key }),
     ]
@@ -122,6 +129,10 @@ impl Step for FairStep {
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
             Self::Withdraw { key, owner } => verbs.withdraw(KEYS[*key], *owner).await,
             Self::ForceRelease { key } => verbs.force_release(KEYS[*key]).await,
+            Self::ForceReleaseSeen { key, owner } => {
+                let seen = seen([side::owner(*owner)], None);
+                verbs.force_release_seen(KEYS[*key], &seen).await
+            }
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Next { key } => Ok(next(verbs, KEYS[*key]).await),
             Self::Die { key, owner } => Ok(die(verbs, KEYS[*key], *owner).await),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::test_util::{Answer, Kind, Seen, Verbs};
 use distlock::{Client, Error};
 use distlock_tests::eventually_eq;
 use proptest::prelude::*;
@@ -25,6 +25,10 @@ enum LockStep {
     ForceRelease {
         key: usize,
     },
+    ForceReleaseSeen {
+        key: usize,
+        owner: u64,
+    },
     Inspect {
         key: usize,
     },
@@ -44,8 +48,19 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
         3 => prop::collection::vec(renewal, 1..5).prop_map(LockStep::Renew),
         2 => (key.clone(), owner).prop_map(|(key, owner)| LockStep::Release { key, owner }),
         1 => key.clone().prop_map(|key| LockStep::ForceRelease { key }),
+        2 => (key.clone(), 1..4_u64)
+            .prop_map(|(key, owner)| LockStep::ForceReleaseSeen { key, owner }),
         2 => key.prop_map(|key| LockStep::Inspect { key }),
     ]
+}
+
+/// These owners, and no others.
+pub(crate) fn seen(owners: impl IntoIterator<Item = String>, number: Option<i64>) -> Seen {
+    Seen {
+        owners: owners.into_iter().collect(),
+        unnamed: 0,
+        number,
+    }
 }
 
 /// For a server in real time: leases long enough that none ends by chance, and some that end at once.
@@ -86,6 +101,10 @@ impl Step for LockStep {
             }
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
             Self::ForceRelease { key } => verbs.force_release(KEYS[*key]).await,
+            Self::ForceReleaseSeen { key, owner } => {
+                let seen = seen([side::owner(*owner)], None);
+                verbs.force_release_seen(KEYS[*key], &seen).await
+            }
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
         };

@@ -8,6 +8,7 @@ use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::lock::seen;
 use super::side::{self, Event, KEYS, SOON, Step};
 
 #[derive(Clone, Debug)]
@@ -28,6 +29,10 @@ enum PermitStep {
     },
     Delete {
         key: usize,
+    },
+    DeleteSeen {
+        key: usize,
+        owner: u64,
     },
     Inspect {
         key: usize,
@@ -108,6 +113,8 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
         4 => held.clone().prop_map(|(key, owner)| PermitStep::Release { key, owner }),
         1 => held.prop_map(|(key, owner)| PermitStep::Withdraw { key, owner }),
         1 => key.clone().prop_map(|key| PermitStep::Delete { key }),
+        2 => (key.clone(), 1..4_u64)
+            .prop_map(|(key, owner)| PermitStep::DeleteSeen { key, owner }),
         2 => key.clone().prop_map(|key| PermitStep::Inspect { key }),
         8 => (key.clone(), 100..160_u64, made())
             .prop_map(|(key, request, change)| PermitStep::Change { key, request, change }),
@@ -177,6 +184,11 @@ impl Step for PermitStep {
             Self::Release { key, owner } => of(verbs, *owner).release(KEYS[*key], *owner).await,
             Self::Withdraw { key, owner } => of(verbs, *owner).withdraw(KEYS[*key], *owner).await,
             Self::Delete { key } => verbs.force_release(KEYS[*key]).await,
+            Self::DeleteSeen { key, owner } => {
+                let ids = of(verbs, *owner).permit_ids(*owner).into_iter();
+                let seen = seen(ids.map(|id| id.to_string()), None);
+                verbs.force_release_seen(KEYS[*key], &seen).await
+            }
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Change {
                 key,

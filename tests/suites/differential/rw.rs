@@ -7,6 +7,7 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::lock::seen;
 use super::side::{self, Event, KEYS, Step};
 
 /// Attempts inside this writer's hold; it is one of the owners.
@@ -38,6 +39,12 @@ enum Act {
     },
     ForceRelease {
         write: bool,
+    },
+    /// One reader, one writer, and so many that were not named, were seen.
+    ForceReleaseSeen {
+        reader: u64,
+        writer: u64,
+        unnamed: u64,
     },
     Inspect {
         write: bool,
@@ -77,6 +84,9 @@ fn act(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = 
         5 => (any::<bool>(), owner.clone(), any::<bool>())
             .prop_map(|(write, owner, withdraws)| Act::Release { write, owner, withdraws }),
         1 => any::<bool>().prop_map(|write| Act::ForceRelease { write }),
+        2 => (1..4_u64, 1..4_u64, 0..2_u64).prop_map(|(reader, writer, unnamed)| {
+            Act::ForceReleaseSeen { reader, writer, unnamed }
+        }),
         4 => any::<bool>().prop_map(|write| Act::Inspect { write }),
         1 => (owner.clone(), lease).prop_map(|(owner, lease)| Act::Plain { owner, lease }),
         2 => owner.prop_map(|owner| Act::PlainRelease { owner }),
@@ -131,6 +141,16 @@ impl Act {
             } => of(*write).withdraw(key, *owner).await,
             Self::Release { write, owner, .. } => of(*write).release(key, *owner).await,
             Self::ForceRelease { write } => of(*write).force_release(key).await,
+            Self::ForceReleaseSeen {
+                reader,
+                writer,
+                unnamed,
+            } => {
+                let owners = [side::owner(*reader), side::owner(*writer) + ":write"];
+                let mut seen = seen(owners, None);
+                seen.unnamed = *unnamed;
+                of(true).force_release_seen(key, &seen).await
+            }
             Self::Inspect { write } => of(*write).inspect(key).await,
             Self::Plain { owner, lease } => plain.attempt(key, PLAIN + owner, *lease).await,
             Self::PlainRelease { owner } => plain.release(key, PLAIN + owner).await,

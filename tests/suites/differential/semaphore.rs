@@ -8,6 +8,7 @@ use distlock::test_util::{Answer, Change, Kind, LatchChange, SemaphoreChange, Ve
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::lock::seen;
 use super::side::{self, Event, KEYS, Step};
 
 #[derive(Clone, Debug)]
@@ -34,6 +35,11 @@ enum NumberStep {
     },
     Delete {
         key: usize,
+    },
+    DeleteSeen {
+        key: usize,
+        owner: u64,
+        number: i64,
     },
     Inspect {
         key: usize,
@@ -74,6 +80,8 @@ fn semaphore_step() -> impl Strategy<Value = NumberStep> + Clone {
         1 => taken.prop_map(|(key, owner, permits)| NumberStep::Withdraw { key, owner, permits }),
         5 => adjusts(change),
         1 => key.clone().prop_map(|key| NumberStep::Delete { key }),
+        2 => (key.clone(), 1..4_u64, 0..4_i64)
+            .prop_map(|(key, owner, number)| NumberStep::DeleteSeen { key, owner, number }),
         1 => key.prop_map(|key| NumberStep::Inspect { key }),
     ]
 }
@@ -88,6 +96,8 @@ fn latch_step() -> impl Strategy<Value = NumberStep> + Clone {
     prop_oneof![
         12 => adjusts(change),
         1 => key.clone().prop_map(|key| NumberStep::Delete { key }),
+        2 => (key.clone(), 1..4_u64, 0..4_i64)
+            .prop_map(|(key, owner, number)| NumberStep::DeleteSeen { key, owner, number }),
         1 => key.prop_map(|key| NumberStep::Inspect { key }),
     ]
 }
@@ -117,6 +127,7 @@ impl NumberStep {
         | Self::Withdraw { key, .. }
         | Self::Adjust { key, .. }
         | Self::Delete { key }
+        | Self::DeleteSeen { key, .. }
         | Self::Inspect { key }) = self
         else {
             let Self::Expiring(_, step) = self else {
@@ -159,6 +170,10 @@ impl Step for NumberStep {
                 change,
             } => verbs.adjust(KEYS[key], request, change).await,
             Self::Delete { key } => verbs.force_release(KEYS[key]).await,
+            Self::DeleteSeen { key, owner, number } => {
+                let seen = seen([side::owner(owner)], Some(number));
+                verbs.force_release_seen(KEYS[key], &seen).await
+            }
             Self::Inspect { key } => verbs.inspect(KEYS[key]).await,
             Self::Expiring(..) => unreachable!("one of them has no other in it"),
         };

@@ -24,6 +24,11 @@ pub(crate) const KEYS: [&str; 3] = ["a", "{b}:c", "d e\0\r\n"];
 /// The client that all owners are of, so that they can be compared as they stand in the server.
 pub(crate) const OWNERS: Uuid = Uuid::from_u128(7);
 
+/// The owner with this number, as it stands in the server.
+pub(crate) fn owner(number: u64) -> String {
+    format!("{OWNERS}:{number}")
+}
+
 /// An operation that both sides carry out.
 pub(crate) trait Step: Clone + Debug {
     /// Carries it out.

@@ -1,6 +1,6 @@
 //! What a force-release must not delete.
 
-use distlock::Error;
+use distlock::{Error, Primitive};
 use distlock_tests::RedisServer;
 
 use super::client;
@@ -33,5 +33,21 @@ async fn force_release_deletes_neither_data_nor_a_read_write_lock() {
         assert!(lock.force_release().await.unwrap());
         assert!(!lock.force_release().await.unwrap());
         drop(guard);
+    }
+}
+
+#[tokio::test]
+async fn data_of_another_program_that_was_seen_is_not_freed() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    server.cli(&["SET", "text", "not a number"]).await;
+    server.cli(&["HSET", "cart", "item:7", "3"]).await;
+    for key in ["text", "cart"] {
+        let seen = client.inspect(key).await.unwrap();
+        assert_eq!(seen.primitive, Primitive::NoLock);
+        let error = client.force_release(&seen).await.unwrap_err();
+        assert!(matches!(error, Error::WrongType { .. }), "{key}: {error}");
+        let exists: u64 = server.try_cli(&["EXISTS", key]).await.unwrap();
+        assert_eq!(exists, 1, "{key}");
     }
 }

@@ -252,3 +252,23 @@ async fn many_holders_are_counted_and_the_first_thousand_listed() {
     let listed = report.holders.len();
     assert!((900..=1_000).contains(&listed), "{listed} holders");
 }
+
+#[tokio::test]
+async fn key_that_is_no_text_is_listed_as_unreadable_with_its_bytes() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let _guard = client.lock("b:lock").acquire().await.unwrap();
+    let mut connection = server.connection().await;
+    for name in [&b"b:\xff"[..], b"b:\xfe"] {
+        let _: () = connection.hset(name, "name", "Ada").await.unwrap();
+    }
+    let (mut scan, mut found) = (client.scan("b:*"), Vec::new());
+    while let Some(page) = scan.next_page().await.unwrap() {
+        found.extend(page);
+    }
+    let keys: Vec<_> = found.iter().map(|report| &*report.key).collect();
+    assert_eq!(keys, ["b:%FE", "b:%FF", "b:lock"]);
+    assert_eq!(found[0].primitive, Primitive::Unreadable);
+    let fault = found[0].fault.as_deref().unwrap();
+    assert!(fault.contains("not UTF-8"), "{fault}");
+}

@@ -21,12 +21,23 @@ async fn lock_of_another_is_released_with_yes_and_a_second_time_there_is_none() 
     run.expect("running", SOON).await;
     let released = output(&server, &["release", "job", "--yes"]).await;
     assert_eq!(released.status.code(), Some(0), "{}", stderr(&released));
+    let said = stdout(&released);
+    assert!(
+        said.starts_with("job is free; it was taken from "),
+        "{said}"
+    );
+    let owner = said.trim_end().trim_end_matches(')');
+    assert!(
+        owner.contains(" (") && owner.ends_with(|end: char| end.is_ascii_digit()),
+        "{said}"
+    );
     assert_eq!(run.wait(SOON).await.code(), Some(79));
 
     let again = output(&server, &["release", "job", "--yes", "--json"]).await;
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
     let said: serde_json::Value = serde_json::from_str(&stdout(&again)).unwrap();
-    assert_eq!(said, serde_json::json!({ "key": "job", "released": false }));
+    let nobody = serde_json::json!({ "key": "job", "released": false, "from": null });
+    assert_eq!(said, nobody);
 }
 
 #[tokio::test]

@@ -121,6 +121,7 @@ pub(super) fn scan(state: &State, position: &ScanPosition, pattern: &str, most: 
         }),
     });
     Scanned {
+        no_text: Vec::new(),
         names: names.into_iter().map(ToString::to_string).collect(),
         next,
     }

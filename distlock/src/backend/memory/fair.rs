@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::call::Call;
 use super::lock;
 use super::store::{Name, State};
-use crate::backend::{Attempt, Attempted, Fault, Released, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;
 use crate::resource::key::Key;
@@ -88,8 +88,13 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     })
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
-    let freed = lock::remove(state, key)?;
+pub(super) fn force_release(
+    state: &mut State,
+    key: &Key,
+    seen: Option<&Seen>,
+    call: Call,
+) -> Result<Forced, Fault> {
+    let freed = lock::remove(state, key, seen)?;
     notify_head_if_free(state, key, call);
     Ok(freed)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::call::Call;
 use super::number;
 use super::store::{Name, State, Value};
-use crate::backend::{Fault, LatchChange, LatchSeen};
+use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen};
 use crate::clock::Tick;
 use crate::resource::key::Key;
 use crate::resource::kind::Family;
@@ -84,9 +84,14 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     Ok(0)
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
-    let removed = number::remove(state, key)?;
-    if removed {
+pub(super) fn force_release(
+    state: &mut State,
+    key: &Key,
+    seen: Option<&Seen>,
+    call: Call,
+) -> Result<Forced, Fault> {
+    let removed = number::remove(state, key, seen)?;
+    if removed == Forced::Freed {
         open(state, key, call);
     }
     Ok(removed)

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::store::{State, Value};
-use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
+use crate::backend::{
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+};
 use crate::clock::{self, Tick};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
@@ -200,20 +202,26 @@ pub(super) fn release_all(
     targets.iter().map(one).collect()
 }
 
-/// Removes a lock with its holder, and answers whether there was one.
-pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
-    let value = state.values.get(key.name()).map(|entry| &entry.value);
-    let is_lock = match value {
-        Some(Value::Lock(_)) => true,
-        Some(_) => return Err(Fault::WrongType),
-        None => false,
-    };
-    Ok(is_lock && state.remove(key.name()))
+/// Removes a lock with its holder, unless that is another one than was seen.
+pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
+    match state.values.get(key.name()).map(|entry| &entry.value) {
+        Some(Value::Lock(held)) if seen.is_some_and(|seen| !seen.are([held.text()])) => {
+            Ok(Forced::Unseen)
+        }
+        Some(Value::Lock(_)) => Ok(Forced::freed(state.remove(key.name()))),
+        Some(_) => Err(Fault::WrongType),
+        None => Ok(Forced::WasFree),
+    }
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
-    let freed = remove(state, key)?;
-    if freed {
+pub(super) fn force_release(
+    state: &mut State,
+    key: &Key,
+    seen: Option<&Seen>,
+    call: Call,
+) -> Result<Forced, Fault> {
+    let freed = remove(state, key, seen)?;
+    if freed == Forced::Freed {
         state.publish(call.client, Family::Lock, key);
     }
     Ok(freed)

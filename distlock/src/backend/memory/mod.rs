@@ -48,9 +48,9 @@ use super::Disconnection;
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, LatchSeen, NamedClient,
-    Peeked, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
-    renewed_together,
+    Attempt, Attempted, Backend, Change, Examined, Fault, Forced, Inspected, LatchSeen,
+    NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Seen,
+    Subscription, Target, renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -217,14 +217,18 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+    fn force_release<'a>(
+        &'a self,
+        resource: &'a Resource,
+        seen: Option<&'a Seen>,
+    ) -> Reply<'a, Forced> {
         self.run(|state, call| match resource.kind.family() {
-            _ if resource.kind.is_fair() => fair::force_release(state, &resource.key, call),
-            Family::Lock => lock::force_release(state, &resource.key, call),
-            Family::ReadWrite => rw::force_release(state, resource, call),
-            Family::Semaphore => semaphore::force_release(state, &resource.key),
-            Family::Permit => permit::force_release(state, &resource.key),
-            Family::Latch => latch::force_release(state, &resource.key, call),
+            _ if resource.kind.is_fair() => fair::force_release(state, &resource.key, seen, call),
+            Family::Lock => lock::force_release(state, &resource.key, seen, call),
+            Family::ReadWrite => rw::force_release(state, resource, seen, call),
+            Family::Semaphore => semaphore::force_release(state, &resource.key, seen),
+            Family::Permit => permit::force_release(state, &resource.key, seen, call.now),
+            Family::Latch => latch::force_release(state, &resource.key, seen, call),
         })
     }
 

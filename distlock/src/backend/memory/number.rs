@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::store::{Name, State, Value};
-use crate::backend::{Fault, Inspected, cause};
+use crate::backend::{Fault, Forced, Inspected, Seen, cause};
 use crate::clock::Tick;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
@@ -114,9 +114,16 @@ pub(super) fn once(
     Ok(answer)
 }
 
-/// Removes the number under a key, and answers whether there was one.
-pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
-    Ok(get(state, key)?.is_some() && state.remove(key.name()))
+/// Removes the number under a key, unless that is another one than was seen.
+pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
+    let Some(number) = get(state, key)? else {
+        return Ok(Forced::WasFree);
+    };
+    let seen = seen.and_then(|seen| seen.number);
+    if seen.is_some_and(|seen| seen != number) {
+        return Ok(Forced::Unseen);
+    }
+    Ok(Forced::freed(state.remove(key.name())))
 }
 
 /// How long the number stays. Its holders are unknown.

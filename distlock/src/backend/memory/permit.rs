@@ -10,7 +10,7 @@ use super::call::Call;
 use super::number;
 use super::store::{Name, State, Value};
 use crate::backend::{
-    Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
+    Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
 };
 use crate::clock::Tick;
 use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
@@ -291,8 +291,20 @@ pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result
     Ok(released)
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key) -> Result<bool, Fault> {
-    Ok(permits(state, key)?.is_some() && state.remove(key.name()))
+pub(super) fn force_release(
+    state: &mut State,
+    key: &Key,
+    seen: Option<&Seen>,
+    now: Tick,
+) -> Result<Forced, Fault> {
+    let Some(permits) = permits(state, key)? else {
+        return Ok(Forced::WasFree);
+    };
+    let acquired = permits.ends.iter().filter(|(end, _)| *end > now);
+    if seen.is_some_and(|seen| !seen.are(acquired.map(|(_, id)| id.to_string()))) {
+        return Ok(Forced::Unseen);
+    }
+    Ok(Forced::freed(state.remove(key.name())))
 }
 
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::store::{Name, State, Value};
-use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
+use crate::backend::{
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+};
 use crate::clock::Tick;
 use crate::config::{MOST_HOLDERS_TOLD, READERS_PATIENCE, READERS_TURN};
 use crate::resource::key::{Key, Resource};
@@ -369,19 +371,28 @@ fn pass_turn(state: &mut State, key: &Key, now: Tick) {
 pub(super) fn force_release(
     state: &mut State,
     Resource { kind, key }: &Resource,
+    seen: Option<&Seen>,
     call: Call,
-) -> Result<bool, Fault> {
-    let is_write = *kind == Kind::Write;
-    match found(state, key)? {
-        Some(found) if found.has_writer() == is_write => {}
-        _ => return Ok(false),
+) -> Result<Forced, Fault> {
+    let Some(found) = found(state, key)? else {
+        return Ok(Forced::WasFree);
+    };
+    let is_write = found.has_writer();
+    match seen {
+        Some(seen) if !seen.are(found.alive(call.now).map(|(owner, ..)| owner)) => {
+            return Ok(Forced::Unseen);
+        }
+        // The owners that were seen say more than the mode.
+        Some(_) => {}
+        None if is_write == (*kind == Kind::Write) => {}
+        None => return Ok(Forced::WasFree),
     }
     state.remove(key.name());
     if is_write {
         pass_turn(state, key, call.now);
     }
     state.publish(call.client, Family::ReadWrite, key);
-    Ok(true)
+    Ok(Forced::Freed)
 }
 
 pub(super) fn inspect(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::call::Call;
 use super::number::{self, Mark};
 use super::store::{Name, State, Value};
-use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
 use crate::clock::Tick;
 use crate::config::MAX_SUM;
 use crate::resource::key::Key;
@@ -152,8 +152,20 @@ pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result
     release(state, &target, call)
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key) -> Result<bool, Fault> {
-    let removed = number::remove(state, key)?;
+pub(super) fn force_release(
+    state: &mut State,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
+    let owners = permits_by_owner(state, key).into_iter();
+    let are_seen = seen.is_none_or(|seen| seen.are(owners.map(|(owner, _)| owner)));
+    if !are_seen && number::get(state, key)?.is_some() {
+        return Ok(Forced::Unseen);
+    }
+    let removed = number::remove(state, key, seen)?;
+    if removed == Forced::Unseen {
+        return Ok(removed);
+    }
     state.remove(&owners_name(key));
     Ok(removed)
 }

@@ -272,16 +272,32 @@ pub(super) async fn scan(
     }
     .ok_or_else(|| reply::unexpected(&value))?;
     let next = String::from_utf8_lossy(next).into_owned();
-    // The server may tell a key several times. One that is not a text belongs to another program.
-    let names: BTreeSet<String> = keys
-        .iter()
-        .filter_map(|name| String::from_utf8(bytes(name)?.to_vec()).ok())
-        .filter(|name| !side_keys::belongs_to_another(name))
-        .collect();
+    // The server may tell a key several times.
+    let (mut names, mut no_text) = (BTreeSet::new(), BTreeSet::new());
+    for name in keys.iter().filter_map(bytes) {
+        match std::str::from_utf8(name) {
+            Ok(name) if side_keys::belongs_to_another(name) => {}
+            Ok(name) => drop(names.insert(name.to_owned())),
+            Err(_) => drop(no_text.insert(as_text(name))),
+        }
+    }
     Ok(Scanned {
         names: names.into_iter().collect(),
+        no_text: no_text.into_iter().collect(),
         next: backend.servers.after(position, server, next),
     })
+}
+
+/// A name that is not UTF-8, with the bytes that are none as `%FF`.
+fn as_text(name: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
 }
 
 pub(super) async fn named_clients(
@@ -366,6 +382,11 @@ mod tests {
         let guide = include_str!("../../guide/least_privilege.md");
         let (_, list) = guide.split_once("looks at locks\n").unwrap();
         assert!(list.lines().any(|line| line.trim() == NEEDED));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_numbers() {
+        assert_eq!(as_text(b"bin:\xff\x00\xc3\xa9\xc3"), "bin:%FF\0é%C3");
     }
 
     #[test]

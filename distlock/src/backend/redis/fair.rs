@@ -4,14 +4,17 @@ use redis::Value;
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Released, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target};
 use crate::resource::key::Key;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
     let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);
-    let with = |call: Call| call.arg(&owner).arg(lease).arg(queue_ttl);
+    let with = |call: Call, channel: &str| {
+        let call = call.arg(&owner).arg(lease);
+        call.arg(queue_ttl).arg(channel)
+    };
     let value = run(backend, &script::FAIR_ACQUIRE, &target.resource.key, with);
     value.await.and_then(reply::attempted)
 }
@@ -19,28 +22,33 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 /// Ends a hold, or gives up a place in the queue.
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let owner = target.owner.text();
-    let with = |call: Call| call.arg(&owner);
+    let with = |call: Call, channel: &str| call.arg(&owner).arg(channel);
     let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
     // The script has notified the first waiter on a channel of that waiter's own: there are no other subscribers.
     reply::released(value, || 0)
 }
 
-pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
-    let value = run(backend, &script::FAIR_FORCE_RELEASE, key, |call| call);
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
+    let with = |call: Call, channel: &str| call.arg(channel).seen(seen);
+    let value = run(backend, &script::FAIR_FORCE_RELEASE, key, with);
     value.await.and_then(reply::forced)
 }
 
-/// Runs a script with the keys that all scripts of fair locks have, and with the lock's channel as the last argument.
+/// Runs a script with the keys that all scripts of fair locks have. `with` adds the arguments, among them the lock's channel.
 async fn run(
     backend: &RedisBackend,
     script: &Script,
     key: &Key,
-    with: impl Fn(Call) -> Call,
+    with: impl Fn(Call, &str) -> Call,
 ) -> Result<Value, Fault> {
     let name = key.name();
     let (queue, timeouts) = (names::fair_queue(name), names::fair_timeouts(name));
     let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
     let keys = [&**name, &queue, &timeouts, &ours];
-    let with = |call: Call| with(call.keys(keys.into_iter())).arg(&channel);
+    let with = |call: Call| with(call.keys(keys.into_iter()), &channel);
     backend.run(key, script, with).await
 }

@@ -2,7 +2,7 @@
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
-use crate::backend::{Fault, LatchChange, LatchSeen, cause};
+use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen, cause};
 use crate::config::MOST_RUNS_SEEN;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
@@ -54,7 +54,11 @@ pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen,
     )))
 }
 
-pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
     let (opened, channel) = (
         names::latch_opened(key.name()),
         names::latch_channel(key.name()),
@@ -62,9 +66,12 @@ pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<b
     // No two openings may be equal, whoever makes them.
     let opening = format!("{:032x}", rand::random::<u128>());
     let remembered = reply::millis(backend.opening_remembered);
+    let seen = seen.and_then(|seen| seen.number);
+    let seen = seen.map_or_else(String::new, |number| number.to_string());
     let with = |call: Call| {
         let call = call.keys([&**key.name(), &opened].into_iter());
-        call.arg(&channel).arg(&opening).arg(remembered)
+        let call = call.arg(&channel).arg(&opening);
+        call.arg(remembered).arg(&seen)
     };
     let value = backend.run(key, &script::LATCH_DELETE, with);
     value.await.and_then(reply::forced)

@@ -2,7 +2,9 @@
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
+use crate::backend::{
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+};
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
 use crate::resource::owner::OWNER_BUFFER;
@@ -126,9 +128,13 @@ pub(super) async fn release_all(
         .collect()
 }
 
-pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
     let channel = names::lock_channel(key.name());
-    let with = |call: Call| call.key(key.name()).arg(&channel);
+    let with = |call: Call| call.key(key.name()).arg(&channel).seen(seen);
     let value = backend.run(key, &script::LOCK_FORCE_RELEASE, with);
     value.await.and_then(reply::forced)
 }

@@ -36,9 +36,9 @@ pub(crate) use self::connection::url::Url;
 use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Home,
-    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition,
-    Scanned, ServerFacts, Subscription, Target, renewed_together,
+    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Forced,
+    Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply,
+    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -192,15 +192,21 @@ impl Backend for RedisBackend {
         }
     }
 
-    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+    fn force_release<'a>(
+        &'a self,
+        resource: &'a Resource,
+        seen: Option<&'a Seen>,
+    ) -> Reply<'a, Forced> {
         Box::pin(async move {
             match resource.kind.family() {
-                _ if resource.kind.is_fair() => fair::force_release(self, &resource.key).await,
-                Family::Lock => lock::force_release(self, &resource.key).await,
-                Family::ReadWrite => rw::force_release(self, resource).await,
-                Family::Semaphore => semaphore::force_release(self, &resource.key).await,
-                Family::Permit => permit::force_release(self, &resource.key).await,
-                Family::Latch => latch::force_release(self, &resource.key).await,
+                _ if resource.kind.is_fair() => {
+                    fair::force_release(self, &resource.key, seen).await
+                }
+                Family::Lock => lock::force_release(self, &resource.key, seen).await,
+                Family::ReadWrite => rw::force_release(self, resource, seen).await,
+                Family::Semaphore => semaphore::force_release(self, &resource.key, seen).await,
+                Family::Permit => permit::force_release(self, &resource.key, seen).await,
+                Family::Latch => latch::force_release(self, &resource.key, seen).await,
             }
         })
     }

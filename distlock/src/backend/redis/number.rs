@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Fault, Inspected};
+use crate::backend::{Fault, Forced, Inspected, Seen};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -34,18 +34,19 @@ pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Faul
     value.await.and_then(reply::number)
 }
 
-/// Removes the number under a key and the key `beside` it, and publishes `message`, a channel and its payload, if there was one.
+/// Removes the number under a key, and the key with its owners. Publishes nothing.
 pub(super) async fn remove(
     backend: &RedisBackend,
     key: &Key,
-    beside: Option<&str>,
-    message: Option<(&str, &str)>,
-) -> Result<bool, Fault> {
-    // The script publishes nothing if the payload is empty.
-    let (channel, payload) = message.unwrap_or_default();
+    owners: &str,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
     let with = |call: Call| {
-        let keys: SmallVec<[&str; 2]> = std::iter::once(&**key.name()).chain(beside).collect();
-        call.keys(keys.into_iter()).arg(channel).arg(payload)
+        let call = call.keys([&**key.name(), owners].into_iter());
+        match seen {
+            Some(of) => call.arg(of.number.unwrap_or_default()).seen(seen),
+            None => call,
+        }
     };
     let value = backend.run(key, &script::NUMBER_DELETE, with);
     value.await.and_then(reply::forced)

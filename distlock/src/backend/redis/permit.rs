@@ -7,7 +7,7 @@ use redis::Value;
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
+    Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
 };
 use crate::config::PERMITS_AT_ONCE;
 use crate::resource::key::Key;
@@ -126,9 +126,26 @@ async fn end(
     reply::released(value, || backend.subscribers(key, &channel))
 }
 
-pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
-    let value = ask(backend, &script::PERMIT_DELETE, key).await?;
-    reply::forced(value)
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
+    let keys = keys(key);
+    let with = |call: Call| {
+        let call = call.keys(all(&keys));
+        let Some(seen) = seen else { return call };
+        let call = call.arg(seen.unnamed);
+        seen.owners.iter().fold(call, |call, text| {
+            // Very old versions of Redisson have ids that are stored as text.
+            match text.parse::<PermitId>() {
+                Ok(id) => call.arg(&id.as_bytes()[..]).arg(text),
+                Err(_) => call.arg(text),
+            }
+        })
+    };
+    let value = backend.run(key, &script::PERMIT_DELETE, with);
+    value.await.and_then(reply::forced)
 }
 
 pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Inspected, LatchSeen, Peeked, Released, Target, cause};
+use crate::backend::{Attempted, Fault, Forced, Inspected, LatchSeen, Peeked, Released, Target, cause};
 use crate::error::Cause;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
@@ -111,9 +111,10 @@ pub(crate) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Releas
     }
 }
 
-pub(crate) fn forced(value: Value) -> Result<bool, Fault> {
+pub(crate) fn forced(value: Value) -> Result<Forced, Fault> {
     match value {
-        Value::Int(freed) => Ok(freed == 1),
+        Value::Int(-1) => Ok(Forced::Unseen),
+        Value::Int(freed) => Ok(Forced::freed(freed == 1)),
         other => Err(unexpected(&other)),
     }
 }

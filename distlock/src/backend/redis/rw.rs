@@ -5,7 +5,9 @@ use redis::ToRedisArgs;
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
+use crate::backend::{
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+};
 use crate::config::{READERS_PATIENCE, READERS_TURN};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
@@ -108,12 +110,15 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
 pub(super) async fn force_release(
     backend: &RedisBackend,
     Resource { kind, key }: &Resource,
-) -> Result<bool, Fault> {
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
     let name = &**key.name();
     let (stem, channel) = (names::rw_stem(name), names::rw_channel(name));
+    // The owners that were seen say more than the mode.
+    let mode = seen.map_or(mode(*kind), |_| "");
     let with = |call: Call| {
-        let call = with_turn(call, name, mode(*kind)).arg(&stem).arg(&channel);
-        call.arg(reply::millis(READERS_TURN))
+        let call = with_turn(call, name, mode).arg(&stem).arg(&channel);
+        call.arg(reply::millis(READERS_TURN)).seen(seen)
     };
     let value = backend.run(key, &script::RW_FORCE_RELEASE, with);
     value.await.and_then(reply::forced)

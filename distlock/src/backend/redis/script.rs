@@ -8,6 +8,8 @@ use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
 
+use crate::backend::Seen;
+
 /// How the scripts publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Publish {
@@ -56,7 +58,7 @@ scripts! {
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_KEEP = "scripts/lock_keep.lua";
-    LOCK_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/lock_force_release.lua";
+    LOCK_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
@@ -64,7 +66,7 @@ scripts! {
     PERMIT_ACQUIRE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_RENEW = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
     PERMIT_RELEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
-    PERMIT_DELETE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_delete.lua";
+    PERMIT_DELETE = "scripts/number.lua", "scripts/permit.lua", "scripts/seen.lua", "scripts/permit_delete.lua";
     PERMIT_INSPECT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_inspect.lua";
     PERMIT_COUNT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_count.lua";
     PERMIT_SET = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_set.lua";
@@ -73,13 +75,13 @@ scripts! {
     PERMIT_REMAINING = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_remaining.lua";
     FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/held.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
-    FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
+    FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";
     RW_READ_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
     RW_WRITE_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
     RW_WRITE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
     RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
-    RW_FORCE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_force_release.lua";
+    RW_FORCE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
     RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/number.lua", "scripts/semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "scripts/number.lua", "scripts/semaphore_release.lua";
@@ -89,7 +91,7 @@ scripts! {
     LATCH_SEEN = "scripts/number.lua", "scripts/latch_seen.lua";
     LATCH_DELETE = "scripts/number.lua", "scripts/latch_delete.lua";
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
-    NUMBER_DELETE = "scripts/number.lua", "scripts/number_delete.lua";
+    NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";
     LOOK = "scripts/number.lua", "scripts/look.lua";
     EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number.lua", "scripts/number_inspect.lua";
@@ -169,6 +171,13 @@ impl Call {
         self
     }
 
+    /// Adds the owners that were seen, as the scripts that free by force expect them: nothing if any owner may lose the key.
+    pub(super) fn seen(self, seen: Option<&Seen>) -> Self {
+        let Some(seen) = seen else { return self };
+        let owners = seen.owners.iter();
+        owners.fold(self.arg(seen.unnamed), |call, owner| call.arg(owner))
+    }
+
     pub(super) fn into_cmd(self) -> Cmd {
         self.0
     }
@@ -241,7 +250,7 @@ mod tests {
             assert!(of(script).contains(&entries));
         }
         let told = format!("local MOST_HOLDERS = {MOST_HOLDERS_TOLD}\n");
-        for script in [&*RW_INSPECT, &PERMIT_INSPECT] {
+        for script in [&*RW_INSPECT, &PERMIT_INSPECT, &PERMIT_DELETE] {
             assert!(of(script).contains(&told));
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
-use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -68,9 +68,13 @@ async fn end(
 }
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.
-pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    key: &Key,
+    seen: Option<&Seen>,
+) -> Result<Forced, Fault> {
     let owners = names::semaphore_owners(key.name());
-    number::remove(backend, key, Some(&owners), None).await
+    number::remove(backend, key, &owners, seen).await
 }
 
 pub(super) async fn adjust(

@@ -1,14 +1,14 @@
--- Removes the number of a semaphore or a latch, and publishes a message about it.
--- KEYS  1.. number (integer), and what is kept beside it
--- ARGV  1 channel   2 message, empty: none is published
--- Reply 1 removed   0 there was none
-local number = KEYS[1]
-local channel, said = ARGV[1], ARGV[2]
+-- Removes a semaphore with all its permits, whoever has them or only if it is as it was seen. Publishes nothing, like
+-- Redisson's `delete`.
+-- KEYS  1 semaphore (integer)   2 owners (hash: owner -> permits)
+-- ARGV  1 the number that was seen; missing: any   2.. the owners that were seen, as `are_seen` has them
+-- Reply 1 removed   0 there was none   -1 it has another number, or another owner has permits
+local number, owners = KEYS[1], KEYS[2]
+local seen = ARGV[1]
 
 local count = number_of(number)
 -- Fails on a value of another type, which is not ours.
-for at = 2, #KEYS do redis.call('HLEN', KEYS[at]) end
-redis.call('DEL', unpack(KEYS))
-if not count then return 0 end
-if said ~= '' then redis.call('PUBLISH', channel, said) end
-return 1
+redis.call('HLEN', owners)
+if count and seen and (count ~= seen or not are_seen(redis.call('HKEYS', owners), 2)) then return -1 end
+redis.call('DEL', number, owners)
+return count and 1 or 0

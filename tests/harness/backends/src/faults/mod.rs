@@ -14,8 +14,9 @@ use std::time::Duration;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
-    Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked, Released,
-    Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target, cause,
+    Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
+    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Target,
+    cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -460,11 +461,15 @@ impl Backend for Faulty {
         }))
     }
 
-    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
-        let resource = resource.clone();
+    fn force_release<'a>(
+        &'a self,
+        resource: &'a Resource,
+        seen: Option<&'a Seen>,
+    ) -> Reply<'a, Forced> {
+        let (resource, seen) = (resource.clone(), seen.cloned());
         Box::pin(self.through(Op::ForceRelease, move |inner| {
-            let resource = resource.clone();
-            Box::pin(async move { inner.force_release(&resource).await })
+            let (resource, seen) = (resource.clone(), seen.clone());
+            Box::pin(async move { inner.force_release(&resource, seen.as_ref()).await })
         }))
     }
 

@@ -27,8 +27,9 @@ use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
-    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
+    Examined, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient,
+    Peeked, Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription,
+    Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -142,8 +143,12 @@ impl Backend for Flawed {
         }
     }
 
-    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
-        self.inner.force_release(resource)
+    fn force_release<'a>(
+        &'a self,
+        resource: &'a Resource,
+        seen: Option<&'a Seen>,
+    ) -> Reply<'a, Forced> {
+        self.inner.force_release(resource, seen)
     }
 
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock::Owner;
-use distlock::test_util::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, owner};
+use distlock::test_util::{
+    Attempt, Attempted, Backend, Fault, Forced, Released, Renewal, Target, owner,
+};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -21,8 +23,8 @@ pub(super) async fn release_any_owner(
     inner: &dyn Backend,
     target: &Target,
 ) -> Result<Released, Fault> {
-    let freed = inner.force_release(&target.resource).await?;
-    Ok(if freed {
+    let freed = inner.force_release(&target.resource, None).await?;
+    Ok(if freed == Forced::Freed {
         Released::Freed { others: 0 }
     } else {
         Released::NotOurs

@@ -1,0 +1,142 @@
+//! Frees a key by force from the holders that a report shows, and from nobody else.
+
+use super::Client;
+use crate::backend::reports::{HolderReport, KeyReport, Primitive};
+use crate::backend::{Fault, Forced, Seen};
+use crate::error::Error;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+
+/// What came of [`Client::force_release`].
+///
+/// # Examples
+/// See [`Client::force_release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the key may be held by somebody else, and was not freed then"]
+#[non_exhaustive]
+pub enum ForceRelease {
+    /// The key was held as the report shows, and is free now.
+    Freed,
+    /// Nobody held the key.
+    WasFree,
+    /// The key is not what the report shows: it has another holder, or another number. Nothing was freed. This is what it is now.
+    Changed(Box<KeyReport>),
+}
+
+impl Client {
+    /// Frees a key by force, whichever primitive lives there, if it is held as `seen` shows, and by nobody else.
+    ///
+    /// [`inspect`](Client::inspect) or [`scan`](Client::scan) make the report. The person who decides looks at it, and may take
+    /// some time. The server compares the holders in the same step in which it frees the key, so nobody else loses the lock who
+    /// acquired it meanwhile. [`Lock::force_release`](crate::Lock::force_release) frees a lock no matter who holds it. Its
+    /// documentation says what happens to the former holder, and when to use it.
+    ///
+    /// | what lives under the key | it is freed if |
+    /// | --- | --- |
+    /// | a lock of any kind | each present holder is in the report. Readers that have left are no obstacle |
+    /// | an expirable semaphore | each acquired permit is in the report. The semaphore is deleted |
+    /// | a semaphore | the number of free permits is that of the report, and each client of this crate that has permits is in it. The semaphore is deleted |
+    /// | a latch or another number | the number is that of the report. It is deleted, and a latch opens |
+    ///
+    /// If a report does not list [all holders](KeyReport::holder_total), at most as many others may hold the key as it does not
+    /// list.
+    ///
+    /// # Errors
+    /// * [`Error::WrongType`]: the report is about data of another program, or about a key that could not be read.
+    /// * [`Error::Denied`]: the user lacks a right.
+    /// * [`Error::Unavailable`]: the server did not answer. The key may or may not have been freed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the key may or may not have been freed.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, ForceRelease};
+    ///
+    /// let client = Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// let seen = client.inspect("order:42").await?;
+    ///
+    /// // The holder that was seen releases, and another one acquires the lock:
+    /// guard.release().await?;
+    /// let _next = client.lock("order:42").acquire().await?;
+    /// match client.force_release(&seen).await? {
+    ///     ForceRelease::Changed(now) => println!("{} holds it by now", now.holders[0].owner),
+    ///     other => panic!("{other:?}"),
+    /// }
+    ///
+    /// let seen = client.inspect("order:42").await?;
+    /// assert_eq!(client.force_release(&seen).await?, ForceRelease::Freed);
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
+        let wrong_type = || Error::WrongType {
+            key: seen.key.clone(),
+        };
+        let kind = match seen.primitive {
+            Primitive::Nothing => return self.changed_from(seen).await,
+            Primitive::NoLock | Primitive::Unreadable => return Err(wrong_type()),
+            Primitive::Lock | Primitive::FencedLock => Kind::Reentrant,
+            Primitive::FairLock => Kind::Fair,
+            Primitive::ReadLock => Kind::Read,
+            Primitive::WriteLock => Kind::Write,
+            Primitive::Semaphore => Kind::Semaphore,
+            Primitive::ExpirableSemaphore => Kind::Permit,
+            // What a latch is freed with also frees an unused semaphore.
+            Primitive::CountDownLatch | Primitive::Number => Kind::Latch,
+        };
+        let registry = self.lives.current();
+        let session = &registry.session;
+        let resource = Resource {
+            kind,
+            key: Key::new(&session.config.key_prefix, &seen.key)?,
+        };
+        let since = session.now();
+        let owners = owners(seen);
+        let forced = session.backend.force_release(&resource, Some(&owners));
+        match forced.await {
+            Ok(Forced::Unseen) => self.changed_from(seen).await,
+            // Another primitive may live there by now.
+            Err(Fault::WrongType) => match self.changed_from(seen).await? {
+                ForceRelease::Changed(now) if now.primitive != seen.primitive => {
+                    Ok(ForceRelease::Changed(now))
+                }
+                _ => Err(wrong_type()),
+            },
+            forced => {
+                registry.freed_by_force(&resource);
+                let after = session.now().since(since);
+                let forced = forced.map_err(|fault| fault.into_error(&resource.key, after))?;
+                Ok(match forced {
+                    Forced::Freed => ForceRelease::Freed,
+                    _ => ForceRelease::WasFree,
+                })
+            }
+        }
+    }
+
+    /// What the key is now, for a person who has seen something else.
+    async fn changed_from(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
+        let now = self.inspect(&*seen.key).await?;
+        let is_free = now.primitive == Primitive::Nothing;
+        Ok(match is_free && seen.primitive == Primitive::Nothing {
+            true => ForceRelease::WasFree,
+            false => ForceRelease::Changed(Box::new(now)),
+        })
+    }
+}
+
+/// The holders that a report shows, or the number.
+fn owners(seen: &KeyReport) -> Seen {
+    let owners = seen.holders.iter();
+    let owners: Vec<String> = owners
+        .map(|HolderReport { owner, .. }| owner.clone())
+        .collect();
+    let permits = seen.permits.map(|permits| permits.free);
+    Seen {
+        unnamed: seen.holder_total.saturating_sub(owners.len() as u64),
+        number: permits.or(seen.count),
+        owners,
+    }
+}

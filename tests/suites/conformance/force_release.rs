@@ -1,0 +1,218 @@
+//! A key that is freed by force from the holders that somebody has seen, and from nobody else.
+
+use distlock::{Client, Error, ForceRelease, KeyReport, Primitive};
+
+use crate::conformance::stage::Stage;
+
+on_every_backend! {
+    lock_is_freed_from_the_holder_that_was_seen,
+    holder_that_came_after_the_look_keeps_the_lock_and_is_named,
+    lock_that_was_released_after_the_look_was_free,
+    fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it,
+    readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left,
+    reader_or_writer_that_came_after_the_look_keeps_the_lock,
+    writer_that_was_seen_loses_the_lock,
+    semaphore_is_deleted_only_with_the_number_and_the_owners_that_were_seen,
+    expirable_semaphore_is_deleted_only_with_the_permits_that_were_seen,
+    latch_is_deleted_only_with_the_count_that_was_seen,
+    key_that_is_another_primitive_by_now_stays,
+}
+
+async fn seen(client: &Client) -> KeyReport {
+    client.inspect("k").await.unwrap()
+}
+
+/// Frees what was seen, and returns what came of it.
+async fn force(client: &Client, seen: &KeyReport) -> ForceRelease {
+    client.force_release(seen).await.unwrap()
+}
+
+/// Nothing is freed. Returns what the key is now.
+async fn is_refused(client: &Client, seen: &KeyReport) -> KeyReport {
+    match force(client, seen).await {
+        ForceRelease::Changed(now) => *now,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn lock_is_freed_from_the_holder_that_was_seen(stage: &Stage) {
+    let client = stage.client().await;
+    let _plain = client.lock("k").acquire().await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    assert_eq!(force(&client, &shown).await, ForceRelease::WasFree);
+    let _fenced = client.fenced_lock("k").acquire().await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(shown.primitive, Primitive::FencedLock);
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    assert!(!seen(&client).await.is_held());
+}
+
+async fn holder_that_came_after_the_look_keeps_the_lock_and_is_named(stage: &Stage) {
+    let client = stage.client().await;
+    let next = stage.client_with(|builder| builder.name("next")).await;
+    let free = seen(&client).await;
+    let first = client.lock("k").acquire().await.unwrap();
+    let shown = seen(&client).await;
+    first.release().await.unwrap();
+    let guard = next.lock("k").acquire().await.unwrap();
+    for shown in [shown, free] {
+        let now = is_refused(&client, &shown).await;
+        assert_eq!(now.holders[0].owner, guard.owner().to_string());
+        assert_eq!(now.holders[0].client.as_ref().unwrap().name, "next");
+    }
+    guard.release().await.unwrap();
+}
+
+async fn lock_that_was_released_after_the_look_was_free(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let shown = seen(&client).await;
+    guard.release().await.unwrap();
+    assert_eq!(force(&client, &shown).await, ForceRelease::WasFree);
+    let free = seen(&client).await;
+    assert_eq!(force(&client, &free).await, ForceRelease::WasFree);
+}
+
+async fn fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it(
+    stage: &Stage,
+) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let first = one.fair_lock("k").acquire().await.unwrap();
+    let (lock, other) = (two.fair_lock("k"), stage.client().await.fair_lock("k"));
+    let mut waiting = Box::pin(async move { lock.acquire().await });
+    let is_queued = async |many| {
+        stage
+            .eventually("the place in the queue", stage.slack(), || async {
+                one.inspect("k").await.unwrap().waiter_total == many
+            })
+            .await;
+    };
+    tokio::select! {
+        _ = &mut waiting => panic!("the lock is held"),
+        () = is_queued(1) => {}
+    }
+    let shown = seen(&one).await;
+    assert_eq!(shown.primitive, Primitive::FairLock);
+    assert_eq!(force(&one, &shown).await, ForceRelease::Freed);
+    let second = waiting.await.unwrap();
+    drop(first);
+
+    // The one that waited holds it now, and was not seen as a holder.
+    let mut waiting = Box::pin(async move { other.acquire().await });
+    tokio::select! {
+        _ = &mut waiting => panic!("the lock is held"),
+        () = is_queued(1) => {}
+    }
+    let now = is_refused(&one, &shown).await;
+    assert_eq!(now.holders[0].owner, second.owner().to_string());
+    second.release().await.unwrap();
+    drop(waiting);
+}
+
+async fn readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left(stage: &Stage) {
+    let client = stage.client().await;
+    let read = client.rw_lock("k").read();
+    let (one, _two) = (read.acquire().await.unwrap(), read.acquire().await.unwrap());
+    let shown = seen(&client).await;
+    one.release().await.unwrap();
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    assert!(!seen(&client).await.is_held());
+}
+
+async fn reader_or_writer_that_came_after_the_look_keeps_the_lock(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.rw_lock("k");
+    let first = lock.read().acquire().await.unwrap();
+    let shown = seen(&client).await;
+    let later = lock.read().acquire().await.unwrap();
+    assert_eq!(is_refused(&client, &shown).await.holder_total, 2);
+    first.release().await.unwrap();
+    later.release().await.unwrap();
+    let writer = lock.write().acquire().await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.primitive, Primitive::WriteLock);
+    assert!(
+        now.holders[0]
+            .owner
+            .starts_with(&writer.owner().to_string())
+    );
+    writer.release().await.unwrap();
+}
+
+async fn writer_that_was_seen_loses_the_lock(stage: &Stage) {
+    let client = stage.client().await;
+    let _writer = client.rw_lock("k").write().acquire().await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    let again = client.rw_lock("k").write().acquire().await.unwrap();
+    again.release().await.unwrap();
+}
+
+async fn semaphore_is_deleted_only_with_the_number_and_the_owners_that_were_seen(stage: &Stage) {
+    let client = stage.client().await;
+    let semaphore = client.semaphore("k");
+    semaphore.try_set_permits(3).await.unwrap();
+    let one = semaphore.acquire().await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(shown.primitive, Primitive::Semaphore);
+    // Another owner has the permit, and the number is the same.
+    one.release().await.unwrap();
+    let two = semaphore.acquire().await.unwrap();
+    assert_eq!(is_refused(&client, &shown).await.holder_total, 1);
+    // The owner is the same, and the number is another one.
+    let shown = seen(&client).await;
+    semaphore.add_permits(1).await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.permits.unwrap().free, 3);
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
+    assert_eq!(force(&client, &now).await, ForceRelease::WasFree);
+    assert!(matches!(two.release().await, Err(Error::Lost { .. })));
+}
+
+async fn expirable_semaphore_is_deleted_only_with_the_permits_that_were_seen(stage: &Stage) {
+    let client = stage.client().await;
+    let semaphore = client.expirable_semaphore("k");
+    semaphore.try_set_permits(3).await.unwrap();
+    let one = semaphore.acquire().await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(shown.primitive, Primitive::ExpirableSemaphore);
+    let two = semaphore.acquire().await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.holder_total, 2);
+    one.release().await.unwrap();
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
+    assert_eq!(force(&client, &now).await, ForceRelease::WasFree);
+    drop(two);
+}
+
+async fn latch_is_deleted_only_with_the_count_that_was_seen(stage: &Stage) {
+    let client = stage.client().await;
+    let latch = client.count_down_latch("k");
+    latch.try_set_count(3).await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(shown.primitive, Primitive::Number);
+    latch.count_down().await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.count, Some(2));
+    let waiting = tokio::spawn(async move { latch.wait().await });
+    stage
+        .eventually("the waiter", stage.slack(), || async {
+            seen(&client).await.primitive == Primitive::CountDownLatch
+        })
+        .await;
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
+    waiting.await.unwrap().unwrap();
+    assert_eq!(force(&client, &now).await, ForceRelease::WasFree);
+}
+
+async fn key_that_is_another_primitive_by_now_stays(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let shown = seen(&client).await;
+    guard.release().await.unwrap();
+    client.semaphore("k").try_set_permits(1).await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.primitive, Primitive::Number);
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
+}
