@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod browser;
+mod names;
 mod pictures;
 mod process;
 mod site;

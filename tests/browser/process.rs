@@ -31,19 +31,25 @@ async fn holds_and_waits_of_this_process_come_and_go_with_their_lines() {
 
         page.shows("#own-count", "It holds 1 lock, and 3 acquisitions wait")
             .await;
-        page.shows("#own-hold-rows", &line(held)).await;
-        page.shows("#own-wait-rows", &line(waiting)).await;
-        page.shows("#own-wait-rows", "gives up in 59 min").await;
-        page.shows("#own-wait-rows", "and 1 other of this process")
+        // Folded, and grouped by the line.
+        page.click("#own > summary").await;
+        page.shows("#own-holds", &line(held)).await;
+        page.shows("#own-holds", "1 lock is held from here").await;
+        page.shows("#own-waits", &line(waiting)).await;
+        page.shows("#own-waits", "1 acquisition waits here").await;
+        page.run("document.querySelectorAll('#own .line').forEach((it) => { it.open = true; })")
+            .await;
+        page.shows("#own-waits", "gives up in 59 min").await;
+        page.shows("#own-waits", "and 1 other of this process")
             .await;
         // Behind whom: the line of this process, or the client that the server names.
-        let behind = "return [...document.querySelectorAll('#own-wait-rows td:last-child')]\
+        let behind = "return [...document.querySelectorAll('#own-waits td:last-child')]\
             .map((it) => it.innerText).join('|')";
         let behind = page.run(behind).await.as_str().unwrap().to_owned();
         assert!(behind.contains(&line(held)), "{behind}");
         assert!(behind.contains("billing-2b81"), "{behind}");
 
-        page.click("#own-wait-rows a").await;
+        page.click("#own-waits a").await;
         page.shows("#one-own-wait-rows", &line(waiting)).await;
         page.shows("#one-own-hold-rows", &line(held)).await;
         page.click("#back").await;
@@ -54,7 +60,7 @@ async fn holds_and_waits_of_this_process_come_and_go_with_their_lines() {
         let next = waits.await.unwrap().unwrap();
         page.shows("#own-count", "It holds 1 lock, and 0 acquisitions wait")
             .await;
-        page.shows("#own-hold-rows", &line(waiting)).await;
+        page.shows("#own-holds", &line(waiting)).await;
         next.release().await.unwrap();
         page.shows("#own-count", "It holds no lock, and nothing waits")
             .await;
@@ -63,7 +69,7 @@ async fn holds_and_waits_of_this_process_come_and_go_with_their_lines() {
 }
 
 #[tokio::test]
-async fn possible_deadlock_and_lost_lock_stand_above_everything_else() {
+async fn possible_deadlock_and_lost_lock_stand_above_the_locks_and_this_process_below_them() {
     let (_server, site) = Site::start().await;
     let lease = Duration::from_secs(1);
     let lost = site.client.lock("lost").acquire().lease(lease).await;
@@ -84,7 +90,7 @@ async fn possible_deadlock_and_lost_lock_stand_above_everything_else() {
             .await;
         page.shows("#problem-list li:nth-child(2)", "process.rs:")
             .await;
-        let tops = "return ['#problems', '#own', '#locks']\
+        let tops = "return ['.figures', '#problems', '#search', '#locks', '#own']\
             .map((it) => document.querySelector(it).getBoundingClientRect().top)";
         let tops = page.run(tops).await;
         let tops: Vec<_> = tops.as_array().unwrap().iter().collect();

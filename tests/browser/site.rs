@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{OriginalUri, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use distlock::Client;
@@ -13,6 +13,7 @@ use distlock_tower::Console;
 use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 
 /// A program that serves a console at `/admin/locks`.
 #[derive(Debug)]
@@ -68,6 +69,40 @@ impl Site {
         let server = RedisServer::start().await;
         let client = client(&server, "watcher").await;
         let site = Self::serve(client, settings).await;
+        (server, site)
+    }
+
+    /// Behind a proxy that takes `/ops/locks` away from the address.
+    pub(crate) async fn stripped() -> (RedisServer, Self) {
+        let server = RedisServer::start().await;
+        let client = client(&server, "watcher").await;
+        let console = Router::from(distlock_tower::console(client.clone()));
+        let strip = move |mut request: Request| {
+            let console = console.clone();
+            async move {
+                let uri = request.uri().to_string();
+                let Some(rest) = uri.strip_prefix("/ops/locks") else {
+                    return StatusCode::NOT_FOUND.into_response();
+                };
+                *request.uri_mut() = format!("/{}", rest.trim_start_matches('/'))
+                    .parse()
+                    .unwrap();
+                // The program behind a proxy does not see the address that the proxy has.
+                request.extensions_mut().remove::<OriginalUri>();
+                let Ok(answer) = console.oneshot(request).await;
+                answer
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/ops/locks", listener.local_addr().unwrap());
+        let app: Router = Router::new().fallback(strip);
+        let serves = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let site = Self {
+            url,
+            client,
+            proxy: Arc::default(),
+            serves,
+        };
         (server, site)
     }
 

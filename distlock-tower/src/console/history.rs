@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{HolderReport, KeyReport, WaiterReport};
+use distlock::{HolderReport, KeyReport, WaiterReport, visible};
 
 use super::clock::{Millis, millis};
 use super::lock::{End, Holder, Lock, Named, PastHold, Permits, Sample, Waiter, can_be_released};
@@ -238,6 +238,7 @@ impl History {
             at: now,
             held: millis(held.count() as u128),
             waiting: locks.values().map(|lock| lock.waiting).sum(),
+            listening: locks.values().filter_map(|lock| lock.listening).sum(),
         });
         while let Some(first) = self.contention.front()
             && now.saturating_sub(first.at) > CONTENTION_SPAN
@@ -307,12 +308,14 @@ fn lock(
     let expires_at = before.and_then(|lock| lock.expires_at);
     Lock {
         key: report.key.clone(),
+        shown: visible(&report.key).into_owned(),
         primitive: report.primitive.to_string(),
         holders,
         holder_total: report.holder_total,
         waiters: report.waiters.iter().map(waiter).collect(),
         waiter_total: report.waiter_total,
         waiting: own.with(report.waiter_total, report.listeners.unwrap_or(0)),
+        listening: report.listeners,
         permits: report.permits.map(|permits| Permits {
             free: permits.free,
             taken: permits.taken,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use distlock::{ClientReport, KeyReport, Primitive};
+use distlock::{ClientReport, KeyReport, Primitive, visible};
 use serde::Serialize;
 
 use super::clock::Millis;
@@ -14,6 +14,8 @@ const LISTED: usize = 5;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Lock {
     pub(super) key: String,
+    /// The key as people can see it.
+    pub(super) shown: String,
     pub(super) primitive: String,
     pub(super) holders: Vec<Holder>,
     pub(super) holder_total: u64,
@@ -21,6 +23,8 @@ pub(super) struct Lock {
     pub(super) waiter_total: u64,
     /// How many wait: owners in the server's queue, or processes that listen and the acquisitions of this process.
     pub(super) waiting: u64,
+    /// How many connections listen to its messages; `null` if the user may not ask.
+    pub(super) listening: Option<u64>,
     pub(super) permits: Option<Permits>,
     pub(super) count: Option<i64>,
     pub(super) fencing_token: Option<u64>,
@@ -68,8 +72,8 @@ pub(super) struct Named {
 impl Named {
     pub(super) fn new(client: &ClientReport) -> Self {
         Self {
-            name: client.name.clone(),
-            address: client.address.clone(),
+            name: visible(&client.name).into_owned(),
+            address: visible(&client.address).into_owned(),
         }
     }
 }
@@ -88,6 +92,8 @@ pub(super) struct Sample {
     pub(super) held: u64,
     /// How many waited, for all keys together.
     pub(super) waiting: u64,
+    /// How many connections listened, for all keys together.
+    pub(super) listening: u64,
 }
 
 impl Lock {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock::{Client, Error, KeyReport};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::clock::{Clock, Millis};
@@ -26,29 +27,74 @@ const PAGE: u32 = 500;
 /// How many keys a look goes through, for each lock that it may show.
 const KEYS_PER_LOCK: u64 = 10;
 
-/// Looks at one server. The first request for a newer view makes the look, and the others wait for it.
+/// Looks at one server. The first request for a newer view starts the look, and all of them wait for it.
 #[derive(Debug)]
 pub(super) struct Looks {
     client: Client,
     pattern: String,
     max_keys: u32,
     clock: Clock,
-    turn: tokio::sync::Mutex<Turn>,
-    view: Mutex<Seen>,
+    turn: Mutex<Turn>,
+    seen: watch::Sender<Seen>,
     history: Mutex<History>,
 }
 
-/// The request that has it makes the next look.
 #[derive(Debug)]
 struct Turn {
     /// No look begins before.
     next: Instant,
+    /// Whether the task of a look runs.
+    is_taken: bool,
+}
+
+/// The one task that looks, until it ends in any way.
+struct Look {
+    looks: Arc<Looks>,
+    /// Whether it has something to tell.
+    is_told: bool,
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.looks.turn.lock().is_taken = false;
+            // Those who wait start the next one.
+            self.looks.seen.send_modify(|_| {});
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Seen {
     view: Arc<View>,
     at: Instant,
+}
+
+impl Look {
+    async fn make(mut self, next: Instant) {
+        sleep_until(next).await;
+        // Everybody may have gone meanwhile.
+        if self.looks.seen.receiver_count() == 0 {
+            return;
+        }
+        let looks = Arc::clone(&self.looks);
+        let started = Instant::now();
+        // Also for a look that is given up.
+        looks.turn.lock().next = started + EVERY;
+        let Seen { view, at } = looks.seen.borrow().clone();
+        let is_after_pause = view.look > 0 && at.elapsed() > PAUSE;
+        let view = Arc::new(looks.look(&view, is_after_pause).await);
+        let at = Instant::now();
+        {
+            let mut turn = looks.turn.lock();
+            // A server that needs long for a look rests as long.
+            turn.next = turn.next.max(at + started.elapsed());
+            // Before the news, so that whoever hears it can start the next look.
+            turn.is_taken = false;
+        }
+        self.is_told = true;
+        looks.seen.send_replace(Seen { view, at });
+    }
 }
 
 impl Looks {
@@ -59,8 +105,11 @@ impl Looks {
             pattern,
             max_keys,
             clock: Clock::new(),
-            turn: tokio::sync::Mutex::new(Turn { next: at }),
-            view: Mutex::new(Seen {
+            turn: Mutex::new(Turn {
+                next: at,
+                is_taken: false,
+            }),
+            seen: watch::Sender::new(Seen {
                 view: Arc::default(),
                 at,
             }),
@@ -90,8 +139,8 @@ impl Looks {
     }
 
     /// The last view, if it is fresh enough, or that of a new look.
-    pub(super) async fn current(&self) -> Arc<View> {
-        let Seen { view, at } = self.view.lock().clone();
+    pub(super) async fn current(self: &Arc<Self>) -> Arc<View> {
+        let Seen { view, at } = self.seen.borrow().clone();
         if view.look > 0 && at.elapsed() < EVERY {
             return view;
         }
@@ -99,26 +148,35 @@ impl Looks {
     }
 
     /// The view of a look after this one.
-    pub(super) async fn newer(&self, look: u64) -> Arc<View> {
-        let mut turn = self.turn.lock().await;
-        let Seen { view, at } = self.view.lock().clone();
-        if view.look > look {
-            return view;
+    ///
+    /// The look has a task of its own: a stream of events that nobody reads is not polled, and must not stop a look halfway.
+    pub(super) async fn newer(self: &Arc<Self>, look: u64) -> Arc<View> {
+        let mut seen = self.seen.subscribe();
+        loop {
+            let view = Arc::clone(&seen.borrow_and_update().view);
+            if view.look > look {
+                return view;
+            }
+            self.start();
+            // The sender lives as long as this value.
+            let _ = seen.changed().await;
         }
-        sleep_until(turn.next).await;
-        let started = Instant::now();
-        // Also for a look that is given up.
-        turn.next = started + EVERY;
-        let is_after_pause = view.look > 0 && at.elapsed() > PAUSE;
-        let view = Arc::new(self.look(&view, is_after_pause).await);
-        let at = Instant::now();
-        // A server that needs long for a look rests as long.
-        turn.next = turn.next.max(at + started.elapsed());
-        *self.view.lock() = Seen {
-            view: Arc::clone(&view),
-            at,
+    }
+
+    /// Starts the task of a look, unless there is one.
+    fn start(self: &Arc<Self>) {
+        let mut turn = self.turn.lock();
+        if turn.is_taken {
+            return;
+        }
+        turn.is_taken = true;
+        let next = turn.next;
+        drop(turn);
+        let look = Look {
+            looks: Arc::clone(self),
+            is_told: false,
         };
-        view
+        tokio::spawn(look.make(next));
     }
 
     /// The holds of a key that have ended, and how many waited.

@@ -57,6 +57,7 @@ pub fn console(client: Client) -> Console {
     Console {
         client,
         pattern: String::from("*"),
+        environment: None,
         max_keys: DEFAULT_MAX_KEYS,
         may_release: false,
         who: None,
@@ -94,7 +95,8 @@ pub fn console(client: Client) -> Console {
 /// time between two looks may be missing. Nothing is noted while nobody watches.
 ///
 /// # Shutdown
-/// A stream of events ends after 5 s, and the page then opens the next one. A graceful shutdown of the server therefore
+/// A stream of events ends after 5 s, and the page then opens the next one. At most 100 streams are open at once. Further pages
+/// ask every 3 s. A graceful shutdown of the server therefore
 /// waits for a page that is open for at most 5 s.
 ///
 /// # Security
@@ -138,6 +140,7 @@ pub fn console(client: Client) -> Console {
 pub struct Console {
     client: Client,
     pattern: String,
+    environment: Option<String>,
     max_keys: u32,
     may_release: bool,
     who: Option<WhoFn>,
@@ -155,6 +158,19 @@ impl Console {
     /// See [`Console`].
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.pattern = pattern.into();
+        self
+    }
+
+    /// Sets the name of the environment, such as `production`. The head of the page and its title show it, beside the server and
+    /// the client's prefix, so that nobody frees a lock in the wrong one. The default is none.
+    ///
+    /// # Examples
+    /// ```
+    /// let console = distlock_tower::console(distlock::Client::in_memory()).environment("production");
+    /// # drop(axum::Router::<()>::from(console));
+    /// ```
+    pub fn environment(mut self, name: impl Into<String>) -> Self {
+        self.environment = Some(name.into());
         self
     }
 
@@ -180,8 +196,8 @@ impl Console {
     /// other than `localhost`, unless [`hosts`](Console::hosts) has it.
     ///
     /// The page also sends the owners that it showed when the person began to type, as `"owners"`. If another owner holds the
-    /// lock by then, the request is refused with 409, and the answer says who. The console looks at the key right before
-    /// it frees it: an owner that acquires the lock between the two, within a round trip, still loses it.
+    /// lock by then, the request is refused with 409, and the answer says who. The server decides that in the step in which it
+    /// frees the lock, as [`Client::force_release`](distlock::Client::force_release) says.
     ///
     /// Each request is logged as a warning, with the key, its holders and
     /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
@@ -252,7 +268,7 @@ impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
             who: console.who,
             senders: console.senders,
         };
-        router::router(looks, releases)
+        router::router(looks, releases, console.environment)
     }
 }
 
@@ -261,6 +277,7 @@ impl fmt::Debug for Console {
         f.debug_struct("Console")
             .field("client", &self.client)
             .field("pattern", &self.pattern)
+            .field("environment", &self.environment)
             .field("max_keys", &self.max_keys)
             .field("may_release", &self.may_release)
             .field("senders", &self.senders)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use distlock::{BlockedBy, HoldSnapshot, Kind, Snapshot, WaitSnapshot};
+use distlock::{BlockedBy, HoldSnapshot, Kind, Snapshot, WaitSnapshot, visible};
 use serde::Serialize;
 
 use super::clock::{Millis, millis};
@@ -28,6 +28,8 @@ pub(super) struct Own {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct OwnHold {
     pub(super) key: String,
+    /// The key as people can see it.
+    pub(super) shown: String,
     pub(super) kind: String,
     pub(super) owner: String,
     pub(super) since: Millis,
@@ -42,6 +44,8 @@ pub(super) struct OwnHold {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct OwnWait {
     pub(super) key: String,
+    /// The key as people can see it.
+    pub(super) shown: String,
     pub(super) kind: String,
     pub(super) since: Millis,
     /// When it gives up; `null` if it waits without limit.
@@ -49,7 +53,7 @@ pub(super) struct OwnWait {
     /// How many of this client are before it in the queue of the key.
     pub(super) ahead: usize,
     pub(super) blocked_by: Blocker,
-    /// The keys that are held around it.
+    /// The keys that are held around it, as people can see them.
     pub(super) inside: Vec<String>,
     /// The file and the line that waits.
     pub(super) place: String,
@@ -120,6 +124,7 @@ fn own_hold(now: Millis, hold: &HoldSnapshot, before: &Own) -> OwnHold {
     let ends = known.filter_map(|known| known.lease_ends);
     OwnHold {
         key: hold.key.clone(),
+        shown: visible(&hold.key).into_owned(),
         kind: hold.kind.to_string(),
         since: same(before_now(now, hold.held_for), since),
         lease_ends: hold.lease_left.map(|left| same(after_now(now, left), ends)),
@@ -151,6 +156,7 @@ fn own_wait(now: Millis, wait: &WaitSnapshot, before: &Own) -> OwnWait {
     };
     OwnWait {
         key: wait.key.clone(),
+        shown: visible(&wait.key).into_owned(),
         kind: wait.kind.to_string(),
         since: same(before_now(now, wait.waited), since),
         gives_up: wait
@@ -158,7 +164,11 @@ fn own_wait(now: Millis, wait: &WaitSnapshot, before: &Own) -> OwnWait {
             .map(|left| same(after_now(now, left), gives_up)),
         ahead: wait.ahead,
         blocked_by,
-        inside: wait.inside.clone(),
+        inside: wait
+            .inside
+            .iter()
+            .map(|key| visible(key).into_owned())
+            .collect(),
         place,
     }
 }

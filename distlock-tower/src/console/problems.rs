@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use distlock::{LossSnapshot, Snapshot, WaitSnapshot};
+use distlock::{LossSnapshot, Snapshot, WaitSnapshot, visible};
 use serde::Serialize;
 
 use super::clock::{Millis, millis};
@@ -25,8 +25,22 @@ pub(super) struct Problem {
     pub(super) kind: &'static str,
     /// The keys that it is about.
     pub(super) keys: Vec<String>,
+    /// The keys as people can see them, in the same order.
+    pub(super) shown: Vec<String>,
     pub(super) text: String,
     pub(super) at: Millis,
+}
+
+impl Problem {
+    fn new(kind: &'static str, keys: Vec<String>, text: String, at: Millis) -> Self {
+        Self {
+            kind,
+            shown: keys.iter().map(|key| visible(key).into_owned()).collect(),
+            keys,
+            text,
+            at,
+        }
+    }
 }
 
 /// Possible deadlocks, in this process and between clients, and then holds that were lost, the last one first.
@@ -49,14 +63,12 @@ pub(super) fn problems(
     let own_losses: BTreeSet<String> = own_losses.map(|lost| lost.owner.to_string()).collect();
     let ran_out = history.ran_out(now);
     let ran_out = ran_out.filter(|(_, past)| !own_losses.contains(&past.owner));
-    losses.extend(ran_out.map(|(key, past)| Problem {
-        kind: "lease_ran_out",
-        keys: vec![key.to_owned()],
-        text: format!(
+    losses.extend(ran_out.map(|(key, past)| {
+        let text = format!(
             "the lease of {} ran out while it held the lock",
             named(past.client.as_ref(), &past.owner)
-        ),
-        at: past.until,
+        );
+        Problem::new("lease_ran_out", vec![key.to_owned()], text, past.until)
     }));
     losses.sort_by(|one, other| (other.at, &one.keys).cmp(&(one.at, &other.keys)));
     problems.extend(losses);
@@ -67,29 +79,24 @@ pub(super) fn problems(
 /// Tasks of this process that wait for each other.
 fn own_cycle(now: Millis, cycle: &[WaitSnapshot]) -> Problem {
     let waits = cycle.iter().map(|wait| {
-        let inside = wait.inside.join(", ");
-        format!("{} waits for {} and holds {inside}", wait.place, wait.key)
+        let inside: Vec<_> = wait.inside.iter().map(|key| visible(key)).collect();
+        let (key, inside) = (visible(&wait.key), inside.join(", "));
+        format!("{} waits for {key} and holds {inside}", wait.place)
     });
     let since = cycle.iter().map(|wait| before_now(now, wait.waited)).max();
-    Problem {
-        kind: "possible_deadlock",
-        keys: cycle.iter().map(|wait| wait.key.clone()).collect(),
-        text: waits.collect::<Vec<_>>().join("; "),
-        at: since.unwrap_or_default(),
-    }
+    let keys = cycle.iter().map(|wait| wait.key.clone()).collect();
+    let text = waits.collect::<Vec<_>>().join("; ");
+    Problem::new("possible_deadlock", keys, text, since.unwrap_or_default())
 }
 
 /// A hold that this process has lost.
 fn own_loss(now: Millis, lost: &LossSnapshot) -> Problem {
-    Problem {
-        kind: "lost",
-        keys: vec![lost.key.clone()],
-        text: format!(
-            "this process lost what {} acquired: {}",
-            lost.place, lost.loss
-        ),
-        at: before_now(now, lost.ago),
-    }
+    let text = format!(
+        "this process lost what {} acquired: {}",
+        lost.place, lost.loss
+    );
+    let at = before_now(now, lost.ago);
+    Problem::new("lost", vec![lost.key.clone()], text, at)
 }
 
 /// One client waits for a key that another one holds.
@@ -167,17 +174,14 @@ fn problem(cycle: &[&Edge<'_>]) -> Problem {
         format!(
             "{} waits for {}, which {} holds",
             named(edge.waiter.client.as_ref(), &edge.waiter.owner),
-            edge.key,
+            visible(edge.key),
             named(edge.holder.client.as_ref(), &edge.holder.owner)
         )
     });
     let since = cycle.iter().map(|edge| edge.waiter.since).max();
-    Problem {
-        kind: "possible_deadlock",
-        keys: cycle.iter().map(|edge| edge.key.to_owned()).collect(),
-        text: waits.collect::<Vec<_>>().join("; "),
-        at: since.unwrap_or_default(),
-    }
+    let keys = cycle.iter().map(|edge| edge.key.to_owned()).collect();
+    let text = waits.collect::<Vec<_>>().join("; ");
+    Problem::new("possible_deadlock", keys, text, since.unwrap_or_default())
 }
 
 /// The client in the text of an owner: what stands before the number of the acquisition.
@@ -212,12 +216,14 @@ mod tests {
         };
         let lock = Lock {
             key: key.to_owned(),
+            shown: key.to_owned(),
             primitive: String::from("fair_lock"),
             holders: vec![holder],
             holder_total: 1,
             waiters: vec![waiter],
             waiter_total: 1,
             waiting: 1,
+            listening: None,
             permits: None,
             count: None,
             fencing_token: None,

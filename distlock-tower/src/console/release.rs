@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use distlock::{Client, Error, KeyReport, Primitive};
+use distlock::{Client, Error, ForceRelease, KeyReport, Primitive, visible};
 use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(super) struct Releases {
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
     pub(super) key: String,
-    /// The key once more, as it was typed.
+    /// The key once more, as it was typed: as it is, or as it is shown, since nobody can type a line break into a field.
     confirmation: String,
     /// The owners that the sender knows as the holders. Without them any holder loses the lock.
     pub(super) owners: Option<Vec<String>>,
@@ -69,22 +69,11 @@ impl Request {
         let Some(owners) = &self.owners else {
             return Ok(());
         };
-        let unknown = report.holders.iter();
-        let unknown: Vec<String> = unknown
-            .filter(|holder| !owners.contains(&holder.owner))
-            .map(|holder| match &holder.client {
-                Some(client) => format!("{} ({})", client.name, holder.owner),
-                None => holder.owner.clone(),
-            })
-            .collect();
-        if unknown.is_empty() {
-            return Ok(());
+        let mut holders = report.holders.iter();
+        match holders.all(|holder| owners.contains(&holder.owner)) {
+            true => Ok(()),
+            false => Err(held_by_others(report, owners)),
         }
-        let text = format!(
-            "the lock has another holder by now: {}; nothing was freed",
-            unknown.join(", ")
-        );
-        Err(Refusal::new(StatusCode::CONFLICT, text))
     }
 
     pub(super) fn read(body: &[u8]) -> Result<Self, Refusal> {
@@ -92,7 +81,8 @@ impl Request {
             let text = format!("the body must be JSON with \"key\" and \"confirmation\": {error}");
             Refusal::new(StatusCode::BAD_REQUEST, text)
         })?;
-        if request.key != request.confirmation {
+        let confirmation = &request.confirmation;
+        if request.key != *confirmation && visible(&request.key) != *confirmation {
             let text = "the confirmation is not the key; nothing was freed";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, text));
         }
@@ -100,7 +90,27 @@ impl Request {
     }
 }
 
-/// Frees a lock, and returns whether it was held.
+/// The lock is held by somebody whom the sender has not seen.
+fn held_by_others(report: &KeyReport, known: &[String]) -> Refusal {
+    let unknown = report.holders.iter();
+    let unknown: Vec<String> = unknown
+        .filter(|holder| !known.contains(&holder.owner))
+        .map(|holder| match &holder.client {
+            Some(client) => format!("{} ({})", visible(&client.name), holder.owner),
+            None => visible(&holder.owner).into_owned(),
+        })
+        .collect();
+    let text = match unknown.is_empty() {
+        true => String::from("the lock had another holder a moment ago; nothing was freed"),
+        false => format!(
+            "the lock has another holder by now: {}; nothing was freed",
+            unknown.join(", ")
+        ),
+    };
+    Refusal::new(StatusCode::CONFLICT, text)
+}
+
+/// Frees a lock from the holders in the report, and returns whether it was held.
 pub(super) async fn force_release(client: &Client, report: &KeyReport) -> Result<bool, Refusal> {
     if report.primitive == Primitive::Nothing || !report.is_held() {
         return Ok(false);
@@ -109,14 +119,15 @@ pub(super) async fn force_release(client: &Client, report: &KeyReport) -> Result
         let text = format!("a {} cannot be freed by force", report.primitive);
         return Err(Refusal::new(StatusCode::CONFLICT, text));
     }
-    let key = report.key.as_str();
-    let freed = match report.primitive {
-        Primitive::ReadLock | Primitive::WriteLock => client.rw_lock(key).force_release().await,
-        Primitive::FairLock => client.fair_lock(key).force_release().await,
-        Primitive::FencedLock => client.fenced_lock(key).force_release().await,
-        _ => client.lock(key).force_release().await,
-    };
-    freed.map_err(|error| refusal(&error))
+    match client.force_release(report).await {
+        Ok(ForceRelease::Freed) => Ok(true),
+        Ok(ForceRelease::Changed(now)) => {
+            let known = report.holders.iter().map(|holder| holder.owner.clone());
+            Err(held_by_others(&now, &known.collect::<Vec<_>>()))
+        }
+        Ok(_) => Ok(false),
+        Err(error) => Err(refusal(&error)),
+    }
 }
 
 /// What the answer to an error is.

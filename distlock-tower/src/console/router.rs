@@ -12,7 +12,7 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use distlock::{Error, Primitive};
+use distlock::{Error, Primitive, visible};
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use http::header::{
@@ -22,6 +22,7 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::looks::Looks;
@@ -29,8 +30,14 @@ use super::release::{self, Refusal, Releases, force_release, refusal};
 use super::view::{Detail, Shown, Trouble, View};
 
 const PAGE: &str = include_str!("assets/index.html");
-const SCRIPT: &str = include_str!("assets/console.js");
-const OWN_SCRIPT: &str = include_str!("assets/own.js");
+const SCRIPTS: [(&str, &str); 6] = [
+    ("/names.js", include_str!("assets/names.js")),
+    ("/tables.js", include_str!("assets/tables.js")),
+    ("/list.js", include_str!("assets/list.js")),
+    ("/key.js", include_str!("assets/key.js")),
+    ("/own.js", include_str!("assets/own.js")),
+    ("/console.js", include_str!("assets/console.js")),
+];
 const STYLE: &str = include_str!("assets/console.css");
 const ICON: &str = include_str!("assets/icon.svg");
 
@@ -39,8 +46,8 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The page loads its own files and nothing else, and no text becomes HTML.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+/// The page loads its own files and nothing else, and no text becomes HTML. The digest is that of the script in the page.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'sha256-GMmtFPN57Q/+yij10gluMMWQXkBZhTylyg9Tg17CtSA='; style-src 'self'; connect-src 'self'; img-src 'self'; \
     base-uri 'self'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// On every answer.
@@ -63,9 +70,14 @@ const RETRY: Duration = Duration::from_millis(250);
 /// The largest body of a request: a key may be 1 MiB long, is there twice, and JSON escapes a byte by six.
 const MAX_BODY: usize = 16 * 1024 * 1024;
 
+/// How many streams of events are open at once.
+const MOST_STREAMS: usize = 100;
+
 struct Console {
-    looks: Looks,
+    looks: Arc<Looks>,
     releases: Releases,
+    environment: Option<String>,
+    streams: Arc<Semaphore>,
 }
 
 impl Console {
@@ -83,6 +95,9 @@ impl Console {
     fn shown(&self) -> Shown<'_> {
         Shown {
             now: self.looks.now(),
+            server: self.looks.client().servers(),
+            prefix: self.looks.client().key_prefix(),
+            environment: self.environment.as_deref(),
             pattern: self.looks.pattern(),
             max_keys: self.looks.max_keys(),
             may_force_release: self.releases.are_allowed,
@@ -93,11 +108,17 @@ impl Console {
 pub(super) fn router<S: Clone + Send + Sync + 'static>(
     looks: Looks,
     releases: Releases,
+    environment: Option<String>,
 ) -> Router<S> {
+    let console = Console {
+        looks: Arc::new(looks),
+        releases,
+        environment,
+        streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+    };
     Router::new()
         .route("/", get(page))
-        .route("/console.js", file(JAVASCRIPT, SCRIPT))
-        .route("/own.js", file(JAVASCRIPT, OWN_SCRIPT))
+        .merge(scripts())
         .route("/console.css", file(CSS, STYLE))
         .route("/icon.svg", file(SVG, ICON))
         .route("/api/locks", get(locks))
@@ -106,7 +127,15 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
         .route("/api/events", get(events))
         .route("/api/force-release", post(release))
         .layer(map_response(with_headers))
-        .with_state(Arc::new(Console { looks, releases }))
+        .with_state(Arc::new(console))
+}
+
+fn scripts<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    SCRIPTS
+        .iter()
+        .fold(Router::new(), |router, (path, script)| {
+            router.route(path, file(JAVASCRIPT, script))
+        })
 }
 
 fn file<S: Clone + Send + Sync + 'static>(
@@ -125,7 +154,7 @@ async fn with_headers(mut response: Response) -> Response {
 }
 
 /// The addresses in the page are relative. Where the address of the page has no slash at its end, they begin with its last
-/// part.
+/// part. A proxy may have taken parts of the address away, so the page then corrects it by the address that the browser has.
 async fn page(OriginalUri(uri): OriginalUri) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let base = if last.is_empty() {
@@ -212,6 +241,7 @@ async fn lock(console: &Console, key: String) -> Response {
     let detail = Detail {
         now: console.looks.now(),
         key: &key,
+        shown: visible(&key).into_owned(),
         lock: lock.as_deref(),
         has_other_data,
         past,
@@ -231,23 +261,30 @@ fn is_lock(primitive: &str) -> bool {
 
 async fn events(
     State(console): State<Arc<Console>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Response> {
+    let Ok(open) = Arc::clone(&console.streams).try_acquire_owned() else {
+        let text = format!("{MOST_STREAMS} pages are open already; ask for api/locks");
+        return Err(refused(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)));
+    };
     let ends = Instant::now() + STREAM;
-    let stream = unfold(None, move |earlier: Option<Arc<View>>| {
-        let console = Arc::clone(&console);
-        async move {
-            let view = match &earlier {
-                None => console.looks.current().await,
-                Some(_) if Instant::now() >= ends => return None,
-                Some(earlier) => console.looks.newer(earlier.look).await,
-            };
-            let update = view.update(earlier.as_deref(), console.shown());
-            let event = Event::default().event("look").retry(RETRY);
-            let event = event.json_data(&update).unwrap_or_default();
-            Some((Ok(event), Some(view)))
-        }
-    });
-    Sse::new(stream)
+    let stream = unfold(
+        (None, open),
+        move |(earlier, open): (Option<Arc<View>>, _)| {
+            let console = Arc::clone(&console);
+            async move {
+                let view = match &earlier {
+                    None => console.looks.current().await,
+                    Some(_) if Instant::now() >= ends => return None,
+                    Some(earlier) => console.looks.newer(earlier.look).await,
+                };
+                let update = view.update(earlier.as_deref(), console.shown());
+                let event = Event::default().event("look").retry(RETRY);
+                let event = event.json_data(&update).unwrap_or_default();
+                Some((Ok(event), (Some(view), open)))
+            }
+        },
+    );
+    Ok(Sse::new(stream))
 }
 
 async fn release(State(console): State<Arc<Console>>, request: Request) -> Response {

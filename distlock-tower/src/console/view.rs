@@ -57,6 +57,11 @@ pub(super) struct Update<'a> {
     locks: Vec<Cow<'a, Lock>>,
     /// The keys that were in the events before, and have gone.
     gone: Vec<&'a str>,
+    /// Where the locks are, in which environment, and which version of the console shows them.
+    server: String,
+    prefix: String,
+    environment: Option<&'a str>,
+    version: &'static str,
     pattern: &'a str,
     max_keys: u32,
     is_cut: bool,
@@ -71,9 +76,12 @@ pub(super) struct Update<'a> {
 }
 
 /// The time, and the settings that a page has to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shown<'a> {
     pub(super) now: Millis,
+    pub(super) server: String,
+    pub(super) prefix: String,
+    pub(super) environment: Option<&'a str>,
     pub(super) pattern: &'a str,
     pub(super) max_keys: u32,
     pub(super) may_force_release: bool,
@@ -92,6 +100,10 @@ impl View {
             is_whole: earlier.is_none(),
             locks: changed.map(|lock| lock.listed()).collect(),
             gone: gone.map(String::as_str).collect(),
+            server: shown.server,
+            prefix: shown.prefix,
+            environment: shown.environment,
+            version: env!("CARGO_PKG_VERSION"),
             pattern: shown.pattern,
             max_keys: shown.max_keys,
             is_cut: self.is_cut,
@@ -111,6 +123,8 @@ impl View {
 pub(super) struct Detail<'a> {
     pub(super) now: Millis,
     pub(super) key: &'a str,
+    /// The key as people can see it.
+    pub(super) shown: String,
     /// `null` if there is no lock under the key.
     pub(super) lock: Option<&'a Lock>,
     /// Whether the key has data that is no lock.

@@ -187,3 +187,68 @@ async fn closed_client_is_said_and_the_locks_are_shown() {
     assert_eq!(locks["is_closed"], true);
     assert_eq!(locks["locks"][0]["key"], "k");
 }
+
+#[tokio::test(start_paused = true)]
+async fn server_prefix_environment_and_version_are_told() {
+    let server = distlock::MemoryServer::new();
+    let client = distlock::Client::builder().key_prefix("shop:");
+    let console = distlock_tower::console(client.in_memory(&server).unwrap());
+    let console = console.environment("production");
+    let app = Router::new().nest("/locks", Router::from(console));
+    let locks = json(&app, "/locks/api/locks").await;
+    for (name, value) in [
+        ("server", "memory"),
+        ("prefix", "shop:"),
+        ("environment", "production"),
+        ("version", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert_eq!(locks[name], value, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_nobody_would_see_are_told_as_people_can_see_them() {
+    let server = distlock::MemoryServer::new();
+    let client = |name: &str| distlock::Client::builder().name(name);
+    let watcher = client("watcher").in_memory(&server).unwrap();
+    let worker = client("mail\u{202e}").in_memory(&server).unwrap();
+    let app = app(&watcher);
+    let key = "order:42\n ";
+    let _guard = worker.lock(key).acquire().await.unwrap();
+    let lock = &json(&app, "/locks/api/locks").await["locks"][0];
+    assert_eq!(lock["key"], key);
+    assert_eq!(lock["shown"], r"order:42\n\u{20}");
+    assert_eq!(lock["holders"][0]["client"]["name"], r"mail\u{202e}");
+    let one = json(&app, "/locks/api/lock?key=order:42%0A%20").await;
+    assert_eq!(one["shown"], r"order:42\n\u{20}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_listen_are_told_beside_those_who_wait() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    let waits: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(watcher.lock("k").acquire().into_future()))
+        .collect();
+    until(&app, |locks| locks["locks"][0]["listening"] == 1).await;
+    let locks = json(&app, "/locks/api/locks").await;
+    assert_eq!(locks["locks"][0]["waiting"], 3);
+    let sample = locks["contention"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&sample["waiting"], &sample["listening"]),
+        (&json!(3), &json!(1))
+    );
+    waits.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Looks again until something is seen.
+async fn until(app: &Router, is_seen: impl Fn(&Value) -> bool) {
+    for _ in 0..100 {
+        if is_seen(&json(app, "/locks/api/locks").await) {
+            return;
+        }
+        until_next_look().await;
+    }
+    panic!("not seen");
+}

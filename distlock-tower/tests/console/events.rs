@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{app, clients, get};
+use super::{app, clients, get, text};
 
 /// The next event of a stream; `None` at its end.
 async fn next(body: &mut Body) -> Option<Value> {
@@ -109,4 +110,37 @@ async fn stream_ends_so_that_a_server_can_shut_down() {
         (Duration::from_secs(5)..Duration::from_secs(8)).contains(&took),
         "{took:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_that_nobody_reads_does_not_stop_the_look_that_it_began() {
+    let app = app(&clients().0);
+    let mut unread = get(&app, "/locks/api/events").await.into_body();
+    let mut read = get(&app, "/locks/api/events").await.into_body();
+    next(&mut unread).await.unwrap();
+    next(&mut read).await.unwrap();
+    // The first one asks for the next look, and is not asked again, as by a connection that takes no more bytes.
+    let asks = std::pin::pin!(unread.frame());
+    assert!(futures_util::poll!(asks).is_pending());
+    let seen = tokio::time::timeout(Duration::from_secs(4), next(&mut read)).await;
+    assert_eq!(seen.expect("a look").unwrap()["look"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stream_too_many_is_refused_until_another_one_has_ended() {
+    let app = app(&clients().0);
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        let stream = get(&app, "/locks/api/events").await;
+        assert_eq!(stream.status(), StatusCode::OK);
+        open.push(stream);
+    }
+    let refused = get(&app, "/locks/api/events").await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let refused = text(refused).await;
+    assert!(refused.contains("100 pages are open"), "{refused}");
+    assert_eq!(get(&app, "/locks/api/locks").await.status(), StatusCode::OK);
+    open.pop();
+    let next = get(&app, "/locks/api/events").await;
+    assert_eq!(next.status(), StatusCode::OK);
 }

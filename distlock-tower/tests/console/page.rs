@@ -7,10 +7,14 @@ use http::header::CONTENT_TYPE;
 
 use super::{app, clients, get, text};
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 12] = [
     "/locks",
     "/locks/",
     "/locks/console.js",
+    "/locks/names.js",
+    "/locks/tables.js",
+    "/locks/list.js",
+    "/locks/key.js",
     "/locks/own.js",
     "/locks/console.css",
     "/locks/icon.svg",
@@ -89,7 +93,7 @@ async fn address_of_the_page_cannot_add_html_to_it() {
 #[tokio::test]
 async fn page_names_no_other_host() {
     let app = app(&clients().0);
-    for path in &ALL[..6] {
+    for path in &ALL[..10] {
         let text = text(get(&app, path).await).await;
         // The names of XML are no addresses.
         let text = text.replace("http://www.w3.org/2000/svg", "");

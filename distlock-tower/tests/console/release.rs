@@ -246,3 +246,19 @@ async fn log_says_who_freed_which_lock_of_whom() {
     );
     assert!(line.contains("key=\"k\""), "{line}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn key_with_a_line_break_is_confirmed_as_it_is_shown() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let _guard = worker.lock("a\nb").acquire().await.unwrap();
+    let refused = json!({ "key": "a\nb", "confirmation": "a b" });
+    let (status, answer) = post(&app, &[], &refused).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    let confirmed = json!({ "key": "a\nb", "confirmation": r"a\nb" });
+    let (status, answer) = post(&app, &[], &confirmed).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": true }))
+    );
+}

@@ -1,13 +1,65 @@
 "use strict";
 
-// What the process that serves the page holds and waits for itself, with the lines of its code. Needs `console.js`.
+// What the process that serves the page holds and waits for itself, with the lines of its code. Its functions use those of the other files.
 
-// What this process itself holds and waits for. `id` begins the ids of the tables.
-function showOwn(id, holds, waits, most) {
+// On the page of a key: each hold and each wait. `id` begins the ids of the tables.
+function showOwn(id, holds, waits) {
   $(`${id}-waits`).hidden = !waits.length;
   $(`${id}-holds`).hidden = !holds.length;
-  fill(`${id}-wait-rows`, 4, "", waits, ownWaitRow, most);
-  fill(`${id}-hold-rows`, 5, "", holds, ownHoldRow, most);
+  fill(`${id}-wait-rows`, 4, "", waits, ownWaitRow);
+  fill(`${id}-hold-rows`, 5, "", holds, ownHoldRow);
+}
+
+const WAIT_HEADS = ["Waits for", "Line that waits", "Has waited", "Behind"];
+const HOLD_HEADS = ["Holds", "Line that acquired it", "Held for", "Lease left", "Count"];
+
+// Below the list of the locks: grouped by the line of the code, and folded.
+function showOwnLines(own) {
+  showLines("own-waits", own.waits, WAIT_HEADS, ownWaitRow, (many) => `${plural(many, "acquisition waits", "acquisitions wait")} here, the first for`);
+  showLines("own-holds", own.holds, HOLD_HEADS, ownHoldRow, (many) => `${plural(many, "lock is", "locks are")} held from here, the first for`);
+}
+
+const lines = new Map();
+
+// A group stays the same element, so that one that somebody has opened stays open.
+function showLines(id, items, heads, make, summary) {
+  const groups = new Map();
+  for (const item of items) groups.set(item.place, [...(groups.get(item.place) ?? []), item]);
+  const nodes = [...groups].map(([line, group]) => {
+    const name = `${id} ${line}`;
+    if (!lines.has(name)) lines.set(name, lineGroup(line, heads));
+    const made = lines.get(name);
+    const oldest = Math.min(...group.map((it) => it.since));
+    made.tell = (node) => { node.textContent = `${summary(group.length)} ${duration(serverNow() - oldest)}`; };
+    made.tell(made.facts);
+    fill(name, heads.length, "", group, make, made.rows);
+    return made.details;
+  });
+  for (const name of lines.keys()) {
+    if (name.startsWith(`${id} `) && !groups.has(name.slice(id.length + 1))) {
+      lines.delete(name);
+      delete filled[name];
+    }
+  }
+  const now = [...$(id).children];
+  if (nodes.length === now.length && nodes.every((node, at) => node === now[at])) return;
+  $(id).replaceChildren(...nodes);
+  for (const made of lines.values()) if ($(id).contains(made.facts)) clock(made.facts, (node) => made.tell(node));
+}
+
+function lineGroup(line, heads) {
+  const details = element("details", "line");
+  const title = element("summary");
+  const facts = element("span", "dim");
+  title.append(place(line), facts);
+  const table = element("table");
+  const head = element("tr");
+  head.append(...heads.map((text) => element("th", text === "Count" ? "number" : "", text)));
+  const heading = element("thead");
+  heading.append(head);
+  table.append(heading, element("tbody"));
+  details.append(title, table);
+  return { details, facts, rows: table.tBodies[0] };
 }
 
 function ownCount(own) {
@@ -18,9 +70,7 @@ function ownCount(own) {
 
 function ownKey(own, label) {
   const content = element("span");
-  const link = element("a", "", own.key);
-  link.href = keyAddress(own.key);
-  content.append(link, element("span", "kind", words(own.kind)));
+  content.append(keyLink(own.key, own.shown), element("span", "kind", words(own.kind)));
   return [label, content];
 }
 
@@ -34,10 +84,11 @@ function place(text) {
 function ownWaitRow(wait) {
   const line = element("span");
   line.append(place(wait.place));
-  if (wait.inside.length) line.append(element("span", "kind", `inside ${wait.inside.join(", ")}`));
+  if (wait.inside.length) line.append(element("span", "kind", `inside ${wait.inside.map((it) => cutName(it)).join(", ")}`));
   const since = element("span");
   const waited = element("span");
   const left = element("span", "kind", "without limit");
+  waited.title = `since ${moment(wait.since)}`;
   clock(waited, (node) => { node.textContent = duration(serverNow() - wait.since); });
   if (wait.gives_up !== null) {
     clock(left, (node) => { node.textContent = `gives up in ${duration(wait.gives_up - serverNow())}`; });
@@ -59,6 +110,7 @@ function behind(wait) {
 
 function ownHoldRow(hold) {
   const held = element("span");
+  held.title = `since ${moment(hold.since)}`;
   clock(held, (node) => { node.textContent = duration(serverNow() - hold.since); });
   const left = element("span", "", "no end");
   if (hold.lease_ends !== null) {
