@@ -8,7 +8,7 @@ use distlock::{Client, Guard, Permit};
 use distlock_tests::RedisServer;
 
 use super::browser::{Page, browse};
-use super::site::{Site, client};
+use super::site::{Site, client, many_locks};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/console");
 
@@ -89,6 +89,47 @@ async fn pictures_fit_their_screens() {
         page.shows("#one-waiters", "orders-7f9c").await;
         take(page, "key-light", (1100, 900), "light").await;
         take(page, "key-phone-dark", (390, 1200), "dark").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_locks_hostile_names_lost_locks_and_an_outage_fit_their_screens() {
+    let (mut server, site) = Site::of(|console| console.environment("production")).await;
+    many_locks(&server, 2_000).await;
+    let worker = client(&server, &"n".repeat(120)).await;
+    let long = format!("export:{}:end", "k".repeat(3_000));
+    let keys = [
+        &*long,
+        "pay\u{202e}gpj.exe",
+        "a\nb ",
+        "<b>bold</b>",
+        "שלום עולם",
+    ];
+    let _hostile = worker.multi_lock(keys).acquire().await.unwrap();
+    let lease = Duration::from_millis(500);
+    let _lost = site.client.lock("lost").acquire().lease(lease).await;
+    let sizes = [("wide", (1280, 900)), ("narrow", (390, 844))];
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#count", "2,005 keys").await;
+        page.shows("#problem-list", "Lost lock").await;
+        take(page, "many-dark", (1280, 900), "dark").await;
+        for (name, size) in sizes {
+            take(page, &format!("many-{name}"), size, "light").await;
+        }
+        page.run("const it = document.getElementById('client'); it.selectedIndex = it.options.length - 1; \
+            it.dispatchEvent(new Event('change'));")
+            .await;
+        page.shows("#count", "5 of 2,005 keys match").await;
+        for (name, size) in sizes {
+            take(page, &format!("hostile-{name}"), size, "light").await;
+        }
+        server.kill();
+        page.shows("#notices", "cannot look at the server").await;
+        for (name, size) in sizes {
+            take(page, &format!("outage-{name}"), size, "light").await;
+        }
     })
     .await;
 }

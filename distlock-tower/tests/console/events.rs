@@ -1,5 +1,6 @@
 //! The live stream.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -120,8 +121,10 @@ async fn stream_that_nobody_reads_does_not_stop_the_look_that_it_began() {
     next(&mut unread).await.unwrap();
     next(&mut read).await.unwrap();
     // The first one asks for the next look, and is not asked again, as by a connection that takes no more bytes.
-    let asks = std::pin::pin!(unread.frame());
-    assert!(futures_util::poll!(asks).is_pending());
+    let mut asks = std::pin::pin!(unread.frame());
+    let is_pending =
+        std::future::poll_fn(|context| Poll::Ready(asks.as_mut().poll(context).is_pending()));
+    assert!(is_pending.await);
     let seen = tokio::time::timeout(Duration::from_secs(4), next(&mut read)).await;
     assert_eq!(seen.expect("a look").unwrap()["look"], 2);
 }
