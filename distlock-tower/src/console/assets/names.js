@@ -73,8 +73,8 @@ function cell(label, className) {
 function owner(holder) {
   const content = element("span");
   if (holder.client) {
-    content.append(element("span", "name", cutName(holder.client.name)));
-    content.title = `${holder.owner} at ${holder.client.address}`;
+    content.append(element("span", "name", cutName(holder.client.name, 60)));
+    content.title = `${holder.client.name}, ${holder.owner} at ${holder.client.address}`;
   }
   content.append(element("span", "owner", shortOwner(holder)));
   return content;
