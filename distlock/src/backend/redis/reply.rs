@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Forced, Inspected, LatchSeen, Peeked, Released, Target, cause};
+use crate::backend::{
+    Attempted, Fault, Forced, Inspected, LatchSeen, Peeked, Released, Target, cause,
+};
 use crate::error::Cause;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
