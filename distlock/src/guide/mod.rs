@@ -5,6 +5,7 @@
 //! | page | what it covers |
 //! | --- | --- |
 //! | [`quick_start`] | from an empty project to a first guarded route on a real Redis |
+//! | [`cookbook`] | recipes: keys by header, body, user and tenant; nightly jobs; transactions; idempotency keys |
 //! | [`choosing`] | which primitive to use, how long to hold and to wait, and which of the three ways to use it |
 //! | [`why_not_set_nx`] | what is missing from a lock made of `SET NX PX` |
 //! | [`ownership`] | who owns a lock in async code: scopes, branches, streams, spawned tasks, drops, and lost leases |
@@ -32,6 +33,8 @@ pub mod choosing {}
 pub mod cluster {}
 #[doc = include_str!("connections.md")]
 pub mod connections {}
+#[doc = include_str!("cookbook.md")]
+pub mod cookbook {}
 #[doc = include_str!("errors.md")]
 pub mod errors {}
 #[doc = include_str!("failover.md")]

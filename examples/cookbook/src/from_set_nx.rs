@@ -1,0 +1,205 @@
+//! From locks made of `SET NX` to those of this crate, while both are in use.
+//!
+//! | library | its key for the lock `order:42` | its value |
+//! | --- | --- | --- |
+//! | redis-py: `client.lock("order:42")` | `order:42` | a random text |
+//! | redlock (node, Python, Rust's rslock): `lock(["order:42"], ..)` | `order:42`, on each server | a random text |
+//!
+//! Such a key is a string, and a lock of this crate is a hash, as Redisson's is. The two cannot share a key: each of them finds a
+//! value of another type. So they have two prefixes, and take two releases to change:
+//!
+//! 1. A release that takes **both** locks, by [`with_both`]. It excludes the replicas that still have only the old one, and those
+//!    of the next release. Deploy it everywhere.
+//! 2. A release that takes only the new lock. From then on nobody has the old one alone.
+//!
+//! All of them take the new lock first and the old one last, so that no two of them wait for each other. The old lock keeps its
+//! fixed time, and its work has to be shorter than that, as before.
+
+use std::time::Duration;
+
+use distlock::Client;
+use redis::Script;
+use redis::aio::MultiplexedConnection;
+use tokio::time::{Instant, sleep};
+
+use crate::Failure;
+
+/// The prefix of the locks of this crate: give it to `Client::builder().key_prefix(..)`. No old key begins with it.
+pub const NEW_PREFIX: &str = "locks:";
+
+/// How long the old lock is taken at most.
+const OLD_TTL: Duration = Duration::from_secs(30);
+
+/// How long to wait for both.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// What redis-py and redlock send to release a lock.
+const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])";
+
+/// Takes the new lock and then the old one, and runs `work` under both.
+///
+/// # Errors
+/// Those of the locks, and if the old one stays taken for too long.
+pub async fn with_both<T>(
+    locks: &Client,
+    old: &mut MultiplexedConnection,
+    key: &str,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let both = async {
+        let token = take_old(old, key).await?;
+        let done = work.await;
+        Script::new(RELEASE)
+            .key(key)
+            .arg(&token)
+            .invoke_async::<i64>(old)
+            .await?;
+        Ok(done)
+    };
+    locks.lock(key).acquire().wait(WAIT).run(both).await?
+}
+
+/// Takes the old lock, as the old release does, and returns the value that it has written.
+async fn take_old(old: &mut MultiplexedConnection, key: &str) -> Result<String, Failure> {
+    // A text that nobody else writes.
+    let token = format!("{:032x}", rand::random::<u128>());
+    let until = Instant::now() + WAIT;
+    loop {
+        let mut set = redis::cmd("SET");
+        set.arg(key)
+            .arg(&token)
+            .arg("NX")
+            .arg("PX")
+            .arg(OLD_TTL.as_millis() as u64);
+        if set.query_async::<Option<String>>(old).await?.is_some() {
+            return Ok(token);
+        }
+        if Instant::now() >= until {
+            return Err(format!("{key} is locked by the old release").into());
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+mod tests {
+    use std::net::TcpListener;
+    use std::process::{Child, Command, Stdio};
+
+    use distlock::Error;
+
+    use super::*;
+
+    /// A server of the test's own.
+    struct Server(Child, u16);
+
+    impl Server {
+        async fn start() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            drop(listener);
+            let server = Command::new("redis-server")
+                .args([
+                    "--port",
+                    &port.to_string(),
+                    "--save",
+                    "",
+                    "--bind",
+                    "127.0.0.1",
+                ])
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("redis-server is installed");
+            let server = Self(server, port);
+            let until = Instant::now() + Duration::from_secs(30);
+            while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+                assert!(Instant::now() < until, "redis-server does not listen");
+                sleep(Duration::from_millis(10)).await;
+            }
+            server
+        }
+
+        fn url(&self) -> String {
+            format!("redis://127.0.0.1:{}", self.1)
+        }
+
+        async fn old_release(&self) -> MultiplexedConnection {
+            let client = redis::Client::open(self.url()).unwrap();
+            client.get_multiplexed_async_connection().await.unwrap()
+        }
+
+        async fn new_locks(&self) -> Client {
+            let builder = Client::builder().key_prefix(NEW_PREFIX);
+            builder.connect(&self.url()).await.unwrap()
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _ended = self.0.wait();
+        }
+    }
+
+    /// What redis-py sends, with a time that ends nothing here.
+    async fn takes_old(old: &mut MultiplexedConnection, key: &str) -> bool {
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg("redis-py").arg("NX").arg("PX").arg(60_000);
+        set.query_async::<Option<String>>(old)
+            .await
+            .unwrap()
+            .is_some()
+    }
+
+    #[tokio::test]
+    async fn release_with_both_locks_excludes_the_old_release_and_the_next_one() {
+        let server = Server::start().await;
+        let (mut old, mut own) = (server.old_release().await, server.old_release().await);
+        let (locks, next) = (server.new_locks().await, server.new_locks().await);
+        let inside = async {
+            assert!(
+                !takes_old(&mut old, "order:42").await,
+                "the old release is inside"
+            );
+            let busy = next.lock("order:42").try_acquire().await.unwrap();
+            assert!(busy.is_none(), "the next release is inside");
+        };
+        with_both(&locks, &mut own, "order:42", inside)
+            .await
+            .unwrap();
+        // Both are free again, and the old release keeps the one with both out.
+        assert!(takes_old(&mut old, "order:42").await);
+        let refused = with_both(&locks, &mut own, "order:42", async {}).await;
+        assert!(refused.unwrap_err().to_string().contains("old release"));
+        // It has given the new lock back.
+        next.lock("order:42")
+            .try_acquire()
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn lock_of_this_crate_under_the_key_of_an_old_one_is_refused_and_leaves_it_alone() {
+        let server = Server::start().await;
+        let mut old = server.old_release().await;
+        assert!(takes_old(&mut old, "order:42").await);
+        let same_prefix = Client::connect(&server.url()).await.unwrap();
+        let refused = same_prefix.lock("order:42").try_acquire().await;
+        assert!(
+            matches!(refused, Err(Error::WrongType { .. })),
+            "{refused:?}"
+        );
+        let value: String = redis::cmd("GET")
+            .arg("order:42")
+            .query_async(&mut old)
+            .await
+            .unwrap();
+        assert_eq!(value, "redis-py");
+    }
+}

@@ -1,0 +1,140 @@
+//! A request that clients may send again, and that is carried out once: the header `Idempotency-Key`.
+//!
+//! The lock keeps two copies of a request apart that arrive at the same time. A unique index would keep two rows apart, but not
+//! two calls of a payment provider. A lock does not remember anything: the answer is stored, and a copy that comes later finds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Json, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use distlock::{Client, distributed_lock};
+use serde::Deserialize;
+use sqlx::SqlitePool;
+use tokio::time::sleep;
+
+use crate::Failure;
+
+/// The table.
+pub const SCHEMA: &str =
+    "CREATE TABLE answer (idempotency_key TEXT PRIMARY KEY, text TEXT NOT NULL)";
+
+/// The payment provider, which takes part in no transaction.
+#[derive(Clone, Default)]
+pub struct Provider(Arc<AtomicU64>);
+
+impl Provider {
+    /// Charges, and returns the number of the payment. A real provider is given the key as well, for the case that this process
+    /// dies before it has stored the answer.
+    async fn charge(&self, _key: &str, _amount: i64) -> u64 {
+        sleep(Duration::from_millis(20)).await;
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// What a replica needs.
+#[derive(Clone)]
+pub struct Shop {
+    /// The locks.
+    pub locks: Client,
+    /// The database.
+    pub pool: SqlitePool,
+    /// Who is paid.
+    pub provider: Provider,
+}
+
+/// A payment.
+#[derive(Deserialize)]
+pub struct Payment {
+    /// How much.
+    pub amount: i64,
+}
+
+/// The routes of a replica.
+pub fn app(shop: Shop) -> Router {
+    Router::new().route("/payments", post(pay)).with_state(shop)
+}
+
+async fn pay(
+    State(shop): State<Shop>,
+    headers: HeaderMap,
+    Json(payment): Json<Payment>,
+) -> Result<String, (StatusCode, String)> {
+    let key = headers
+        .get("idempotency-key")
+        .and_then(|key| key.to_str().ok());
+    let key = key.ok_or((StatusCode::BAD_REQUEST, "no Idempotency-Key".to_owned()))?;
+    // A client's own keys: add who it is, so that nobody can ask for the answers of others.
+    pay_once(&shop, key, payment.amount)
+        .await
+        .map_err(|failure| (StatusCode::SERVICE_UNAVAILABLE, failure.to_string()))
+}
+
+/// Waits for a copy of the request that is under way, and then gives the same answer.
+#[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s")]
+async fn pay_once(shop: &Shop, key: &str, amount: i64) -> Result<String, Failure> {
+    let answered =
+        sqlx::query_scalar("SELECT text FROM answer WHERE idempotency_key = ?").bind(key);
+    if let Some(answer) = answered.fetch_optional(&shop.pool).await? {
+        return Ok(answer);
+    }
+    let payment = shop.provider.charge(key, amount).await;
+    let answer = format!("payment {payment} of {amount}");
+    let record = sqlx::query("INSERT INTO answer VALUES (?, ?)")
+        .bind(key)
+        .bind(&answer);
+    record.execute(&shop.pool).await?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use distlock::MemoryServer;
+    use sqlx::sqlite::SqlitePoolOptions;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn send(replica: Router, key: &str, amount: i64) -> String {
+        let request = Request::post("/payments").header("idempotency-key", key);
+        let request = request.header("content-type", "application/json");
+        let body = Body::from(format!(r#"{{"amount":{amount}}}"#));
+        let answer = replica.oneshot(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let bytes = to_bytes(answer.into_body(), 1000).await.unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn request_that_is_sent_ten_times_to_two_replicas_is_paid_once_and_has_one_answer() {
+        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = pool.connect("sqlite::memory:").await.unwrap();
+        sqlx::query(SCHEMA).execute(&pool).await.unwrap();
+        let provider = Provider::default();
+        let server = MemoryServer::new();
+        let replicas = [0, 1].map(|_| {
+            let locks = Client::builder().in_memory(&server).unwrap();
+            app(Shop {
+                locks,
+                pool: pool.clone(),
+                provider: provider.clone(),
+            })
+        });
+        let copies: Vec<_> = (0..10)
+            .map(|n| tokio::spawn(send(replicas[n % 2].clone(), "a", 5)))
+            .collect();
+        for copy in copies {
+            assert_eq!(copy.await.unwrap(), "payment 1 of 5");
+        }
+        assert_eq!(send(replicas[0].clone(), "b", 5).await, "payment 2 of 5");
+        // Long after the locks were released.
+        assert_eq!(send(replicas[1].clone(), "a", 5).await, "payment 1 of 5");
+        assert_eq!(provider.0.load(Ordering::Relaxed), 2);
+    }
+}
