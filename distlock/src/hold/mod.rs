@@ -37,7 +37,7 @@ use crate::telemetry::Meter;
 pub(crate) struct InDoubtAttempt {
     /// The connection that it was sent over.
     pub(crate) epoch: u64,
-    /// A hold or a place that it makes in the server ends by then, if it was carried out before it was given up.
+    /// The server keeps a hold or a waiter that it made until then at most, if it was executed before it was given up.
     pub(crate) until: Tick,
 }
 
@@ -378,6 +378,7 @@ impl Hold {
     /// Whether its release was sent over the present connection, and is not answered yet. What is sent now is executed after
     /// the release.
     pub(crate) fn is_release_sent_over(&self, current: impl FnOnce() -> u64) -> bool {
+        // Acquire: pairs with the store in `note_release_sent`. What follows is sent after the release.
         let sent_over = self.release_sent_over.load(Ordering::Acquire);
         sent_over != NOT_SENT && sent_over == current()
     }
@@ -461,6 +462,7 @@ impl Hold {
         if !state.lease.may_pass_on(now) {
             return false;
         }
+        // Relaxed, as in `note_scope`. The scopes were those of the guard before.
         self.in_a_scope.store(false, Ordering::Relaxed);
         state.count = 1;
         state.since = now;
@@ -494,8 +496,8 @@ impl Hold {
         self.state.lock().lease.passed_on(now);
     }
 
-    /// How many guards have handed the hold over since the server confirmed it. If the server does not have it any more,
-    /// none of them can be told.
+    /// How many guards have handed the hold over since the server confirmed it. They have ended, so if the server does not have
+    /// the hold any more, none of them reports the loss.
     pub(crate) fn unconfirmed(&self) -> u32 {
         self.state.lock().lease.unconfirmed()
     }

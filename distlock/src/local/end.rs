@@ -175,7 +175,7 @@ impl Registry {
     }
 
     /// Records that a hold is over: the first in line may ask the server now. `listeners`: how many other clients heard of the
-    /// release, if the server has told.
+    /// release, if the server said so.
     pub(super) fn freed(&self, hold: &Hold, listeners: Option<u32>) {
         let resource = &hold.resource;
         let others = listeners.unwrap_or(0);

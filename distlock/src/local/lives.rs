@@ -78,13 +78,13 @@ impl Lives {
         self.replace(&self.latest())
     }
 
-    /// Puts a new registry into the place of this one, unless somebody else has done that.
+    /// Replaces this registry by a new one, unless another thread has done that.
     fn replace(&self, former: &Arc<Registry>) -> Result<(), Error> {
         let new = match (self.make)() {
             Ok(new) => new,
             Err(error) => {
                 if !former.session.identity.is_given_up() {
-                    // Each look tries again.
+                    // Each look tries again. Relaxed: the flag only decides whether to try.
                     self.process.store(0, Ordering::Relaxed);
                     former.give_up();
                     telemetry::identity_failed(former.session.id, &error);

@@ -112,8 +112,8 @@ impl Registry {
         Some(own.hold.call_site())
     }
 
-    /// Tells of the waits that have become long, from a task of its own, which asks the server who holds the keys. Returns
-    /// when to look again.
+    /// Logs the waits that have become long, from a separate task, which asks the server who holds the keys. Returns when to
+    /// look again.
     pub(super) fn tell_waits(&self) -> Tick {
         self.tell_cycles();
         let now = self.session.now();

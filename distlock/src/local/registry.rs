@@ -46,7 +46,7 @@ pub(crate) struct Registry {
     pub(super) limits: Arc<WaiterLimits>,
     /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
     used_kinds: AtomicU32,
-    /// The lines, of a hold and of a wait for it by the same task, of which the log has told.
+    /// Pairs of lines that the log has named: where a hold was acquired, and where the same task waits for it.
     pub(super) told_for_itself: Mutex<HashSet<[&'static Location<'static>; 2], RandomState>>,
 }
 

@@ -12,7 +12,7 @@ use super::round_robin::RoundRobin;
 use crate::clock::Tick;
 use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
 
-/// The keys to yield, and those that were yielded in vain. Plain data: each call drops entries that are out of date.
+/// The keys to yield, and those that nobody took after a yield. Plain data: each call drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
     /// With the other clients that heard of the release.
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         self.in_vain.add(key, (), now.after(YIELD_AGAIN_AFTER));
     }
 
-    /// Whether the key was not yielded in vain for [`YIELD_AGAIN_AFTER`].
+    /// Whether a taker may be waited for: within [`YIELD_AGAIN_AFTER`], no yield of the key was without one.
     pub(super) fn may_wait(&mut self, key: &K, now: Tick) -> bool {
         self.in_vain.drop_outdated(now);
         !self.in_vain.until.contains_key(key)

@@ -10,15 +10,15 @@ use crate::clock::Tick;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
 
-/// What is looked at while acquisitions wait, and what learns that a hold is over.
+/// What a session asks of the registry above it: it checks the waiters, and learns that a hold is over.
 pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
-    /// Records that a hold of this client is over, and that so many other clients heard of it, if the server has told.
+    /// Records that a hold of this client is over. `others`: how many other clients heard of it, if the server said so.
     fn freed(&self, hold: &Hold, others: Option<u32>);
 
     /// Checks that the first waiters are still polled. Returns whether another look is needed.
     fn check_heads(self: Arc<Self>) -> bool;
 
-    /// Tells of waits that have become long. Returns when to look again.
+    /// Logs the waits that have become long. Returns when to look again.
     fn tell_long_waits(self: Arc<Self>) -> Tick;
 }
 
@@ -59,12 +59,13 @@ impl Inspection {
     }
 
     pub(super) fn wants_check(&self) -> bool {
+        // Acquire: pairs with the swap in `want_check`.
         self.checks_heads.load(Ordering::Acquire)
     }
 
     /// Has `look_for_absent` look, and then has the first waiters checked. Each tells whether another look is needed.
     pub(super) fn check(&self, look_for_absent: impl FnOnce() -> bool) {
-        // Before the look: what is asked for meanwhile is not lost.
+        // Before the look: what is asked for meanwhile is not lost. Release: a caller that finds the flag reset asks again.
         self.checks_heads.store(false, Ordering::Release);
         // Also if a waker or a subscriber of the log panics: those who have not been checked need the next check.
         let mut is_any_left = guard(true, |is_any_left| {

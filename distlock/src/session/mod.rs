@@ -81,7 +81,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The backend has been told the same identity.
+    /// The backend has the same identity.
     pub(crate) fn new(
         identity: Arc<Identity>,
         config: Config,
@@ -161,7 +161,7 @@ impl Session {
         self.inspection.set(callbacks);
     }
 
-    /// Has the watchdog's task look for long waits at `due`.
+    /// Plans a look for long waits, by the watchdog's task, at `due`.
     pub(crate) fn inspect_waits_by(&self, due: Tick) {
         if due != Tick::NEVER && self.inspection.look_by(due) {
             self.watchdog.wake();
@@ -181,7 +181,7 @@ impl Session {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
         }
-        // Compared after the hold is watched: of a connection that is re-established later, `reconnected` tells the hold.
+        // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);
         self.start_tasks();
     }

@@ -57,7 +57,7 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// What the caller of an attempt is told.
+    /// The fault that the caller of an attempt gets.
     pub(crate) fn fault(&self) -> Fault {
         let none = || Fault::Unknown(cause("no answer"));
         self.failure.clone().unwrap_or_else(none)
@@ -128,9 +128,11 @@ impl UnansweredAttempts {
     }
 
     fn end(&self, end: impl FnOnce(&mut Failing)) {
+        // Read first: nearly always nothing is to end, and a write would move the cache line between the cores.
         if self.is_silent() {
             self.is_silent.store(false, Ordering::Relaxed);
         }
+        // Relaxed, here and below: a hint that keeps the usual case free of the mutex. All else is read under it.
         if self.is_failing.load(Ordering::Relaxed) {
             let mut attempts = self.attempts.lock();
             end(&mut attempts);

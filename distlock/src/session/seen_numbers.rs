@@ -51,7 +51,7 @@ impl SeenNumbers {
         }
     }
 
-    /// A number that was seen is gone. Who is told of that later does not see it once more.
+    /// A number that was seen is gone.
     pub(super) fn is_gone(&mut self, key: &Key, now: Tick) {
         if let Some(seen) = self.by_key.peek_mut(key) {
             seen.gone_at.get_or_insert(now);

@@ -61,7 +61,7 @@ impl Session {
 
     /// Starts the releaser of a retired client again, if it has work and time is left.
     fn restart_releaser_in(self: &Arc<Self>, runtime: &Handle) {
-        // Asked after the task has recorded its end: who adds a release later finds that no task runs.
+        // Asked after the task has recorded its end: a caller that adds a release later finds that no task runs.
         if self.releaser.has_work()
             && !self.tasks.releaser.is_running()
             && self.now() < self.last_moment()
@@ -122,7 +122,7 @@ impl Drop for ServingTask {
         drop(self.running.take());
         let newest = self.session.tasks.runtime.lock().clone();
         if self.done {
-            // A release that came while the releaser ended was told to that task alone.
+            // A release that came while the releaser ended has woken that task alone.
             if let Some(newest) = newest {
                 self.session.restart_releaser_in(&newest);
             }

@@ -22,7 +22,7 @@ use crate::telemetry::{self, Meter};
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
 /// sent again under the same owner.
 ///
-/// Dropping it hands the owners to the releaser if one of the attempts is in doubt, or if the server has a place for the
+/// Dropping it hands the owners to the releaser if one of the attempts is in doubt, or if the server keeps the
 /// owner in its queue.
 #[derive(Debug)]
 pub(super) struct Attempts {
@@ -31,7 +31,7 @@ pub(super) struct Attempts {
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
-    /// Whether an attempt is under way, which may be sent later than it began.
+    /// Whether an attempt is under way. The client may send it later than it began, for example after a reconnect.
     is_under_way: bool,
     /// The attempt that is under way, if it began while there was no connection. Boxed, because that is rare, and each waiter
     /// would have room for it.
@@ -40,8 +40,8 @@ pub(super) struct Attempts {
     since: Tick,
     /// Whether one of these attempts was refused by a semaphore that exists.
     has_seen_number: bool,
-    /// The server keeps the owner's place in its queue until this time at the latest.
-    placed_until: Option<Tick>,
+    /// The server keeps the owner in its queue until this time at the latest.
+    queued_until: Option<Tick>,
 }
 
 /// An attempt that waits for a connection. It is not sent as long as the gap between two connections lasts.
@@ -67,11 +67,11 @@ pub(super) struct HoldTerms {
     pub(super) is_part: bool,
 }
 
-/// Owners that may have a hold or a place in the server.
+/// Owners that may have a hold in the server, or wait in its queue.
 pub(super) struct OwnersInDoubt {
     targets: SmallVec<[Target; 1]>,
     attempt: InDoubtAttempt,
-    /// For how long a hold or a place lasts from the moment when an attempt is sent.
+    /// How long the server keeps a hold or a waiter after an attempt is sent.
     lasts: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Attempts {
             unsent: None,
             since,
             has_seen_number: false,
-            placed_until: None,
+            queued_until: None,
         }
     }
 
@@ -168,7 +168,7 @@ impl Attempts {
                     None => return self.absent(),
                 }
                 self.session().granted_key(&key);
-                self.placed_until = None;
+                self.queued_until = None;
                 self.granted((sent, epoch), token, latest, before)
             }
             Ok((at, Attempted::Unset)) => {
@@ -232,7 +232,7 @@ impl Attempts {
             self.has_seen_number = true;
             self.session().saw_number(&resource.key);
         }
-        self.placed_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
+        self.queued_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
             let longest = self.session().now().after(ttl.unwrap_or_default());
             longest.after(queue_ttl)
         });
@@ -297,7 +297,7 @@ impl Attempts {
 
     /// The owners were ended, so nothing of them is in doubt any more.
     fn absent(&mut self) -> Outcome {
-        (self.in_doubt, self.placed_until) = (None, None);
+        (self.in_doubt, self.queued_until) = (None, None);
         Outcome::Absent
     }
 
@@ -457,16 +457,16 @@ impl Drop for Attempts {
         if self.is_under_way {
             self.count_doubt_from_now();
         }
-        let (in_doubt, placed_until) = (self.still_in_doubt(), self.placed_until);
-        if in_doubt.is_none() && placed_until.is_none() {
+        let (in_doubt, queued_until) = (self.still_in_doubt(), self.queued_until);
+        if in_doubt.is_none() && queued_until.is_none() {
             return;
         }
         let session = &self.registry.session;
         // Each of them, also if the metrics panic.
         foreign::each(self.attempts.drain(..), |attempt| {
-            let pending = match (in_doubt, placed_until) {
+            let pending = match (in_doubt, queued_until) {
                 (Some(in_doubt), _) => PendingRelease::of_attempt(attempt.target, in_doubt),
-                (None, Some(until)) => PendingRelease::of_place(attempt.target, until),
+                (None, Some(until)) => PendingRelease::of_waiter(attempt.target, until),
                 (None, None) => return,
             };
             session.release_later(pending);

@@ -1,4 +1,4 @@
-//! What a waiter does that hears nothing: the holder's lease may end, and the key may change without a message.
+//! What a waiter without messages does: the holder's lease may end, and the key may change without a message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) fn due_without_a_message(
     }
 }
 
-/// The lease of the owner that blocks a waiter. The waiter's turn and its place in the queue are told when it ends.
+/// The lease of the owner that blocks a waiter. It keeps the time of its end up to date in the waiter's turn and queue.
 pub(super) struct LeaseInTheWay<'a> {
     blocking: &'a mut Blocking,
     pub(super) slot: &'a QueueSlot,
@@ -53,7 +53,7 @@ pub(super) struct LeaseInTheWay<'a> {
 }
 
 impl<'a> LeaseInTheWay<'a> {
-    /// What an attempt that was just refused told.
+    /// The lease as an attempt that was just refused reported it.
     pub(super) fn new(turn: &'a mut Turn<'_>, ttl: Option<Duration>, now: Tick) -> Self {
         Self {
             blocking: &mut turn.blocking,

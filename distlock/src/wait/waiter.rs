@@ -51,7 +51,7 @@ pub(super) struct Waiter<'a> {
     pub(super) pause: Duration,
     /// The number of the last message after which another client is known to have had its turn.
     pub(super) counted: i64,
-    /// Whether a look has told that another client took the key after a release, so that an attempt would be refused.
+    /// Whether a look has shown that another client took the key after a release, so that an attempt would be refused.
     pub(super) is_taken: bool,
 }
 
@@ -129,10 +129,10 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Asks the server for the key, or sleeps if a look has told that an attempt would be refused.
+    /// Asks the server for the key, or sleeps if a look has shown that an attempt would be refused.
     async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<OpenShares>, Error> {
         if yield_first {
-            // What a look told before this client's own release.
+            // An earlier look says nothing after this client's own release.
             self.is_taken = false;
             Box::pin(self.yield_to_others()).await;
         }
@@ -229,7 +229,7 @@ impl<'a> Waiter<'a> {
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
             Outcome::Unconfirmed(fault) => {
-                // The key was free, whatever an earlier refusal told of its end.
+                // The key was free, whatever an earlier refusal said of its end.
                 self.turn.slot.note_busy_until(None);
                 self.renew_attempts();
                 Box::pin(self.failed(sent, fault)).await?;
@@ -340,7 +340,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// When the server has to hear of this waiter again, if it keeps a place for it.
+    /// When the waiter repeats its attempt so that the server keeps it in its queue.
     fn next_sign_of_life(&self, now: Tick) -> Tick {
         if self.requested().resource.kind.has_places() {
             now.after(self.session().config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)

@@ -80,6 +80,7 @@ impl Faults {
     /// Data was removed. While the server is down that is a restart without the data.
     fn forgot(&self) {
         if self.is_down() {
+            // Release: pairs with the load in `runs`. A client that sees the new run finds the data gone.
             self.runs.fetch_add(1, Ordering::Release);
         }
     }
@@ -159,6 +160,7 @@ impl MemoryServer {
         let faults = &self.store.faults;
         let was_down = faults.plan.lock().down_since.take();
         if was_down.is_some() {
+            // Release, and before the message: a client that is woken sees the new number.
             faults.epoch.fetch_add(1, Ordering::Release);
             foreign::send_modify(&faults.brought_up, |()| ());
             self.set_subscriptions_active(true);

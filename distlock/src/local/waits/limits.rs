@@ -80,7 +80,7 @@ impl WaiterLimits {
         copies.into_iter().collect()
     }
 
-    /// The waits that are to be told now, and when the next ones are.
+    /// The waits that are to be logged now, and when the next ones are due.
     pub(in crate::local) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
         self.counts.lock().waits.take_due(now)
     }

@@ -38,21 +38,21 @@ pub(crate) struct Wait {
     pub(crate) call_site: &'static Location<'static>,
     /// The holds in whose critical sections it waits.
     pub(crate) inside: Vec<(Owner, Key)>,
-    /// When it is told next that it waits for long.
+    /// When the log next says that it waits for long.
     pub(crate) due: Tick,
     pub(crate) deadline: Tick,
     /// Finds it in the queue of its key.
     pub(crate) signal: Arc<Signal>,
 }
 
-/// A key that is waited for, for long.
+/// A key with a long wait.
 #[derive(Debug)]
 pub(in crate::local) struct LongWait {
     pub(in crate::local) resource: Resource,
     /// Since when the one that waits for the longest has waited, and where in the code.
     pub(in crate::local) since: Tick,
     pub(in crate::local) call_site: &'static Location<'static>,
-    /// How many are told of together.
+    /// How many waiters the line of the log counts.
     pub(in crate::local) waiters: usize,
 }
 
@@ -64,7 +64,7 @@ pub(in crate::local) struct Waits {
     pub(in crate::local) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
     /// Waits inside of holds that came after the last search for cycles. Some may have ended.
     unsearched: Vec<usize>,
-    /// No wait is to be told before this time.
+    /// No long wait is logged before this time.
     next_due: Option<Tick>,
 }
 
@@ -141,8 +141,8 @@ impl Waits {
         self.waits.len()
     }
 
-    /// The waits that are to be told now, one for each key, the longest first; and when the next ones are. All that wait for a
-    /// key are counted and told together, also those whose own time has not come.
+    /// The waits that are to be logged now, one for each key, the longest first; and when the next ones are due. All waiters of a
+    /// key are counted together, also those that are not due yet.
     pub(in crate::local) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
         match self.next_due {
             Some(due) if due <= now => {}

@@ -226,7 +226,7 @@ struct Answer {
 /// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
 /// owner holds nothing.
 ///
-/// `note_sent` is told over which connection a try was sent and is not answered yet, and `None` when a try has failed.
+/// `note_sent` gets the connection of a try that was sent and is not answered yet, and `None` when a try has failed.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,

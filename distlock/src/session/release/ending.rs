@@ -23,7 +23,7 @@ impl Endings {
 
     /// Returns whether it was the last one.
     fn end(&self) -> bool {
-        // Release: who reads 0 in `number` also sees that the release is in the list. Acquire: pairs with `number`.
+        // Release: a reader of 0 in `number` also sees that the release is in the list. Acquire: pairs with `number`.
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

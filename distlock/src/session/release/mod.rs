@@ -75,7 +75,7 @@ impl Session {
         self.lose(hold, loss);
     }
 
-    /// Records that a hold is over, and that so many other clients heard of it, if the server has told.
+    /// Records that a hold is over. `others`: how many other clients heard of it, if the server said so.
     pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
         match self.inspection.callbacks() {
             Some(registry) => registry.freed(hold, others),

@@ -28,7 +28,7 @@ pub(crate) struct PendingRelease {
     pub(crate) until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
     in_doubt: Option<u64>,
-    /// Whether an attempt or a place is withdrawn, because it is unknown what the owner has in the server.
+    /// Whether an attempt or a waiter is withdrawn, because it is unknown what the owner has in the server.
     pub(crate) withdraws: bool,
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
     pub(crate) answered: bool,
@@ -87,8 +87,8 @@ impl PendingRelease {
         }
     }
 
-    /// The owner of a waiter that gives up its place in the server's queue. The place lasts until `until` at most.
-    pub(crate) fn of_place(target: Target, until: Tick) -> Self {
+    /// The owner of a waiter that leaves the server's queue. The server keeps it there until `until` at most.
+    pub(crate) fn of_waiter(target: Target, until: Tick) -> Self {
         Self {
             target,
             taken_until: Tick::default(),

@@ -255,11 +255,11 @@ mod tests {
         assert!(matches!(granted, Attempted::Granted { .. }));
         let until = session.now().after(HOUR);
         AT_THE_END.set(Some(Box::new(move |session| {
-            session.release_later(PendingRelease::of_place(held, until));
+            session.release_later(PendingRelease::of_waiter(held, until));
         })));
         // The task runs for this one when the last handle of the client is dropped.
         let first = target(&session, "order:43");
-        session.release_later(PendingRelease::of_place(first, until));
+        session.release_later(PendingRelease::of_waiter(first, until));
         drop(client);
         let lock = other.lock("order:42");
         let guard = lock.acquire().wait(Duration::from_secs(10)).await;

@@ -93,7 +93,7 @@ mod tests {
             kind: Kind::Reentrant,
             key: Key::new("", "order:42").unwrap(),
         };
-        PendingRelease::of_place(Target::of(&resource, Owner::new(Uuid::nil(), 1)), until)
+        PendingRelease::of_waiter(Target::of(&resource, Owner::new(Uuid::nil(), 1)), until)
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Rounds<'_> {
             let one = &self.requests[server];
             async move { (server, try_once(&one.registry, &one.request).await) }
         };
+        // Declared after the round, so dropped before it: open attempts are given up before the shares are.
         let mut tries: FuturesUnordered<_> = (0..self.requests.len()).map(ask).collect();
         let mut one_server = None;
         loop {

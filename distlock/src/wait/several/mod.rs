@@ -4,7 +4,7 @@
 //!
 //! It has the same place in the queues of all its keys: before everything that came later. It *waits* in one of these
 //! queues and blocks only that one. In the other queues, later waiters may overtake it. When it is first in that queue and the key is
-//! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
+//! free, it takes its slots in the other queues and *collects*: holds that end are offered to it, or it finds keys
 //! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers. Keys in
 //! several slots of a cluster are asked for [slot by slot](self::parts).
 //!

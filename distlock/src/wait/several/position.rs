@@ -13,7 +13,7 @@ pub(super) struct WaitPosition {
     pub(super) waiter_slot: Option<WaiterSlot>,
     /// Since when it has been in nobody's way.
     pub(super) unhindered_since: Tick,
-    /// How often it collected in vain.
+    /// How often it collected and did not get all keys.
     pub(super) failed: u32,
     /// What it does before it waits again.
     pub(super) rest: Rest,
@@ -25,7 +25,7 @@ pub(super) struct WaitPosition {
 pub(super) struct Rest {
     pub(super) until: Tick,
     /// Whether it ends when all keys are free.
-    pub(super) keeps_places: bool,
+    pub(super) keeps_slots: bool,
 }
 
 impl WaitPosition {
@@ -46,7 +46,7 @@ impl Rest {
     pub(super) fn none(now: Tick) -> Self {
         Self {
             until: now,
-            keeps_places: false,
+            keeps_slots: false,
         }
     }
 }

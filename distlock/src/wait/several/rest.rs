@@ -28,17 +28,14 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
 impl WaitPosition {
     /// Rests before the next wait.
     pub(super) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
-        let Rest {
-            until,
-            keeps_places,
-        } = self.rest;
+        let Rest { until, keeps_slots } = self.rest;
         let session = &registry.session;
         let until = until.min(request.deadline());
         if until <= session.now() {
             return;
         }
         let all_free = async {
-            match keeps_places {
+            match keeps_slots {
                 true => self.until_all_are_free(registry, request).await,
                 false => std::future::pending().await,
             }
@@ -53,12 +50,12 @@ impl WaitPosition {
     /// Completes when nobody of this client has one of the keys, or waits for it.
     async fn until_all_are_free(&mut self, registry: &Arc<Registry>, request: &Request) {
         let keys = 0..request.requested.len();
-        let mut places = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
+        let mut slots = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
         if let Some(waiter_slot) = &mut self.waiter_slot {
             let key = &request.requested[self.at].resource.key;
-            waiter_slot.move_to(key, places[self.at].signal());
+            waiter_slot.move_to(key, slots[self.at].signal());
         }
-        while let Some(in_the_way) = in_the_way(&mut places) {
+        while let Some(in_the_way) = in_the_way(&mut slots) {
             let over = async {
                 match in_the_way {
                     Some(hold) => hold.over().await,
@@ -67,15 +64,15 @@ impl WaitPosition {
             };
             tokio::select! {
                 () = over => {}
-                () = places[0].woken() => {}
+                () = slots[0].woken() => {}
             }
         }
     }
 }
 
-/// Returns `None` if all places are first in line and their keys free. Otherwise the hold that is in the way, if it is known.
-fn in_the_way(places: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
-    let mut states = places.iter_mut().map(QueueSlot::state_at_rest);
+/// Returns `None` if all slots are first in line and their keys free. Otherwise the hold that is in the way, if it is known.
+fn in_the_way(slots: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
+    let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
     states.find_map(|state| match state {
         SlotState::InLine => Some(None),
         SlotState::Behind(hold) => Some(Some(hold)),
@@ -93,7 +90,7 @@ impl SeveralKeysWaiter<'_> {
                 until: position
                     .unhindered_since
                     .after((unhindered * 2).min(MOST_REST)),
-                keeps_places: true,
+                keeps_slots: true,
             };
         }
         RoundOutcome::Elsewhere(position)
@@ -109,7 +106,7 @@ impl SeveralKeysWaiter<'_> {
         let rest = rest.mul_f64(rand::random_range(1.0..2.0));
         position.rest = Rest {
             until: position.unhindered_since.after(rest),
-            keeps_places: false,
+            keeps_slots: false,
         };
         RoundOutcome::Elsewhere(position)
     }

@@ -1,4 +1,4 @@
-//! A waiter for several keys: a waiter for one of them, with its places in the queues of the others.
+//! A waiter for several keys: a waiter for one of them, with slots in the queues of the others.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) enum RoundOutcome {
     Elsewhere(WaitPosition),
 }
 
-/// A waiter in the queue of one key, with its places in the queues of the others.
+/// A waiter in the queue of one key, with slots in the queues of the others.
 pub(super) struct SeveralKeysWaiter<'a> {
     /// Waits for its turn, and makes the attempts. Dropped first: it has the owners ended before the slots wake others.
     pub(super) waiter: Waiter<'a>,
@@ -35,7 +35,7 @@ pub(super) struct SeveralKeysWaiter<'a> {
     /// The indices of the keys that the server is asked for; `None` is all of them.
     pub(super) asked: Option<Part>,
     pub(super) unhindered_since: Tick,
-    /// How often it collected in vain.
+    /// How often it collected and did not get all keys.
     pub(super) failed: u32,
     /// The key whose server did not answer when it was asked beside others, and since when.
     pub(super) unanswered: Option<(usize, Tick)>,
@@ -206,7 +206,7 @@ impl<'a> SeveralKeysWaiter<'a> {
         if let Some(outcome) = self.probe().await? {
             return Ok(outcome);
         }
-        self.take_places();
+        self.join_other_queues();
         let now = self.session().now();
         let unhindered = now.since(self.unhindered_since);
         let until = now.after(unhindered / WAIT_PER_COLLECTING);
@@ -278,8 +278,8 @@ impl<'a> SeveralKeysWaiter<'a> {
         }
     }
 
-    /// Takes its places in the queues of the other keys.
-    fn take_places(&mut self) {
+    /// Takes its slots in the queues of the other keys, each at the same place as in this one.
+    fn join_other_queues(&mut self) {
         let request = self.request();
         let slot = &self.waiter.turn.slot;
         self.rank = slot.ticket();

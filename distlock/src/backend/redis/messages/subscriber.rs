@@ -384,6 +384,7 @@ impl Task {
     }
 
     fn is_closed(&self) -> bool {
+        // Acquire: pairs with the store in the drop of `Subscriber`.
         self.server.closed.load(Ordering::Acquire)
     }
 

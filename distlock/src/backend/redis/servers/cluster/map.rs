@@ -208,6 +208,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
         let Some(cluster) = this.upgrade() else {
             return;
         };
+        // Before the map is read: a wish that comes meanwhile is not lost. AcqRel: pairs with the store in `want_map`.
         let is_wanted = reader.wanted.swap(false, Ordering::AcqRel);
         if is_wanted || Instant::now() >= due {
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
@@ -220,6 +221,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
             sleep(pause).await;
             pause = (pause * 2).min(MAP_PAUSE.longest);
         }
+        // Acquire, here and below: pairs with the store in `want_map`.
         if !reader.wanted.load(Ordering::Acquire) {
             // The pauses are short again only after the map was right for a while.
             let quiet = timeout(MAP_PAUSE.longest, reader.wake.notified())

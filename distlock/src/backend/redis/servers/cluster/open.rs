@@ -87,6 +87,7 @@ impl Cluster {
         match timeout(patience, self.read_map(each)).await {
             Ok(Ok(())) => {
                 self.move_channels();
+                // Release: pairs with the load in `is_open`. The map was stored before.
                 self.opening.is_open.store(true, Ordering::Release);
                 self.keep_reading();
                 // Those that were made before. Later ones find the cluster open.
