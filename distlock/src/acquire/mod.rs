@@ -300,7 +300,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
         let mut requests = self.terms.checked_all(handles)?;
         for one in &mut requests {
-            one.request.margin = quorum::margin(one)?;
+            one.request.hold.margin = quorum::margin(one)?;
         }
         let needs = quorum::of(requests.len());
         let (entered, outer) = multi::reenter_quorum(&mut requests).await?;

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Blocker, Error};
-use crate::hold::lease::Term;
 use crate::hold::{Hold, HoldView, NestError};
 use crate::local::{Around, HoldShare, OpenShare};
 use crate::resource::key::Resource;
@@ -186,14 +185,12 @@ impl OpenGate {
     fn reenter(self, one: &ClientRequest) -> Result<Enclosing, NestError> {
         let ClientRequest { registry, request } = one;
         let session = &registry.session;
-        let now = session.now();
-        let term = match request.lease {
-            Some(_) => Term::Until(now.after(request.first_lease(session))),
-            None => Term::kept(now, request.max_hold),
-        };
+        let term = request
+            .hold
+            .term(session.now(), request.first_lease(session));
         let Self { frame, permit, .. } = self;
         let outer = frame.hold_ref();
-        let nested = outer.nest(frame.closed(), term, request.margin)?;
+        let nested = outer.nest(frame.closed(), term, request.hold.margin)?;
         // Made first: its drop ends the re-entry, whatever happens from here on.
         let open = OpenShare::new(registry, nested);
         let share = HoldShare::new(open, Some(Arc::new(permit)));

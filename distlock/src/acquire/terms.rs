@@ -11,6 +11,7 @@ use crate::config::{
     checked_max_hold, checked_wait,
 };
 use crate::error::Error;
+use crate::hold::HoldTerms;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
 use crate::telemetry::Meter;
@@ -76,9 +77,12 @@ impl Terms {
             requested: smallvec![requested],
             since: registry.session.now(),
             wait,
-            lease: self.lease,
-            max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
-            margin: Duration::ZERO,
+            hold: HoldTerms {
+                lease: self.lease,
+                max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
+                margin: Duration::ZERO,
+                call_site: self.call_site,
+            },
             is_part: false,
             takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: MaxWaiters {
@@ -88,7 +92,6 @@ impl Terms {
                     .unwrap_or(u32::MAX),
                 total: config.max_total_waiters,
             },
-            call_site: self.call_site,
             around: None,
         };
         Ok(ClientRequest { registry, request })

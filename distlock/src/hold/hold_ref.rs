@@ -4,7 +4,7 @@
 //! hand-over the hold belongs to another guard. A view that was made before must then report that its own guard has
 //! ended.
 
-use std::panic::{Location, RefUnwindSafe};
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,7 +13,9 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::lease::Term;
-use super::{EnclosingGuard, Flag, Grant, GuardEnd, Hold, NestError};
+use super::nesting::{EnclosingGuard, NestError};
+use super::terms::HoldTerms;
+use super::{Flag, Grant, GuardEnd, Hold};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 use crate::resource::identity::Identity;
@@ -57,12 +59,11 @@ impl HoldRef {
     pub(crate) fn succeed(
         hold: &Arc<Hold>,
         origin: Origin,
-        max_hold: Option<Duration>,
-        call_site: &'static Location<'static>,
+        terms: &HoldTerms,
     ) -> Option<Arc<Self>> {
         let now = origin.clock.now();
-        let term = Term::kept(now, max_hold);
-        hold.succeed(term, call_site, now)
+        let term = Term::kept(now, terms.max_hold);
+        hold.succeed(term, terms.call_site, now)
             .then(|| Self::new(Arc::clone(hold), origin, term))
     }
 

@@ -9,8 +9,11 @@
 //!    only before that.
 
 mod flag;
+mod grant;
 mod hold_ref;
 pub(crate) mod lease;
+mod nesting;
+mod terms;
 mod view;
 
 use std::panic::Location;
@@ -19,27 +22,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) use self::flag::Flag;
+pub(crate) use self::grant::{Grant, InDoubtAttempt};
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 use self::lease::{Answer, Due, Lease, Term};
+use self::nesting::EnclosingGuard;
+pub(crate) use self::nesting::NestError;
+pub(crate) use self::terms::HoldTerms;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::MOST_ENTRIES;
-use crate::error::{Error, Loss};
+use crate::error::Loss;
 use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
 use crate::telemetry::Meter;
-
-/// An attempt that may have been carried out, or may still be carried out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InDoubtAttempt {
-    /// The connection that it was sent over.
-    pub(crate) epoch: u64,
-    /// The server keeps a hold or a waiter that it made until then at most, if it was executed before it was given up.
-    pub(crate) until: Tick,
-}
 
 /// One owner's possession of one key.
 #[derive(Debug)]
@@ -82,26 +80,6 @@ struct State {
     call_site: &'static Location<'static>,
 }
 
-/// A grant of a backend.
-#[derive(Debug)]
-pub(crate) struct Grant<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) token: Option<u64>,
-    /// When the attempt was queued: the lease counts from then.
-    pub(crate) sent: Tick,
-    /// When the grant was noticed.
-    pub(crate) now: Tick,
-    pub(crate) lease: Duration,
-    /// The lease that the watchdog renews.
-    pub(crate) watchdog: Duration,
-    pub(crate) in_doubt: Option<InDoubtAttempt>,
-    /// The connection that the attempt was sent over, or an earlier one.
-    pub(crate) epoch: u64,
-    /// Where in the user's code the acquisition was made.
-    pub(crate) call_site: &'static Location<'static>,
-    pub(crate) meter: Meter,
-}
-
 /// A hold at one moment.
 pub(crate) struct ShownHold {
     pub(crate) held: Duration,
@@ -109,43 +87,6 @@ pub(crate) struct ShownHold {
     pub(crate) left: Duration,
     pub(crate) count: u32,
     pub(crate) call_site: &'static Location<'static>,
-}
-
-/// Why a guard could not be nested into a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NestError {
-    /// The scope has ended, so the acquisition is an ordinary one.
-    Closed,
-    /// The hold is lost, and with it everything that runs in its scope.
-    Lost(Loss),
-    /// The hold has as many entries as one may have.
-    TooMany,
-}
-
-impl NestError {
-    /// The error for the user; `None` if the acquisition is an ordinary one.
-    pub(crate) fn into_error(self, key: &str) -> Option<Error> {
-        match self {
-            Self::Closed => None,
-            Self::Lost(loss) => Some(Error::lost(key, loss)),
-            Self::TooMany => Some(Error::Unsupported {
-                key: key.to_owned(),
-                reason: "one owner enters a read lock at most 1000 times, because each entry is a key in the server; end some \
-                         of its guards, or acquire the lock outside of the scope",
-            }),
-        }
-    }
-}
-
-/// A guard that something is to be nested into, with the scope that shows it.
-struct EnclosingGuard<'a> {
-    /// Whether the scope has ended.
-    closed: &'a AtomicBool,
-    /// Whether the guard has ended.
-    ended: &'a AtomicBool,
-    is_left_alone: bool,
-    term: Term,
-    now: Tick,
 }
 
 /// How a guard ended.
@@ -191,18 +132,15 @@ impl State {
 
     /// Whether a guard or another hold may be nested into this enclosing guard.
     fn check(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
+        if enclosing.has_ended() {
+            return Err(NestError::Closed);
+        }
         let EnclosingGuard {
-            closed,
-            ended,
             is_left_alone,
             term,
             now,
+            ..
         } = enclosing;
-        // Acquire: pairs with `Hold::close` and `Hold::leave`. The caller has the hold's mutex, under which both flags are set
-        // (invariant 2).
-        if closed.load(Ordering::Acquire) || ended.load(Ordering::Acquire) {
-            return Err(NestError::Closed);
-        }
         if is_left_alone {
             return Err(NestError::Lost(Loss::NewIdentity));
         }

@@ -83,15 +83,7 @@ impl Registry {
                 tell_released(hold, held);
                 Ok(None)
             }
-            AfterGuard::Release => {
-                let announced = guard((), |()| announce());
-                let release = self.session.stop(hold, now);
-                // By name: the value of a block whose end panics is not dropped.
-                drop(announced);
-                let release = release?;
-                tell_released(hold, held);
-                Ok(Some(release))
-            }
+            AfterGuard::Release => self.begin_release(hold, held, now, announce).map(Some),
             AfterGuard::Shared => {
                 defer! { self.session.schedule_check(hold); }
                 announce();
@@ -107,6 +99,24 @@ impl Registry {
                 Err(loss)
             }
         }
+    }
+
+    /// Ends the renewals. Returns the release that has to be sent.
+    fn begin_release(
+        &self,
+        hold: &Arc<Hold>,
+        held: Duration,
+        now: Tick,
+        announce: impl FnOnce(),
+    ) -> Result<Release, Loss> {
+        // Announced also if the end of the renewals panics.
+        let announced = guard((), |()| announce());
+        let release = self.session.stop(hold, now);
+        // By name: the value of a block whose end panics is not dropped.
+        drop(announced);
+        let release = release?;
+        tell_released(hold, held);
+        Ok(release)
     }
 
     /// Counts a guard out, and asks the queue of its key who has the hold next.

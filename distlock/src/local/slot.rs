@@ -1,7 +1,6 @@
 //! One waiter's slot in the queue of its key, and what it has to do next.
 
 use std::convert::Infallible;
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::signal::Signal;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::foreign;
-use crate::hold::{Hold, HoldRef};
+use crate::hold::{Hold, HoldRef, HoldTerms};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
 
@@ -28,10 +27,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) since: Tick,
     /// Whether a hold may be handed over to it as it is.
     pub(crate) takes_over: bool,
-    /// The longest time for which it keeps a hold that was handed over.
-    pub(crate) max_hold: Option<Duration>,
-    /// Where in the user's code the acquisition was made.
-    pub(crate) call_site: &'static Location<'static>,
+    /// What it asks of a hold that is handed over.
+    pub(crate) terms: &'a HoldTerms,
     /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
     /// The place that it had in the queue of another key, which it keeps here.
@@ -52,9 +49,7 @@ pub(crate) struct QueueSlot {
     pub(super) rank: Option<Ticket>,
     takes_over: bool,
     collects: bool,
-    max_hold: Option<Duration>,
-    /// Where in the user's code the acquisition was made.
-    call_site: &'static Location<'static>,
+    terms: HoldTerms,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -105,8 +100,7 @@ impl QueueSlot {
             takes_over: joining.takes_over,
             follows: false,
             collects: joining.collects,
-            max_hold: joining.max_hold,
-            call_site: joining.call_site,
+            terms: *joining.terms,
         }
     }
 
@@ -332,7 +326,7 @@ impl QueueSlot {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
         let origin = self.registry.session.origin(Duration::ZERO);
-        let Some(hold_ref) = HoldRef::succeed(hold, origin, self.max_hold, self.call_site) else {
+        let Some(hold_ref) = HoldRef::succeed(hold, origin, &self.terms) else {
             self.registry.give_back(hold);
             return None;
         };

@@ -124,18 +124,24 @@ mod tests {
 
     use super::*;
     use crate::Client;
+    use crate::hold::HoldTerms;
     use crate::local::waits::tests::resource;
 
     /// Places at the end of the queues of these keys.
     fn resting(client: &Client, keys: &[&str]) -> Vec<QueueSlot> {
         let resources: Vec<_> = keys.iter().map(|key| resource(key)).collect();
         let registry = client.registry();
+        let terms = HoldTerms {
+            lease: None,
+            max_hold: None,
+            margin: Duration::ZERO,
+            call_site: Location::caller(),
+        };
         registry.slots_at_the_end(resources.iter().map(|resource| Joining {
             resource,
             since: registry.session.now(),
             takes_over: false,
-            max_hold: None,
-            call_site: Location::caller(),
+            terms: &terms,
             is_let_in: false,
             rank: None,
             collects: false,

@@ -1,6 +1,5 @@
 //! The attempts of one acquisition. If the outcome of an attempt is unknown, its owner is ended in the background.
 
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::config::RENEWALS_PER_LEASE;
 use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::lease::Term;
-use crate::hold::{Grant, HoldRef, InDoubtAttempt};
+use crate::hold::{Grant, HoldRef, HoldTerms, InDoubtAttempt};
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
@@ -28,8 +27,10 @@ use crate::telemetry::{self, Meter};
 pub(super) struct Attempts {
     registry: Arc<Registry>,
     attempts: SmallVec<[Attempt; 1]>,
-    /// How long the guards keep the holds that are granted.
+    /// What the acquisition asks of the holds that are granted.
     terms: HoldTerms,
+    /// Whether there is no guard until other attempts are granted as well.
+    is_part: bool,
     in_doubt: Option<InDoubtAttempt>,
     /// Whether an attempt is under way. The client may send it later than it began, for example after a reconnect.
     is_under_way: bool,
@@ -50,21 +51,6 @@ struct Unsent {
     gap: ConnectionGap,
     /// What is in doubt without this attempt.
     before: Option<InDoubtAttempt>,
-}
-
-/// How long the guards keep the holds that are granted to them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HoldTerms {
-    /// Whether they keep a hold only for the lease that was asked for. Otherwise the watchdog renews it.
-    pub(super) fixed: bool,
-    /// The longest time for which the watchdog renews it.
-    pub(super) max_hold: Option<Duration>,
-    /// A hold stops counting as held this long before its deadline.
-    pub(super) margin: Duration,
-    /// Where in the user's code the acquisition was made.
-    pub(super) call_site: &'static Location<'static>,
-    /// Whether there is no guard until other attempts are granted as well.
-    pub(super) is_part: bool,
 }
 
 /// Owners that may have a hold in the server, or wait in its queue.
@@ -102,12 +88,14 @@ impl Attempts {
         registry: &Arc<Registry>,
         attempts: SmallVec<[Attempt; 1]>,
         terms: HoldTerms,
+        is_part: bool,
         since: Tick,
     ) -> Self {
         Self {
             registry: Arc::clone(registry),
             attempts,
             terms,
+            is_part,
             in_doubt: None,
             is_under_way: false,
             unsent: None,
@@ -125,7 +113,8 @@ impl Attempts {
             attempt.target.owner = session.new_owner();
             attempt
         });
-        Self::new(&self.registry, anew.collect(), self.terms, self.since)
+        let (terms, is_part) = (self.terms, self.is_part);
+        Self::new(&self.registry, anew.collect(), terms, is_part, self.since)
     }
 
     fn session(&self) -> &Arc<Session> {
@@ -408,10 +397,10 @@ impl Attempts {
         if let Some(token) = token {
             self.session().saw_token(&target.resource.key, token);
         }
-        let term = if self.terms.fixed || !target.resource.kind.has_lease() {
-            Term::Until(sent.after(*lease))
+        let term = if target.resource.kind.has_lease() {
+            self.terms.term(sent, *lease)
         } else {
-            Term::kept(sent, self.terms.max_hold)
+            Term::Until(sent.after(*lease))
         };
         let grant = Grant {
             target,
@@ -430,7 +419,7 @@ impl Attempts {
         if self.attempts.len() > 1 {
             share.hold().keep_to_its_guards();
         }
-        if self.terms.is_part {
+        if self.is_part {
             share.hold().wait_for_guard();
         }
         share

@@ -141,34 +141,12 @@ pub(crate) fn acquire(
                 tried = try_once(registry, request) => tried?,
                 () = registry.session.closing() => return Err(request.closed()),
             };
-            return match tried {
-                TryOutcome::Granted(shares) => Ok(shares),
-                TryOutcome::Held {
-                    at,
-                    ttl,
-                    holder,
-                    is_unset,
-                } => {
-                    let now = registry.session.now();
-                    let blocker = match is_unset {
-                        true => Blocker::PermitsNotSet,
-                        false => Blocker::Owner(ttl),
-                    };
-                    let key = &request.requested[at].resource.key;
-                    Err(request.timed_out(key, now, blocker, holder))
-                }
-            };
+            return granted_or_busy(tried, registry, request);
         }
         registry.session.start_tasks();
-        let unless_closed = |shares: OpenShares| {
-            if registry.session.is_closed() {
-                drop(shares);
-                return Err(request.closed());
-            }
-            Ok(shares)
-        };
         if request.has_several_keys() {
-            return unless_closed(Box::pin(several::acquire(registry, request)).await?);
+            let shares = Box::pin(several::acquire(registry, request)).await?;
+            return unless_closed(shares, registry, request);
         }
         // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
         // dropped.
@@ -178,6 +156,45 @@ pub(crate) fn acquire(
             shares = waiter.win().await?;
             // Before anything else happens, the waiter's owner is ended, and its turn goes to the next one.
         }
-        unless_closed(shares)
+        unless_closed(shares, registry, request)
     }
+}
+
+/// The result of a single attempt, for the user.
+fn granted_or_busy(
+    tried: TryOutcome,
+    registry: &Registry,
+    request: &Request,
+) -> Result<OpenShares, Error> {
+    match tried {
+        TryOutcome::Granted(shares) => Ok(shares),
+        TryOutcome::Held {
+            at,
+            ttl,
+            holder,
+            is_unset,
+        } => {
+            let now = registry.session.now();
+            let blocker = if is_unset {
+                Blocker::PermitsNotSet
+            } else {
+                Blocker::Owner(ttl)
+            };
+            let key = &request.requested[at].resource.key;
+            Err(request.timed_out(key, now, blocker, holder))
+        }
+    }
+}
+
+/// Gives back what was granted if the client was closed during the wait.
+fn unless_closed(
+    shares: OpenShares,
+    registry: &Registry,
+    request: &Request,
+) -> Result<OpenShares, Error> {
+    if registry.session.is_closed() {
+        drop(shares);
+        return Err(request.closed());
+    }
+    Ok(shares)
 }

@@ -1,16 +1,16 @@
 //! The request of an acquisition, and the attempts that are made from it.
 
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::attempt::{Attempts, HoldTerms};
+use super::attempt::Attempts;
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error, HeldBy};
+use crate::hold::HoldTerms;
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
@@ -39,20 +39,14 @@ pub(crate) struct Request {
     pub(crate) since: Tick,
     /// How long the caller waits; `None` is without limit.
     pub(crate) wait: Option<Duration>,
-    /// A fixed lease; `None` is the watchdog's.
-    pub(crate) lease: Option<Duration>,
-    /// The longest time for which the watchdog renews it.
-    pub(crate) max_hold: Option<Duration>,
-    /// A hold stops counting as held this long before its deadline; zero except for a quorum.
-    pub(crate) margin: Duration,
+    /// What it asks of its holds.
+    pub(crate) hold: HoldTerms,
     /// Whether there is no guard until other requests are granted as well.
     pub(crate) is_part: bool,
     /// Whether a hold of another guard may be handed over to it.
     pub(crate) takes_over: bool,
     /// How many waiters there may already be, of its key and in total, when the acquisition begins to wait.
     pub(crate) max_waiters: MaxWaiters,
-    /// Where in the user's code it was made.
-    pub(crate) call_site: &'static Location<'static>,
     /// The scopes around it.
     pub(crate) around: Option<Arc<dyn Around>>,
 }
@@ -128,21 +122,15 @@ impl Request {
         };
         let attempts: SmallVec<[Attempt; 1]> = requested.map(attempt).collect();
         let is_part = self.is_part || attempts.len() < self.requested.len();
-        let terms = HoldTerms {
-            fixed: self.lease.is_some(),
-            max_hold: self.max_hold,
-            margin: self.margin,
-            call_site: self.call_site,
-            // The margin is zero except for a quorum.
-            is_part: is_part || !self.margin.is_zero(),
-        };
-        Attempts::new(registry, attempts, terms, self.since)
+        // The margin is zero except for a quorum.
+        let is_part = is_part || !self.hold.margin.is_zero();
+        Attempts::new(registry, attempts, self.hold, is_part, self.since)
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.
     pub(crate) fn first_lease(&self, session: &Session) -> Duration {
-        let lease = self.lease.unwrap_or(session.config.watchdog_timeout);
-        self.max_hold.map_or(lease, |most| lease.min(most))
+        let lease = self.hold.lease.unwrap_or(session.config.watchdog_timeout);
+        self.hold.max_hold.map_or(lease, |most| lease.min(most))
     }
 
     /// The description of its wait for the key with this index.
@@ -154,7 +142,7 @@ impl Request {
             resources: resources.collect(),
             at,
             since: self.since,
-            call_site: self.call_site,
+            call_site: self.hold.call_site,
             inside: inside.unwrap_or_default(),
             due: self.since.after(session.config.warn_after),
             deadline: self.deadline(),
@@ -165,13 +153,12 @@ impl Request {
     /// How the acquisition waits in the queue of the key with this index.
     pub(super) fn joining(&self, at: usize, takes_over: bool) -> Joining<'_> {
         let requested = &self.requested[at];
-        let takes_over = takes_over && self.takes_over && self.lease.is_none();
+        let takes_over = takes_over && self.takes_over && self.hold.lease.is_none();
         Joining {
             resource: &requested.resource,
             since: self.since,
             takes_over,
-            max_hold: self.max_hold,
-            call_site: self.call_site,
+            terms: &self.hold,
             is_let_in: requested.inside.is_some(),
             rank: None,
             collects: takes_over && self.has_several_keys(),

@@ -198,7 +198,13 @@ impl<'a> Turn<'a> {
     /// Whether its attempt may be sent right behind the release of a hold of its client. One server's release says nothing of
     /// the other keys of the request, or of the other servers of a quorum.
     fn may_follow(&self) -> bool {
-        !self.request.has_several_keys() && self.request.margin.is_zero()
+        !self.request.has_several_keys() && self.request.hold.margin.is_zero()
+    }
+
+    /// A hold of its own client is in the way. One that is only being released is not.
+    fn note_own_holder(&mut self, own_holder: &Hold) {
+        self.blocking = Blocking::own_holder(own_holder);
+        self.was_blocked |= matches!(self.blocking, Blocking::Owner(_));
     }
 
     /// Until when it expects that the holder of its own client hands over or frees the lock. `None` if it asks the server now.
@@ -259,9 +265,7 @@ impl<'a> Turn<'a> {
                         return Ok(MyTurn::Attempt { yield_first: false });
                     };
                     self.count_as_waiter()?;
-                    self.blocking = Blocking::own_holder(&own_holder);
-                    // A hold that is only being released is not in the way.
-                    self.was_blocked |= matches!(self.blocking, Blocking::Owner(_));
+                    self.note_own_holder(&own_holder);
                     tokio::select! {
                         biased;
                         () = self.slot.woken() => {}

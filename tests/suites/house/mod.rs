@@ -232,7 +232,12 @@ const ORDERS: &[(&str, &[&str])] = &[
             "ending",
         ],
     ),
-    ("hold", &["view", "hold_ref", "mod", "lease", "flag"]),
+    (
+        "hold",
+        &[
+            "view", "hold_ref", "terms", "mod", "nesting", "grant", "lease", "flag",
+        ],
+    ),
 ];
 
 fn folder_of(name: &str) -> PathBuf {

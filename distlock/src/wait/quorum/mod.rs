@@ -149,10 +149,7 @@ impl<'a> Rounds<'a> {
         loop {
             self.wait_for_turn(deadline).await?;
             let began = self.now();
-            for channel in self.subscriptions.iter_mut().flatten() {
-                channel.subscription.mark_seen();
-                channel.was_active = channel.subscription.is_active();
-            }
+            self.mark_messages_seen();
             let mut apart = std::mem::take(&mut self.apart);
             let round = self.play(deadline, &mut apart).await;
             self.apart = apart;
@@ -193,6 +190,14 @@ impl<'a> Rounds<'a> {
             if self.now() >= deadline {
                 return Err(failed.unwrap_or_else(|| self.timed_out(&refused)));
             }
+        }
+    }
+
+    /// Before the servers are asked, so that a message that arrives meanwhile counts as new.
+    fn mark_messages_seen(&mut self) {
+        for channel in self.subscriptions.iter_mut().flatten() {
+            channel.subscription.mark_seen();
+            channel.was_active = channel.subscription.is_active();
         }
     }
 

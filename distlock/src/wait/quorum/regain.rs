@@ -55,7 +55,7 @@ impl QuorumHold {
         let clients = requests.iter().map(|one| one.registry.session.id);
         let members = QuorumMembers::new(clients, members);
         let first = Arc::clone(shares[0].hold_ref());
-        let is_renewed = requests.iter().all(|one| one.request.lease.is_none());
+        let is_renewed = requests.iter().all(|one| one.request.hold.lease.is_none());
         let parts = Arc::new(Parts {
             requests,
             quorum,
@@ -197,12 +197,12 @@ impl Parts {
         if max_hold.is_some_and(|left| left < MIN_LEASE) {
             return None;
         }
-        let request = Request {
+        let mut request = Request {
             since: session.now(),
             wait: Some(Duration::ZERO),
-            max_hold,
             ..one.request.clone()
         };
+        request.hold.max_hold = max_hold;
         Some(ClientRequest {
             registry: Arc::clone(&one.registry),
             request,

@@ -1,0 +1,31 @@
+//! What an acquisition asks of its hold.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use super::lease::Term;
+use crate::clock::Tick;
+
+/// What an acquisition asks of its hold, whether the server grants the hold or another guard hands it over. Made once, with the
+/// request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoldTerms {
+    /// A fixed lease; `None` is the watchdog's.
+    pub(crate) lease: Option<Duration>,
+    /// The longest time for which the watchdog renews it.
+    pub(crate) max_hold: Option<Duration>,
+    /// The hold stops counting as held this long before its deadline; zero except for a quorum.
+    pub(crate) margin: Duration,
+    /// Where in the user's code the acquisition was made.
+    pub(crate) call_site: &'static Location<'static>,
+}
+
+impl HoldTerms {
+    /// The term of a guard that has a hold from `since` on. `lease`: that which the server was asked for.
+    pub(crate) fn term(&self, since: Tick, lease: Duration) -> Term {
+        match self.lease {
+            Some(_) => Term::Until(since.after(lease)),
+            None => Term::kept(since, self.max_hold),
+        }
+    }
+}
