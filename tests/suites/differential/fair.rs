@@ -141,13 +141,7 @@ impl Step for FairStep {
     }
 }
 
-#[test]
-fn memory_and_redis_agree() {
-    let event = timeless_step().prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Fair, event, (200, 200));
-}
-
-side::agree_on_several_servers!(
+side::agree_on_all_servers!(
     Kind::Fair,
     "",
     timeless_step().prop_map(Event::Step),

@@ -112,13 +112,7 @@ impl Step for LockStep {
     }
 }
 
-#[test]
-fn memory_and_redis_agree() {
-    let event = timeless_step().prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Reentrant, event, (300, 300));
-}
-
-side::agree_on_several_servers!(
+side::agree_on_all_servers!(
     Kind::Reentrant,
     "",
     timeless_step().prop_map(Event::Step),

@@ -125,13 +125,7 @@ impl Step for MultiStep {
     const COMPARES_LOCKS: bool = true;
 }
 
-#[test]
-fn memory_and_redis_agree() {
-    let event = timeless_step().prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Reentrant, event, (150, 200));
-}
-
-side::agree_on_several_servers!(
+side::agree_on_all_servers!(
     Kind::Reentrant,
     "{one slot}:",
     timeless_step().prop_map(Event::Step),

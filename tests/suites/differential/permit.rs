@@ -215,13 +215,7 @@ impl Step for PermitStep {
     }
 }
 
-#[test]
-fn memory_and_redis_agree() {
-    let event = timeless_step().prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Permit, event, (150, 200));
-}
-
-side::agree_on_several_servers!(
+side::agree_on_all_servers!(
     Kind::Permit,
     "",
     timeless_step().prop_map(Event::Step),

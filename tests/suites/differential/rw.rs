@@ -186,13 +186,7 @@ impl Step for RwStep {
     }
 }
 
-#[test]
-fn memory_and_redis_agree() {
-    let event = step(side::long_leases()).prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Read, event, (200, 200));
-}
-
-side::agree_on_several_servers!(
+side::agree_on_all_servers!(
     Kind::Read,
     "",
     step(side::long_leases()).prop_map(Event::Step),

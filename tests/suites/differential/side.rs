@@ -113,7 +113,20 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
     }
 }
 
-/// Tests that memory agrees with a cluster, whose keys have this prefix, and with a set of servers with Sentinels.
+/// Tests that memory agrees with one server, with a cluster, whose keys have this prefix, and with a set of servers with Sentinels.
+macro_rules! agree_on_all_servers {
+    ($kind:expr, $prefix:expr, $event:expr, $full:expr) => {
+        #[test]
+        fn memory_and_redis_agree() {
+            $crate::differential::side::memory_and_redis_agree($kind, $event, $full);
+        }
+
+        $crate::differential::side::agree_on_several_servers!($kind, $prefix, $event, $full);
+    };
+}
+pub(crate) use agree_on_all_servers;
+
+/// The same without one server.
 macro_rules! agree_on_several_servers {
     ($kind:expr, $prefix:expr, $event:expr, $full:expr) => {
         #[test]
