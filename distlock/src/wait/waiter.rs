@@ -32,8 +32,8 @@ pub(super) enum AttemptEnd {
     HandedOver(OpenShare),
 }
 
-/// An acquisition that waits for one key, or in the queue of one of [`several`]. Dropping it ends its owner, its subscription
-/// and its turn.
+/// An acquisition that waits for one key, or in the queue of one of [several](super::several). Dropping it ends its owner,
+/// its subscription and its turn.
 ///
 /// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
 /// small one is cheap to allocate.
