@@ -111,6 +111,10 @@ pub struct SettingWord {
     /// What it sets, in one line.
     pub about: &'static str,
     /// What is wrong with a text that cannot be read, without the text.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "errors of URLs have it")
+    )]
     expected: &'static str,
     read: fn(&mut Settings, &str) -> Result<(), String>,
     /// The value as a text.
