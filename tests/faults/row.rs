@@ -48,7 +48,8 @@ pub(crate) struct Listed {
 impl Listed {
     /// The row's number, as the name has it: `f01_..` is 1.
     pub(crate) fn number(&self) -> u16 {
-        let digits = self.name.get(1..3).unwrap_or_default();
+        let digits = self.name.trim_start_matches('f').split('_').next();
+        let digits = digits.unwrap_or_default();
         digits.parse().expect("a name like f01_what_happens")
     }
 }
@@ -201,7 +202,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         if seen.injected.is_empty() && !seen.held {
             continue;
         }
-        let (number, what) = row.listed.name.split_at(3);
+        let (number, what) = row.listed.name.split_once('_').unwrap_or_default();
         let _ = writeln!(
             lines,
             "| {} | {} | {} | {} |",

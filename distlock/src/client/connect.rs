@@ -161,6 +161,8 @@ impl Builder {
             let decorated =
                 self.decorate(Arc::clone(&backend) as _, &clock, config.response_timeout);
             let registry = new_registry(identity, &config, clock, decorated);
+            let of_client = Arc::downgrade(&registry);
+            backend.set_stake(move || of_client.upgrade().is_some_and(|it| it.has_stake()));
             Ok::<_, Error>((registry, backend))
         };
         let (first, backend) = make()?;

@@ -147,6 +147,26 @@ impl Builder {
         self
     }
 
+    /// Sets how often each connection asks the server for a sign of life; 30 s by default, and never with zero.
+    ///
+    /// Servers (`timeout`), balancers and firewalls close connections that are idle for some minutes, and some of them do not
+    /// tell. A PING keeps such a connection open, and finds out that it has ended before an acquisition needs it. Set less than
+    /// the shortest of their times. A connection that ends while the client holds, waits for and releases nothing is replaced
+    /// without a warning in the log.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().ping_interval(Duration::from_secs(10));
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn ping_interval(mut self, interval: Duration) -> Self {
+        self.settings.ping_interval = Some(interval);
+        self
+    }
+
     /// Sets how long a connection may take, with TLS and the login: more than 0 and at most a year, 5 s by default.
     ///
     /// [`connect`](Builder::connect) tries again and again for this time. A client that was connected goes on without end,

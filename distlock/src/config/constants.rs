@@ -29,6 +29,14 @@ pub(crate) const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(feature = "redis")]
 pub(crate) const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often a connection asks for a sign of life. Servers and balancers close connections that are idle for minutes.
+#[cfg(feature = "redis")]
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The time between two warnings that a connection has ended, for the same cause, and was replaced at once.
+#[cfg(feature = "redis")]
+pub(crate) const ENDS_TOLD_AGAIN_AFTER: Duration = Duration::from_secs(300);
+
 /// How many answers in a row have to be without the address of a connected server until the client looks for another one.
 #[cfg(feature = "redis")]
 pub(crate) const ANSWERS_TO_MOVE: u32 = 3;

@@ -124,6 +124,9 @@ pub(crate) struct Config {
     pub(crate) confirmation: Option<Confirmation>,
     #[cfg(feature = "redis")]
     pub(crate) restart_grace: Duration,
+    /// How often a connection asks for a sign of life; zero is never.
+    #[cfg(feature = "redis")]
+    pub(crate) ping_interval: Duration,
     /// How often the names of servers are looked up again; zero is never.
     #[cfg(feature = "redis")]
     pub(crate) look_up_interval: Duration,
@@ -202,6 +205,8 @@ impl Default for Config {
             confirmation: None,
             #[cfg(feature = "redis")]
             restart_grace: Duration::ZERO,
+            #[cfg(feature = "redis")]
+            ping_interval: PING_INTERVAL,
             #[cfg(feature = "redis")]
             look_up_interval: LOOK_UP_INTERVAL,
             #[cfg(feature = "redis")]
@@ -306,6 +311,7 @@ impl Config {
                     self.credentials_interval,
                 ));
             }
+            self.ping_interval = self.ping_interval.min(MAX_WAIT);
             if self.restart_grace > MAX_WAIT {
                 return Err(Error::invalid_config("restart_grace", self.restart_grace));
             }

@@ -331,6 +331,13 @@ impl Registry {
         self.limits.size()
     }
 
+    /// Whether the client holds, acquires or releases anything.
+    #[cfg(feature = "redis")]
+    pub(crate) fn has_stake(&self) -> bool {
+        self.session.watched() + self.session.pending_releases() > 0
+            || !self.entries.lock().is_empty()
+    }
+
     /// Keys with an entry, and the waiters in all queues.
     #[cfg(feature = "test-util")]
     pub(crate) fn size(&self) -> (usize, usize) {

@@ -300,7 +300,8 @@ impl Session {
         self.releaser.open() + self.releaser.ending()
     }
 
-    #[cfg(feature = "test-util")]
+    /// How many holds the watchdog takes care of.
+    #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(crate) fn watched(&self) -> usize {
         self.watchdog.len()
     }

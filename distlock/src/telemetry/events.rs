@@ -275,6 +275,14 @@ pub(crate) fn name_rotates(server: &dyn Display) {
 }
 
 #[cfg(feature = "redis")]
+pub(crate) fn connection_ended(server: &str, what: &'static str, reason: &str) {
+    log!(
+        debug, target: TARGET, server, connection = what, reason,
+        "connection ended while nothing depended on it, or as it did a short while ago; reconnecting"
+    );
+}
+
+#[cfg(feature = "redis")]
 pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
     log!(
         warn, target: TARGET, server, connection = what, %reason,

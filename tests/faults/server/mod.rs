@@ -3,6 +3,7 @@
 pub(crate) mod changed_rights;
 mod connected_replicas;
 mod connection;
+mod idle;
 mod keys;
 mod needed_rights;
 mod outage;
@@ -23,6 +24,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         connection::rows(),
         servers::rows(),
         outage::rows(),
+        idle::rows(),
         refusals::rows(),
         replicas::rows(),
         connected_replicas::rows(),

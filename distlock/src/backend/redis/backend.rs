@@ -72,6 +72,11 @@ impl RedisBackend {
         self.servers.connect(patience).await
     }
 
+    /// Sets the function that says whether the client holds, acquires or releases anything.
+    pub(crate) fn set_stake(&self, has_stake: impl Fn() -> bool + Send + Sync + 'static) {
+        self.servers.set_stake(has_stake);
+    }
+
     /// Begins to connect, if there is a runtime to do so in. The caller does not wait for it.
     pub(crate) fn begin_to_connect(&self) {
         self.servers.begin_to_connect();

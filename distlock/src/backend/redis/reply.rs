@@ -310,6 +310,26 @@ fn is_wait_at_replica(text: &str) -> bool {
     text.contains("WAIT cannot be used with replica")
 }
 
+/// Whether a server refuses a command in words that this crate does not know: a quota, a limit of a hosted server. An error
+/// from inside of a script that runs is none.
+pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
+    let text = error.to_string();
+    let is_known = [
+        "user_script",
+        "script: ",
+        "call to f_",
+        "nknown command",
+        "nknown subcommand",
+    ]
+    .iter()
+    .any(|known| text.contains(known));
+    let kind = error.kind();
+    let of_server =
+        kind == ErrorKind::Server(ServerErrorKind::ResponseError) || kind == ErrorKind::Extension;
+    let code = error.code().unwrap_or_default();
+    of_server && !is_known && matches!(meaning(code, &text), Meaning::Other)
+}
+
 /// What an error of the driver or the server means for the verb that got it.
 pub(crate) fn fault(error: RedisError) -> Fault {
     let text = error.to_string();

@@ -4,6 +4,7 @@
 //! one permission less.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
@@ -23,6 +24,8 @@ pub(super) enum Publish {
 
 /// A script, in the variants for all ways to publish.
 pub(super) struct Script {
+    /// A number that no other script has.
+    number: u32,
     plain: Text,
     sharded: OnceLock<Text>,
     both: OnceLock<Text>,
@@ -99,11 +102,19 @@ scripts! {
 
 impl Script {
     fn new(source: &'static str) -> Self {
+        // Relaxed: the numbers only have to differ.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             plain: Text::new(source.into()),
             sharded: OnceLock::new(),
             both: OnceLock::new(),
         }
+    }
+
+    /// The bit of this script in a set of them. There are fewer than 64; a test counts them.
+    pub(super) fn bit(&self) -> u64 {
+        1_u64.checked_shl(self.number).unwrap_or(0)
     }
 
     fn text(&self, publish: Publish) -> &Text {
@@ -186,6 +197,11 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_script_has_a_bit() {
+        assert!(FILES.len() <= 64, "{} scripts", FILES.len());
+    }
 
     /// How many numbered inputs a header line declares: `-- KEYS  1 lock   2 channel`.
     fn declared(source: &str, what: &str) -> Option<usize> {

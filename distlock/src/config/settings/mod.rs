@@ -45,6 +45,7 @@ impl Config {
             set(&mut self.nodelay, settings.nodelay);
             set(&mut self.pub_sub, settings.pub_sub);
             set(&mut self.connect_timeout, settings.connect_timeout);
+            set(&mut self.ping_interval, settings.ping_interval);
             set(&mut self.look_up_interval, settings.look_up_interval);
             set(&mut self.restart_grace, settings.restart_grace);
             set(
@@ -153,7 +154,7 @@ mod tests {
             "watchdog_timeout": "1m30s", "key_prefix": "shop:", "name": "orders", "wait": "500ms", "max_hold": "2h",
             "max_waiters": 1, "max_total_waiters": 2, "response_timeout": "1.5s", "unavailable_after": "3s",
             "waiter_timeout": "4s", "warn_after": "5s", "fencing_token_ttl": "6h", "nodelay": true, "pub_sub": "both",
-            "connect_timeout": "7s", "look_up_interval": "10s", "replicas": 8, "replicas_timeout": "9s", "restart_grace": 0
+            "connect_timeout": "7s", "look_up_interval": "10s", "ping_interval": "11s", "replicas": 8, "replicas_timeout": "9s", "restart_grace": 0
         }"#;
         let read: Settings = serde_json::from_str(text).unwrap();
         let expected = Settings {
@@ -175,6 +176,7 @@ mod tests {
             replicas: Some(Replicas::Count(8)),
             replicas_timeout: Some(9 * SECOND),
             look_up_interval: Some(10 * SECOND),
+            ping_interval: Some(11 * SECOND),
             restart_grace: Some(Duration::ZERO),
             // The others are read as these are: the table has a test of each row.
             ..Settings::default()

@@ -69,6 +69,7 @@ settings! {
         nodelay: bool, "Whether small commands are sent at once (TCP_NODELAY)";
         pub_sub: PubSub, "How clients of a cluster tell each other that a lock is free";
         look_up_interval: Duration, "How often the names of servers are looked up again (0 is never)";
+        ping_interval: Duration, "How often a connection asks for a sign of life (0 is never)";
         connect_timeout: Duration, "How long a connection may take, with TLS and the login";
         /// It needs `replicas_timeout`.
         replicas: Replicas, "How many replicas confirm each grant: a number, or as many as are connected";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::confirm::noting;
 use super::in_flight::InFlight;
-use super::pending::ReleaseOutcome;
+use super::pending::{PendingRelease, ReleaseOutcome};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
 use crate::session::{Retry, Session};
@@ -144,8 +144,11 @@ impl Tries {
                 false
             }
             Err(fault) if is_over || fault.is_final() => {
+                // An owner without a hold holds nothing once its attempt can have no effect any more.
+                let is_withdrawn = |pending: &PendingRelease| pending.withdraws;
+                let may_hold = !is_over || !in_flight.pending.as_ref().is_some_and(is_withdrawn);
                 // A release that was answered before is only repeated.
-                if in_flight.settle(ReleaseOutcome::GivenUp) {
+                if in_flight.settle(ReleaseOutcome::GivenUp) && may_hold {
                     telemetry::release_given_up(&one.target.resource.key, one.target.owner, fault);
                 }
                 if fault.is_final() {

@@ -81,7 +81,7 @@ impl Watchdog {
         self.agenda.lock().holds().len() == 0
     }
 
-    #[cfg(feature = "test-util")]
+    #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
         self.agenda.lock().holds().len()
     }

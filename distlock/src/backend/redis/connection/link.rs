@@ -45,6 +45,16 @@ use crate::telemetry;
 /// Called with the number of a connection, and with what the server sends over it unrequested.
 pub(crate) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
 
+/// The signs of life that a connection asks for, so that nobody between here and the server forgets it, and so that its silent
+/// end is found before somebody needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pings {
+    /// The time between two of them; zero if there are none.
+    pub(crate) every: Duration,
+    /// How long the server may take for the answer.
+    pub(crate) patience: Duration,
+}
+
 /// What a link needs to connect.
 pub(crate) struct LinkConfig {
     /// What the connection is for, as the log says it.
@@ -58,6 +68,8 @@ pub(crate) struct LinkConfig {
     pub(crate) expected: Expected,
     /// Whether small commands are sent at once.
     pub(crate) nodelay: bool,
+    /// The signs of life that it asks for.
+    pub(crate) pings: Pings,
     /// The longest pause between two tries to connect.
     pub(crate) longest_pause: Duration,
     pub(crate) outages: Arc<OutageLog>,
@@ -312,7 +324,7 @@ impl Link {
     /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
     pub(crate) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
         if self.replace(epoch) {
-            self.config.outages.failed(self.config.what, &reason);
+            self.config.outages.ended(self.config.what, reason);
         }
     }
 
@@ -351,6 +363,14 @@ impl Link {
     pub(crate) async fn down(&self, epoch: u64) {
         let mut phase = self.phase.subscribe();
         let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
+    }
+
+    /// The connection of this number, if it is the current one.
+    fn current(&self, epoch: u64) -> Option<Connected> {
+        match &*self.phase.borrow() {
+            Phase::Up(connected) if connected.epoch == epoch => Some(connected.clone()),
+            _ => None,
+        }
     }
 
     /// Starts the task that connects, unless it runs, there is a connection by now, or there is no runtime to run it in.
@@ -526,12 +546,14 @@ impl Link {
             let connector = Arc::clone(&self.config.connector);
             let (what, server) = (self.config.what, self.config.outages.server().to_owned());
             let link = Arc::downgrade(self);
+            let this = Arc::downgrade(self);
             drop(tokio::spawn(async move {
                 let _runtime_ends = runtime_ends;
                 let connection = || link.upgrade()?.connection_of(epoch);
                 tokio::select! {
                     _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
                     () = keep_logged_in(what, &server, &connector, connection) => {}
+                    () = ping_again_and_again(this, epoch) => {}
                 }
             }));
             self.config.epochs.changed();
@@ -602,6 +624,41 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             () = wanted_after(REFUSED_PAUSE, &wanted), if was_refused => {}
         }
         pause *= 2;
+    }
+}
+
+/// Asks for a sign of life over connection `epoch` now and then, until that is not the current one.
+async fn ping_again_and_again(link: Weak<Link>, epoch: u64) {
+    let Some(Pings { every, patience }) = link.upgrade().map(|link| link.config.pings) else {
+        return;
+    };
+    if every.is_zero() {
+        std::future::pending::<()>().await;
+    }
+    let mut pause = every;
+    loop {
+        // Not held during the pause, so that the link can be dropped.
+        tokio::time::sleep(pause).await;
+        let current = link.upgrade().and_then(|link| link.current(epoch));
+        let Some(mut connected) = current else {
+            return;
+        };
+        let ping = redis::cmd("PING");
+        let answer = ping.query_async::<redis::Value>(&mut connected.connection);
+        let answer = tokio::time::timeout(patience, answer).await;
+        let Some(link) = link.upgrade() else {
+            return;
+        };
+        pause = every;
+        match answer {
+            // An error is an answer as well. The driver reports the end of a connection by itself.
+            Ok(_) => link.answered(epoch),
+            Err(_) => {
+                link.timed_out(epoch);
+                // Again at once: two of them replace the connection.
+                pause = Duration::ZERO;
+            }
+        }
     }
 }
 

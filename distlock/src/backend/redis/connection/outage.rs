@@ -2,8 +2,11 @@
 //! that it is over.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::stake::Stake;
+use crate::config::ENDS_TOLD_AGAIN_AFTER;
 use crate::mutex::Mutex;
 use crate::telemetry;
 
@@ -17,6 +20,7 @@ pub(crate) struct OutageLog {
     server: String,
     /// The servers whose gauges show the outages.
     gauges: Vec<String>,
+    stake: Arc<Stake>,
     state: Mutex<State>,
 }
 
@@ -27,6 +31,8 @@ struct State {
     /// Whether failures are told before there was a connection. Otherwise the caller of `connect` gets the error.
     tells_first: bool,
     outage: Option<ConnectionOutage>,
+    /// The last end of a connection that was told, and its cause.
+    told_end: Option<(String, Instant)>,
     /// Whether the client needs the server no more. A try to connect may be under way then.
     is_forgotten: bool,
 }
@@ -44,11 +50,20 @@ impl OutageLog {
         Self::of_seeds(vec![server])
     }
 
+    /// Of a server with keys. What ends while nothing is at stake is no outage.
+    pub(crate) fn of_keys(server: String, stake: &Arc<Stake>) -> Self {
+        Self {
+            stake: Arc::clone(stake),
+            ..Self::new(server)
+        }
+    }
+
     /// The log of the first connection to a cluster, which any of these nodes may answer.
     pub(crate) fn of_seeds(seeds: Vec<String>) -> Self {
         Self {
             server: seeds.join(", "),
             gauges: seeds,
+            stake: Arc::default(),
             state: Mutex::default(),
         }
     }
@@ -60,6 +75,20 @@ impl OutageLog {
     /// From here on failures are told, also if there was no connection yet: nobody waits for the first one.
     pub(crate) fn tell_first(&self) {
         self.state.lock().tells_first = true;
+    }
+
+    /// A connection has ended. It is no outage if nothing was at stake, or if the same was told a short while ago, unless a
+    /// try to replace the connection fails as well.
+    pub(crate) fn ended(&self, connection: &'static str, reason: &str) {
+        let has_stake = self.stake.is_there();
+        let is_told = self
+            .state
+            .lock()
+            .tells_end(reason, has_stake, Instant::now());
+        match is_told {
+            true => self.failed(connection, &reason),
+            false => telemetry::connection_ended(&self.server, connection, reason),
+        }
     }
 
     /// A connection was lost, or a try to replace it has failed.
@@ -119,6 +148,21 @@ struct Ended {
 }
 
 impl State {
+    /// Whether the end of a connection is told as the beginning of an outage.
+    fn tells_end(&mut self, reason: &str, has_stake: bool, now: Instant) -> bool {
+        if self.outage.is_some() {
+            return true;
+        }
+        let is_recent = self.told_end.as_ref().is_some_and(|(told, at)| {
+            told == reason && now.duration_since(*at) < ENDS_TOLD_AGAIN_AFTER
+        });
+        let is_told = has_stake && !is_recent;
+        if is_told {
+            self.told_end = Some((reason.to_owned(), now));
+        }
+        is_told
+    }
+
     /// What the log says of this failure, if it says anything.
     fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
         if self.is_forgotten || !self.was_reached && !self.tells_first {
@@ -194,6 +238,22 @@ mod tests {
         assert_eq!(lasted_ms(lasted), Some((301_000, false)));
         // The next one begins anew.
         assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
+    }
+
+    #[test]
+    fn ends_are_told_if_something_is_at_stake_and_once_in_a_while_for_each_cause() {
+        let (start, mut state) = (Instant::now(), State::default());
+        assert!(!state.tells_end("closed", false, start));
+        assert!(state.tells_end("closed", true, start));
+        assert!(!state.tells_end("closed", true, start));
+        assert!(state.tells_end("reset", true, start));
+        assert!(state.tells_end("closed", true, start));
+        let later = start + ENDS_TOLD_AGAIN_AFTER;
+        assert!(state.tells_end("closed", true, later));
+        // A second connection is lost while the first one is: the same outage.
+        state.was_reached = true;
+        assert_eq!(state.failed(BOTH[0], later), Some(Line::Began));
+        assert!(state.tells_end("closed", false, later));
     }
 
     #[test]

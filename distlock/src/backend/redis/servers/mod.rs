@@ -63,10 +63,6 @@ enum Layout {
 /// A server that has all keys.
 struct Single {
     node: Node,
-    #[cfg_attr(
-        not(feature = "test-util"),
-        allow(dead_code, reason = "the node has what it needs of it")
-    )]
     shared: Shared,
 }
 
@@ -311,6 +307,15 @@ impl Servers {
     /// The changes of [`epoch`](Servers::epoch), for all keys.
     pub(super) fn epochs(&self) -> &Epochs {
         &self.epochs
+    }
+
+    /// Sets the function that says whether the end of a connection concerns anybody.
+    pub(super) fn set_stake(&self, has_stake: impl Fn() -> bool + Send + Sync + 'static) {
+        let shared = match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => &single.shared,
+            Layout::Cluster(cluster) => cluster.shared(),
+        };
+        shared.stake.set(has_stake);
     }
 
     /// The number of channels that are subscribed, or have yet to be unsubscribed.

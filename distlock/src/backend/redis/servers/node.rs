@@ -1,6 +1,7 @@
 //! What one server needs: a connection for commands, and one for messages that is made when it is first used.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
@@ -10,10 +11,11 @@ use tokio::time::timeout;
 use super::confirmations::Confirmations;
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{
-    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch, OutageLog,
-    Together, handshake, join,
+    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch, OutageLog, Pings,
+    Stake, Together, handshake, join,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
+use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
@@ -40,6 +42,10 @@ pub(super) struct Shared {
     pub(super) confirmation: Option<Confirmation>,
     /// How long a server has to be up before it may grant.
     pub(super) restart_grace: Duration,
+    /// The signs of life that connections ask for.
+    pings: Pings,
+    /// Whether the end of a connection concerns anybody.
+    pub(super) stake: Arc<Stake>,
     /// What the first connection finds out.
     pub(super) first: Arc<FirstCheck>,
 }
@@ -57,6 +63,11 @@ impl Shared {
             longest_pause: config.longest_reconnect_pause(),
             confirmation: config.confirmation,
             restart_grace: config.restart_grace,
+            pings: Pings {
+                every: config.ping_interval,
+                patience: config.response_timeout,
+            },
+            stake: Arc::default(),
             // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
             first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
             connector,
@@ -74,6 +85,8 @@ pub(crate) struct Node {
     confirmations: Option<Arc<Confirmations>>,
     outages: Arc<OutageLog>,
     response_timeout: Duration,
+    /// The scripts that the server has carried out, each by its bit.
+    carried_out: AtomicU64,
     /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind attempts.
     attempt_slots: Arc<Semaphore>,
 }
@@ -90,6 +103,8 @@ pub(super) enum Form {
 pub(super) struct Sending {
     /// The slot is on its way to this node, which carries the script out nevertheless.
     pub(super) asking: bool,
+    /// The bit of the script, if it is one.
+    pub(super) script: u64,
     /// How long to wait for the connection, and for the answer.
     pub(super) patience: Duration,
 }
@@ -103,7 +118,7 @@ impl Node {
         shared: &Shared,
         (number, mode): (ServerNumber, PubSubMode),
     ) -> Self {
-        let outages = Arc::new(OutageLog::new(server.name()));
+        let outages = Arc::new(OutageLog::of_keys(server.name(), &shared.stake));
         let together = Arc::new(Together::default());
         // For connections that carry no commands of locks: they have epochs of their own. They are always without Nagle's
         // delay, because their commands are small and rare, and somebody waits for each answer.
@@ -115,6 +130,7 @@ impl Node {
             names: Arc::clone(&shared.names),
             expected,
             nodelay: true,
+            pings: shared.pings,
             longest_pause: shared.longest_pause,
             outages: Arc::clone(&outages),
             epochs: Arc::default(),
@@ -145,6 +161,7 @@ impl Node {
             confirmations,
             outages: Arc::clone(&outages),
             response_timeout: shared.response_timeout,
+            carried_out: AtomicU64::new(0),
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         };
         join(&together, node.links());
@@ -233,11 +250,11 @@ impl Node {
     ) -> Result<Value, Fault> {
         let publish = Publish::Plain;
         let mut answer = self
-            .try_send(with(script.by_digest(publish)).into_cmd())
+            .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
             .await;
         if let Err(Failed::NoScript) = answer {
             answer = self
-                .try_send(with(script.by_source(publish)).into_cmd())
+                .try_send(with(script.by_source(publish)).into_cmd(), script.bit())
                 .await;
         }
         answer.map_err(|failed| self.fault(failed))
@@ -256,7 +273,11 @@ impl Node {
     }
 
     async fn try_send_here(&self, sending: Sending, command: Cmd) -> Result<Value, Failed> {
-        let Sending { asking, patience } = sending;
+        let Sending {
+            asking,
+            script,
+            patience,
+        } = sending;
         let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
         let connection = &mut connected.connection;
         let answer = async {
@@ -278,7 +299,7 @@ impl Node {
             }
         };
         let answer = timeout(patience, answer).await;
-        self.read(answer.ok(), connected.epoch, patience)
+        self.read(answer.ok(), connected.epoch, (patience, script))
     }
 
     /// The number of the connection for commands, once there is one.
@@ -289,11 +310,11 @@ impl Node {
 
     /// Sends a command other than a script.
     pub(crate) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
-        let answer = self.try_send(command).await;
+        let answer = self.try_send(command, 0).await;
         answer.map_err(|failed| self.fault(failed))
     }
 
-    async fn try_send(&self, command: Cmd) -> Result<Value, Failed> {
+    async fn try_send(&self, command: Cmd, script: u64) -> Result<Value, Failed> {
         let mut connected = self
             .link
             .connected(self.response_timeout)
@@ -301,15 +322,17 @@ impl Node {
             .map_err(Failed::With)?;
         let answer = command.query_async::<Value>(&mut connected.connection);
         let answer = timeout(self.response_timeout, answer).await;
-        self.read(answer.ok(), connected.epoch, self.response_timeout)
+        let waited = self.response_timeout;
+        self.read(answer.ok(), connected.epoch, (waited, script))
     }
 
-    /// What an answer over connection `epoch` means, which is `None` if there was none for so long.
+    /// What an answer over connection `epoch` to a command means, which is `None` if there was none for so long. The command
+    /// may have been a script.
     fn read(
         &self,
         answer: Option<Result<Value, RedisError>>,
         epoch: u64,
-        waited: Duration,
+        (waited, script): (Duration, u64),
     ) -> Result<Value, Failed> {
         match answer {
             Some(Ok(_)) if self.link.has_left(epoch) => {
@@ -318,7 +341,18 @@ impl Node {
             }
             Some(Ok(value)) => {
                 self.link.answered(epoch);
+                // Read first: a write would move its cache line between cores. Relaxed: nothing else is read by it.
+                if self.carried_out.load(Ordering::Relaxed) & script != script {
+                    self.carried_out.fetch_or(script, Ordering::Relaxed);
+                }
                 Ok(value)
+            }
+            // The server can carry it out, and may do so again. Whether it has done a part of it, the text does not say.
+            Some(Err(error))
+                if self.carried_out.load(Ordering::Relaxed) & script != 0
+                    && reply::is_unknown_refusal(&error) =>
+            {
+                Err(Failed::With(Fault::Unknown(cause(error.to_string()))))
             }
             Some(Err(error)) => Err(read_error(&self.link, epoch, error)),
             None => {

@@ -196,7 +196,7 @@ fn each_arrangement_may_have_each_setting() {
     let query = "watchdog_timeout=1m30s&key_prefix=shop%3A&name=orders&wait=500ms&max_hold=2h&max_waiters=1&\
                  max_total_waiters=2&response_timeout=1.5s&unavailable_after=3s&waiter_timeout=4s&warn_after=5s&\
                  fencing_token_ttl=6h&nodelay=true&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
-                 look_up_interval=10s&restart_grace=0&protocol=resp3";
+                 look_up_interval=10s&ping_interval=11s&restart_grace=0&protocol=resp3";
     let second = Duration::from_secs(1);
     let expected = Settings {
         watchdog_timeout: Some(90 * second),
@@ -217,6 +217,7 @@ fn each_arrangement_may_have_each_setting() {
         replicas: Some(Replicas::Count(8)),
         replicas_timeout: Some(9 * second),
         look_up_interval: Some(10 * second),
+        ping_interval: Some(11 * second),
         restart_grace: Some(Duration::ZERO),
         // The others are read as these are: the table has a test of each row.
         ..Settings::default()

@@ -16,10 +16,12 @@ use crate::backend::{Fault, cause};
 use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
 
 impl Cluster {
-    /// Sends a command to the node that has a slot, and to the nodes that it is sent to from there.
+    /// Sends a command to the node that has a slot, and to the nodes that it is sent to from there. `script` is the bit of the
+    /// script, if it is one.
     pub(super) async fn follow(
         &self,
         slot: u16,
+        script: u64,
         command: impl Fn(Form) -> Cmd,
     ) -> Result<Value, Fault> {
         let give_up = Instant::now() + self.shared.response_timeout;
@@ -34,6 +36,7 @@ impl Cluster {
             };
             let sending = Sending {
                 asking,
+                script,
                 // The first node has all the time, also if its connection took some.
                 patience: if was_sent {
                     give_up.duration_since(Instant::now())

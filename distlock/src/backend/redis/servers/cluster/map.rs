@@ -151,6 +151,7 @@ impl Cluster {
     ) -> Result<Vec<OwnedSlots>, Fault> {
         let sending = Sending {
             asking: false,
+            script: 0,
             patience,
         };
         let slots = |_| {

@@ -81,7 +81,6 @@ impl Cluster {
         })
     }
 
-    #[cfg(feature = "test-util")]
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -222,13 +221,13 @@ impl Cluster {
             };
             with(call).into_cmd()
         };
-        self.follow(slot, call).await
+        self.follow(slot, script.bit(), call).await
     }
 
     /// Sends a command other than a script to the node that has a slot.
     pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
         self.is_opened().await?;
-        self.follow(slot, |_| command.clone()).await
+        self.follow(slot, 0, |_| command.clone()).await
     }
 
     /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot

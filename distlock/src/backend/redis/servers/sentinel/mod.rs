@@ -26,7 +26,7 @@ use self::known::KnownSentinels;
 use self::named::MasterName;
 use crate::backend::redis::connection::{
     Address, Connected, Connector, Expected, Link, LinkConfig, Locate, Located, NameWatch,
-    OutageLog, Together, join, probe,
+    OutageLog, Pings, Together, join, probe,
 };
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
@@ -269,6 +269,11 @@ impl Sentinel {
             names,
             expected: Expected::Sentinel,
             nodelay: true,
+            // It is asked more often than that.
+            pings: Pings {
+                every: Duration::ZERO,
+                patience: Duration::ZERO,
+            },
             longest_pause: RECONNECT_BACKOFF.longest,
             outages: Arc::new(OutageLog::new(format!("Sentinel {address}"))),
             epochs: Arc::default(),
