@@ -1,6 +1,7 @@
 //! What only a real server shows: the data and messages that Redisson expects, in which slots they lie, several processes,
 //! connections that fail.
 
+mod announced;
 mod cluster;
 mod commands;
 mod connections;

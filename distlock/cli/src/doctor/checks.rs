@@ -27,6 +27,10 @@ type Info = BTreeMap<String, String>;
 
 /// All findings of one server, in the order in which one reads them.
 pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
+    // Every user may send these two.
+    if let (Err(unknown), Err(_)) = (&facts.pings, &facts.hello) {
+        return vec![unreached(facts.layout, unknown)];
+    }
     let mut findings = vec![version(facts), protocol(facts)];
     findings.extend(rights(facts, prefix));
     match &facts.info {
@@ -58,6 +62,24 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     }
     findings.extend([latency(facts), clock(facts)]);
     findings
+}
+
+/// A server that nothing could be asked of.
+fn unreached(layout: ServerLayout, why: impl Display) -> Finding {
+    let advice = match layout {
+        ServerLayout::Cluster => {
+            "Nobody can use the locks of its slots from here. The nodes of the cluster announce this address: look at \
+             cluster-announce-ip, cluster-announce-hostname and cluster-announce-port of the node, and at the network between."
+        }
+        ServerLayout::Sentinel => {
+            "Nobody can use its locks from here. The Sentinels name this address: look at replica-announce-ip and \
+             replica-announce-port of the server, and at the network between."
+        }
+        _ => {
+            "No client can use its locks. The text says what the server or the network has refused."
+        }
+    };
+    Finding::new("connection", Verdict::Bad, why.to_string()).advice(advice)
 }
 
 fn not_known(check: &'static str, why: impl Display) -> Finding {

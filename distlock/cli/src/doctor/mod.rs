@@ -78,7 +78,15 @@ pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed>
                         ..finding
                     })
             };
-            (facts.iter().flat_map(of_server).collect(), Status::No)
+            let findings: Vec<_> = facts.iter().flat_map(of_server).collect();
+            match findings.is_empty() {
+                false => (findings, Status::No),
+                true => {
+                    let nobody =
+                        Finding::new("connection", Verdict::Bad, "no server could be asked");
+                    (vec![nobody], Status::Unavailable)
+                }
+            }
         }
         // Nothing was asked of a server.
         Err(failed) if failed.status == Status::Usage => return Err(failed),

@@ -216,6 +216,10 @@ fn right(command: &str) -> String {
 /// The facts of one server. The rights are those for a key.
 pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &Key) -> ServerFacts {
     let is_cluster = layout == ServerLayout::Cluster;
+    // Otherwise each question would wait for the connection by itself.
+    if let Err(fault) = node.connected_epoch().await {
+        return unreached(node, layout, &UnknownFact::new(fault));
+    }
     let cluster_info = match is_cluster {
         true => Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text))),
         false => None,
@@ -229,6 +233,20 @@ pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &K
         pings: pings(node).await,
         clock_ahead_ms: clock_ahead(node).await,
         rights: rights(node, is_cluster, sharded, key).await,
+    }
+}
+
+/// The facts of a server that cannot be connected to.
+fn unreached(node: &Node, layout: ServerLayout, why: &UnknownFact) -> ServerFacts {
+    ServerFacts {
+        server: node.name().to_owned(),
+        layout,
+        hello: Err(why.clone()),
+        info: Err(why.clone()),
+        cluster_info: None,
+        pings: Err(why.clone()),
+        clock_ahead_ms: Err(why.clone()),
+        rights: Err(why.clone()),
     }
 }
 

@@ -114,11 +114,28 @@ impl Cluster {
                     Ok(_) => return Ok(node),
                     Err(fault) => {
                         self.want_map();
-                        return Err(fault);
+                        return Err(self.unreached(&node, fault));
                     }
                 },
                 () = self.moved_from(slot, node.number()) => {}
             }
+        }
+    }
+
+    /// The fault of a node that cannot be connected to, with where its address comes from.
+    pub(super) fn unreached(&self, node: &Node, fault: Fault) -> Fault {
+        match fault {
+            Fault::NotNow(why) => {
+                let (_, seeds) = self.state.read().map.informants();
+                let is_of_url = seeds.iter().any(|seed| seed.to_string() == node.name());
+                let source = match is_of_url {
+                    true => "an address of the URL",
+                    false => "an address that the nodes of the cluster announce",
+                };
+                let text = format!("{}, {source}, cannot be reached: {why}", node.name());
+                Fault::NotNow(cause(text))
+            }
+            other => other,
         }
     }
 

@@ -86,6 +86,7 @@ impl Cluster {
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match timeout(patience, self.read_map(each)).await {
             Ok(Ok(())) => {
+                self.reaches_one().await?;
                 self.move_channels();
                 // Release: pairs with the load in `is_open`. The map was stored before.
                 self.opening.is_open.store(true, Ordering::Release);
@@ -99,6 +100,25 @@ impl Cluster {
             Ok(Err(fault)) => Err((self.name(), fault)),
             Err(_) => Err((self.name(), no_map())),
         }
+    }
+
+    /// Whether one of the nodes with slots can be used. The node that was asked may be none of them, or announce another address
+    /// than that of the URL. The others are connected to when they are first used.
+    async fn reaches_one(&self) -> Result<(), (String, Fault)> {
+        let masters = self.masters();
+        if masters.iter().any(|node| node.link().is_up()) {
+            return Ok(());
+        }
+        let mut last = None;
+        let count = u32::try_from(masters.len().max(1)).unwrap_or(u32::MAX);
+        let each = self.shared.connector.timeout() / count;
+        for node in &masters {
+            match node.link().connected(each).await {
+                Ok(_) => return Ok(()),
+                Err(fault) => last = Some((node.name().to_owned(), self.unreached(node, fault))),
+            }
+        }
+        last.map_or(Ok(()), Err)
     }
 
     /// Begins to open it. The caller does not wait for it.
