@@ -10,7 +10,7 @@ use crate::config::{
     MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
     checked_max_hold, checked_wait,
 };
-use crate::error::Error;
+use crate::error::{Error, exact};
 use crate::hold::HoldTerms;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
@@ -131,13 +131,12 @@ impl Bounds {
         }
         check_hold("hold_at_least", self.hold_at_least)?;
         let most = self.max_hold.or(of_client);
-        if [lease, most]
-            .into_iter()
-            .flatten()
-            .any(|end| end < self.hold_at_least)
-        {
-            // A lease or `max_hold` ends the hold and the server's lease, so the key could not stay taken for longer.
-            return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
+        // A lease or `max_hold` ends the hold and the server's lease, so the key could not stay taken for longer.
+        let end = lease.into_iter().chain(most).min();
+        if let Some(end) = end.filter(|end| *end < self.hold_at_least) {
+            let expected = format!("at most {}, its `lease` or `max_hold`", exact(end));
+            let time = self.hold_at_least;
+            return Err(Error::invalid_time("hold_at_least", time, expected));
         }
         if !handle.kind.supports_hold_at_least() {
             return Err(Error::Unsupported {

@@ -67,7 +67,7 @@ impl Builder {
     /// this setting `lockWatchdogTimeout`.
     ///
     /// # Errors
-    /// A value out of range is reported as [`Error::InvalidLease`](crate::Error::InvalidLease) when the client is
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
     /// made.
     ///
     /// # Examples
@@ -135,7 +135,7 @@ impl Builder {
     /// See [`Acquire::wait`](crate::Acquire::wait).
     ///
     /// # Errors
-    /// A value out of range is reported as [`Error::InvalidWait`](crate::Error::InvalidWait) when the client is
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
     /// made.
     ///
     /// # Examples

@@ -514,7 +514,7 @@ impl Builder {
     /// Creates a client of a lock server inside this process. Several clients can share one server.
     ///
     /// # Errors
-    /// [`Error::InvalidLease`], [`Error::InvalidWait`] or [`Error::InvalidConfig`]: a setting has a value that cannot
+    /// [`Error::InvalidConfig`]: a setting has a value that cannot
     /// work.
     ///
     /// # Examples

@@ -137,7 +137,8 @@ impl Scan {
     /// See [`Client::scan`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<KeyReport>>, Error> {
         if !(1..=MAX_SCAN_PAGE).contains(&self.page_size) {
-            return Err(Error::invalid_config("page_size", self.page_size));
+            let expected = format!("1 to {MAX_SCAN_PAGE}");
+            return Err(Error::invalid_config("page_size", self.page_size, expected));
         }
         let Some(position) = &self.position else {
             return Ok(None);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE};
-use crate::error::Error;
+use crate::error::{Error, LEASES};
 
 /// Rejects a lease that is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
@@ -17,7 +17,22 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
 
 /// Rejects a time limit of a hold that is not within the bounds of a lease.
 pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
-    check_lease(time).map_err(|_| Error::invalid_config(bound, time))
+    check_lease(time).map_err(|_| Error::invalid_time(bound, time, LEASES))
+}
+
+/// The times of a setting that may also have none.
+pub(super) const TIMES_OR_MAX: &str = "at most 365days, or `Duration::MAX` for no limit";
+
+/// Rejects a timeout of zero, and one of more than [`MAX_WAIT`].
+pub(super) fn check_timeout(setting: &'static str, time: Duration) -> Result<(), Error> {
+    if !time.is_zero() && time <= MAX_WAIT {
+        return Ok(());
+    }
+    Err(Error::invalid_time(
+        setting,
+        time,
+        "more than 0, at most 365days",
+    ))
 }
 
 /// Rejects a time after a use that is shorter than [`MIN_LEASE`] or longer than [`MAX_EXPIRE_AFTER`].
@@ -25,7 +40,7 @@ pub(crate) fn check_expire_after(time: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_EXPIRE_AFTER).contains(&time) {
         Ok(())
     } else {
-        Err(Error::invalid_config("expire_after", time))
+        Err(Error::invalid_time("expire_after", time, "1ms to 45days"))
     }
 }
 
@@ -73,7 +88,8 @@ pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, E
 pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration>, Error> {
     match most {
         Some(most) if most < Duration::MAX => {
-            check_hold("max_hold", most)?;
+            let expected = format!("{LEASES}, or `Duration::MAX` for no limit");
+            check_lease(most).map_err(|_| Error::invalid_time("max_hold", most, expected))?;
             Ok(Some(most))
         }
         _ => Ok(None),
@@ -86,7 +102,11 @@ pub(crate) fn check_backoff(backoff: Backoff) -> Result<(), Error> {
     if backoff.longest <= MAX_WAIT {
         Ok(())
     } else {
-        Err(Error::invalid_config("backoff", backoff.longest))
+        Err(Error::invalid_time(
+            "backoff",
+            backoff.longest,
+            "pauses of at most 365days",
+        ))
     }
 }
 

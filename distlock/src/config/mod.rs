@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use self::checks::*;
+use self::checks::{TIMES_OR_MAX, check_timeout};
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
 use self::credentials::CredentialsSource;
@@ -233,11 +234,15 @@ impl Default for Config {
 impl Confirmation {
     fn check(self) -> Result<(), Error> {
         if let Replicas::Count(count @ 0) = self.replicas {
-            return Err(Error::invalid_config("replicas", count));
+            return Err(Error::invalid_config("replicas", count, "1 or more"));
         }
         // WAIT counts in milliseconds, and takes 0 for no limit.
         if self.timeout < Duration::from_millis(1) || self.timeout > MAX_WAIT {
-            return Err(Error::invalid_config("replicas: timeout", self.timeout));
+            return Err(Error::invalid_time(
+                "replicas_timeout",
+                self.timeout,
+                "1ms to 365days",
+            ));
         }
         Ok(())
     }
@@ -262,10 +267,12 @@ impl Config {
 
     /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
-        check_lease(self.watchdog_timeout)?;
+        check_hold("watchdog_timeout", self.watchdog_timeout)?;
         self.name.check()?;
         // Kept as it is: a wait without limit that was asked for is another thing than one that nobody set.
-        checked_wait(self.default_wait)?;
+        if let Err(Error::InvalidWait { wait }) = checked_wait(self.default_wait) {
+            return Err(Error::invalid_time("default_wait", wait, TIMES_OR_MAX));
+        }
         self.max_hold = checked_max_hold(self.max_hold)?;
         for limit in [&mut self.response_timeout, &mut self.unavailable_after] {
             if *limit == Duration::MAX {
@@ -278,12 +285,11 @@ impl Config {
             ("unavailable_after", self.unavailable_after),
             ("waiter_timeout", self.waiter_timeout),
         ] {
-            if value.is_zero() || value > MAX_WAIT {
-                return Err(Error::invalid_config(what, value));
-            }
+            check_timeout(what, value)?;
         }
         if self.warn_after.is_zero() {
-            return Err(Error::invalid_config("warn_after", self.warn_after));
+            let expected = "more than 0, or `Duration::MAX` for no warning";
+            return Err(Error::invalid_time("warn_after", self.warn_after, expected));
         }
         #[cfg(feature = "redis")]
         {
@@ -294,26 +300,27 @@ impl Config {
             if self.connect_timeout == Duration::MAX {
                 self.connect_timeout = MAX_WAIT;
             }
-            if self.connect_timeout.is_zero() || self.connect_timeout > MAX_WAIT {
-                return Err(Error::invalid_config(
-                    "connect_timeout",
-                    self.connect_timeout,
-                ));
-            }
+            check_timeout("connect_timeout", self.connect_timeout)?;
             if let Some(confirmation) = self.confirmation {
                 confirmation.check()?;
             }
             // Longer ones are as good as never.
             self.look_up_interval = self.look_up_interval.min(MAX_WAIT);
             if self.credentials_interval > MAX_WAIT {
-                return Err(Error::invalid_config(
+                return Err(Error::invalid_time(
                     "credentials_interval",
                     self.credentials_interval,
+                    "at most 365days",
                 ));
             }
             self.ping_interval = self.ping_interval.min(MAX_WAIT);
             if self.restart_grace > MAX_WAIT {
-                return Err(Error::invalid_config("restart_grace", self.restart_grace));
+                let expected = "at most 365days";
+                return Err(Error::invalid_time(
+                    "restart_grace",
+                    self.restart_grace,
+                    expected,
+                ));
             }
         }
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
@@ -382,6 +389,78 @@ mod tests {
         };
         let config = config.validated().unwrap();
         assert_eq!(config.response_timeout, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn setting_out_of_range_is_refused_with_its_name_its_value_and_its_range() {
+        fn set(change: impl FnOnce(&mut Config)) -> String {
+            let mut config = Config::default();
+            change(&mut config);
+            config.validated().unwrap_err().to_string()
+        }
+        let (zero, year) = (Duration::ZERO, Duration::from_secs(366 * 24 * 3600));
+        let long = Duration::new(3650 * 24 * 3600, 1_000_000);
+        for (text, expected) in [
+            (
+                set(|config| config.watchdog_timeout = long),
+                "watchdog_timeout = 3650days 1ms: expected 1ms to 3650days",
+            ),
+            (
+                set(|config| config.watchdog_timeout = Duration::from_nanos(999_999)),
+                "watchdog_timeout = 999us 999ns: expected 1ms to 3650days",
+            ),
+            (
+                set(|config| config.default_wait = Some(year)),
+                "default_wait = 366days: expected at most 365days, or `Duration::MAX` for no limit",
+            ),
+            (
+                set(|config| config.max_hold = Some(zero)),
+                "max_hold = 0s: expected 1ms to 3650days, or `Duration::MAX` for no limit",
+            ),
+            (
+                set(|config| config.response_timeout = zero),
+                "response_timeout = 0s: expected more than 0, at most 365days",
+            ),
+            (
+                set(|config| config.waiter_timeout = Duration::MAX),
+                "waiter_timeout = more than 36500days: expected more than 0, at most 365days",
+            ),
+            (
+                set(|config| config.warn_after = zero),
+                "warn_after = 0s: expected more than 0, or `Duration::MAX` for no warning",
+            ),
+            (
+                set(|config| config.name = ClientName::new("a b".into())),
+                "name = \"a b\": expected 1 to 128 visible ASCII characters without blanks",
+            ),
+            #[cfg(feature = "redis")]
+            (
+                set(|config| config.restart_grace = year),
+                "restart_grace = 366days: expected at most 365days",
+            ),
+            #[cfg(feature = "redis")]
+            (
+                set(|config| {
+                    config.confirmation = Some(Confirmation {
+                        replicas: Replicas::Count(1),
+                        timeout: zero,
+                    })
+                }),
+                "replicas_timeout = 0s: expected 1ms to 365days",
+            ),
+            #[cfg(feature = "redis")]
+            (
+                set(|config| {
+                    config.confirmation = Some(Confirmation {
+                        replicas: Replicas::Count(0),
+                        timeout: year,
+                    })
+                }),
+                "replicas = 0: expected 1 or more",
+            ),
+        ] {
+            assert_eq!(text, format!("invalid setting {expected}"));
+        }
     }
 
     #[test]

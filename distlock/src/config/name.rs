@@ -33,7 +33,11 @@ impl ClientName {
         if !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.chars().all(is_allowed) {
             return Ok(());
         }
-        Err(Error::invalid_config("name", text))
+        Err(Error::invalid_config(
+            "name",
+            format!("{text:?}"),
+            format!("1 to {MAX_NAME_BYTES} visible ASCII characters without blanks"),
+        ))
     }
 }
 

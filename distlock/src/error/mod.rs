@@ -14,7 +14,7 @@ pub use self::blocker::Blocker;
 use self::busy::timed_out;
 pub use self::held_by::HeldBy;
 pub use self::loss::Loss;
-pub(crate) use self::text::show;
+pub(crate) use self::text::{LEASES, exact, show};
 use self::text::{bounds_of_lease, cut};
 
 /// The cause of an error. Its concrete type is not part of the public API.
@@ -239,7 +239,7 @@ pub enum Error {
     },
 
     /// The lease is shorter than a millisecond, or shorter than 10 ms for a Redlock, or longer than ten years.
-    #[error("invalid lease {lease:?}: expected {}", bounds_of_lease(*margin))]
+    #[error("invalid lease {}: expected {}", exact(*lease), bounds_of_lease(*margin))]
     #[non_exhaustive]
     InvalidLease {
         /// The lease that was asked for.
@@ -250,7 +250,8 @@ pub enum Error {
 
     /// The wait is longer than a year, and not `Duration::MAX`.
     #[error(
-        "invalid wait {wait:?}: expected at most a year, or `Duration::MAX` to wait without limit"
+        "invalid wait {}: expected at most 365days, or `Duration::MAX` to wait without limit",
+        exact(*wait)
     )]
     #[non_exhaustive]
     InvalidWait {
@@ -285,13 +286,15 @@ pub enum Error {
     },
 
     /// A setting has an invalid value.
-    #[error("invalid setting {setting} = {value}")]
+    #[error("invalid setting {setting} = {value}{}{expected}", if expected.is_empty() { "" } else { ": expected " })]
     #[non_exhaustive]
     InvalidConfig {
-        /// The name of the setting.
+        /// The name of the setting, which is that of its method.
         setting: &'static str,
         /// The value that it was given.
         value: String,
+        /// The values that it may have. Empty if the text of the value says what to do.
+        expected: String,
     },
 
     /// The URL does not name a server that this build can talk to. The text does not contain the URL's password.
@@ -465,11 +468,24 @@ impl Error {
         Self::InvalidPermitId { id: cut(text) }
     }
 
-    pub(crate) fn invalid_config(setting: &'static str, value: impl std::fmt::Debug) -> Self {
+    pub(crate) fn invalid_config(
+        setting: &'static str,
+        value: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
         Self::InvalidConfig {
             setting,
-            value: format!("{value:?}"),
+            value: value.to_string(),
+            expected: expected.into(),
         }
+    }
+
+    pub(crate) fn invalid_time(
+        setting: &'static str,
+        time: Duration,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::invalid_config(setting, exact(time), expected)
     }
 }
 

@@ -5,9 +5,26 @@ use std::time::Duration;
 /// The bounds of a lease of which `margin` is set aside.
 pub(super) fn bounds_of_lease(margin: Duration) -> String {
     if margin.is_zero() {
-        return "1ms to 10 years".into();
+        return LEASES.into();
     }
-    format!("10ms to 10 years for a Redlock, which sets {margin:?} aside for clock drift")
+    let margin = exact(margin);
+    format!("10ms to 3650days for a Redlock, which sets {margin} aside for clock drift")
+}
+
+/// The leases that a server can keep.
+pub(crate) const LEASES: &str = "1ms to 3650days";
+
+/// Formats a duration that was refused: to the nanosecond, and in days as the bounds are. No setting lasts for a century.
+pub(crate) fn exact(duration: Duration) -> String {
+    const DAY: u64 = 24 * 3600;
+    let days = duration.as_secs() / DAY;
+    let rest = duration - Duration::from_secs(days * DAY);
+    match days {
+        0 => humantime::format_duration(duration).to_string(),
+        1..36_500 if rest.is_zero() => format!("{days}days"),
+        1..36_500 => format!("{days}days {}", humantime::format_duration(rest)),
+        _ => "more than 36500days".to_owned(),
+    }
 }
 
 /// Shortens a long text to its beginning.

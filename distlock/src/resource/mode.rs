@@ -58,6 +58,11 @@ impl Mode {
     fn name(self) -> &'static str {
         self.kind().name()
     }
+
+    fn expected() -> String {
+        let names = Self::ALL.iter().map(|mode| format!("`{mode}`"));
+        format!("one of {}", names.collect::<Vec<_>>().join(", "))
+    }
 }
 
 impl fmt::Display for Mode {
@@ -77,7 +82,7 @@ impl FromStr for Mode {
         let named = Self::ALL.iter().find(|mode| mode.name() == text);
         named
             .copied()
-            .ok_or_else(|| Error::invalid_config("mode", text))
+            .ok_or_else(|| Error::invalid_config("mode", format!("{text:?}"), Self::expected()))
     }
 }
 

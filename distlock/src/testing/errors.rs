@@ -319,13 +319,18 @@ pub fn invalid_count(count: u32) -> Error {
 ///
 /// # Examples
 /// ```
-/// assert!(distlock::testing::errors::invalid_config("response_timeout", "0ns").is_permanent());
+/// assert!(distlock::testing::errors::invalid_config("page_size", "0", "1 to 10000").is_permanent());
 /// ```
 #[must_use]
-pub fn invalid_config(setting: &'static str, value: impl Into<String>) -> Error {
+pub fn invalid_config(
+    setting: &'static str,
+    value: impl Into<String>,
+    expected: impl Into<String>,
+) -> Error {
     Error::InvalidConfig {
         setting,
         value: value.into(),
+        expected: expected.into(),
     }
 }
 
@@ -417,7 +422,10 @@ mod tests {
             ("InvalidPermits", invalid_permits(0, 3)),
             ("InvalidPermitId", invalid_permit_id("42")),
             ("InvalidCount", invalid_count(0)),
-            ("InvalidConfig", invalid_config("response_timeout", "0ns")),
+            (
+                "InvalidConfig",
+                invalid_config("page_size", "0", "1 to 10000"),
+            ),
             ("InvalidUrl", invalid_url("no host")),
             ("NoClient", Error::NoClient),
             ("Closed", closed(key)),

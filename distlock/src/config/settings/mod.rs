@@ -85,10 +85,8 @@ impl Config {
 /// The error of a setting without the one that it needs.
 #[cfg(feature = "redis")]
 fn missing(setting: &'static str, by: &'static str) -> Error {
-    Error::InvalidConfig {
-        setting,
-        value: format!("nothing, which `{by}` needs"),
-    }
+    let expected = format!("a value, because `{by}` has one");
+    Error::invalid_config(setting, "nothing", expected)
 }
 
 #[cfg(test)]

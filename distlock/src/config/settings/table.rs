@@ -194,14 +194,11 @@ impl Settings {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn set(&mut self, word: &str, text: &str) -> Result<(), Error> {
-        let row = Self::row(word).ok_or_else(|| Error::InvalidConfig {
-            setting: "settings",
-            value: format!("the unknown word `{word}`"),
+        let row = Self::row(word).ok_or_else(|| {
+            Error::invalid_config("settings", format!("the unknown word `{word}`"), "")
         })?;
-        row.set(self, text).map_err(|wrong| Error::InvalidConfig {
-            setting: row.word,
-            value: wrong,
-        })
+        row.set(self, text)
+            .map_err(|wrong| Error::invalid_config(row.word, wrong, ""))
     }
 
     /// The row of this word, or of this short one.

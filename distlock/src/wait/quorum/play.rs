@@ -142,7 +142,11 @@ impl Rounds<'_> {
             if is_one {
                 let [one, other] = [granted, server].map(|at| &self.requests[at].registry.session);
                 let both = format!("{}, which is one server", one_server::both(one, other));
-                return Err(Error::invalid_config("servers of the Quorum", both));
+                return Err(Error::invalid_config(
+                    "servers of the Quorum",
+                    both,
+                    "clients of independent servers",
+                ));
             }
             apart.push((granted, server));
         }

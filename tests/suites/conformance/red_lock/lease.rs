@@ -129,7 +129,7 @@ async fn lease_of_a_few_milliseconds_is_refused_and_the_margin_told() {
     );
     assert_eq!(
         refused.to_string(),
-        "invalid lease 9ms: expected 10ms to 10 years for a Redlock, which sets 2.09ms aside for clock drift"
+        "invalid lease 9ms: expected 10ms to 3650days for a Redlock, which sets 2ms 90us aside for clock drift"
     );
     let program = Servers::new(3).program_with(&[LEASE, few, LEASE]);
     let refused = program.lock().try_acquire().await.unwrap_err();

@@ -110,13 +110,19 @@ impl Certificates {
 impl Certificates {
     /// The error of certificates that cannot be used, with the file that they are in.
     pub(super) fn with_file(&self, error: Error) -> Error {
-        let Error::InvalidConfig { setting, value } = error else {
+        let Error::InvalidConfig {
+            setting,
+            value,
+            expected,
+        } = error
+        else {
             return error;
         };
         match (setting, &self.authorities, &self.own) {
             ("tls_ca_pem", Some(From::Files(path)), _) => Error::InvalidConfig {
                 setting: "tls_ca_file",
                 value: format!("{}, {value}", path.display()),
+                expected,
             },
             ("tls_client_pem", _, Some(From::Files(files))) => Error::InvalidConfig {
                 setting: "tls_client_cert_file",
@@ -125,8 +131,13 @@ impl Certificates {
                     files.certificate.display(),
                     files.key.display()
                 ),
+                expected,
             },
-            _ => Error::InvalidConfig { setting, value },
+            _ => Error::InvalidConfig {
+                setting,
+                value,
+                expected,
+            },
         }
     }
 }
@@ -147,9 +158,9 @@ fn from<V, F>(source: Option<Source<V>>, files: Option<F>) -> Option<From<V, F>>
 
 fn file(setting: &'static str, path: &Path) -> Result<Pem, Error> {
     let read = fs::read(path).map(Pem::new);
-    read.map_err(|error| Error::InvalidConfig {
-        setting,
-        value: format!("{}, which cannot be read: {error}", path.display()),
+    read.map_err(|error| {
+        let value = format!("{}, which cannot be read: {error}", path.display());
+        Error::invalid_config(setting, value, "")
     })
 }
 

@@ -29,8 +29,9 @@ pub(super) fn find<E: StdError + 'static>(error: &RedisError) -> Option<&E> {
 
 /// A wrong value of a setting. The value itself may be a secret.
 pub(super) fn invalid_pem(setting: &'static str, what: &str) -> Error {
-    Error::InvalidConfig {
-        setting,
-        value: what.to_owned(),
-    }
+    let expected = match setting {
+        "tls_client_pem" => "a PEM with a certificate and its private key",
+        _ => "a PEM with the certificates of authorities",
+    };
+    Error::invalid_config(setting, what, expected)
 }

@@ -77,7 +77,11 @@ fn not_together(error: &native_tls::Error) -> Error {
 /// Each library has its own rules for names, and applies them at the handshake.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     if name.is_empty() {
-        return Err(Error::invalid_config("tls_server_name", name));
+        return Err(Error::invalid_config(
+            "tls_server_name",
+            format!("{name:?}"),
+            "the name of a host, or an address",
+        ));
     }
     Ok(())
 }

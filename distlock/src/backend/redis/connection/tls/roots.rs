@@ -28,6 +28,7 @@ pub(super) fn default_roots() -> Result<RootCertStore, Error> {
                  `tls_ca_file`, or point the variables SSL_CERT_FILE and SSL_CERT_DIR at them",
                 found.places
             ),
+            expected: String::new(),
         });
     }
     if ignored > 0 || !found.wrong.is_empty() {

@@ -147,8 +147,13 @@ fn own_of(
 /// Whether a certificate can have this name.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let read = ServerName::try_from(name);
-    read.map(drop)
-        .map_err(|_| Error::invalid_config("tls_server_name", name))
+    read.map(drop).map_err(|_| {
+        Error::invalid_config(
+            "tls_server_name",
+            format!("{name:?}"),
+            "the name of a host, or an address",
+        )
+    })
 }
 
 /// TLS over this socket, to a server of this name.
