@@ -125,7 +125,7 @@ async fn losses_are_found_by_releases(exporter: &Exporter) {
     let client = Client::builder().metrics_key_class(class);
     let client = client.in_memory(&server).unwrap();
     let gone = [
-        ("kind", "non_reentrant"),
+        ("kind", "non_reentrant_lock"),
         ("key_class", "tested"),
         ("reason", "gone"),
     ];
@@ -191,8 +191,8 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     };
     let (client, other) = (connect().await, connect().await);
     let tested = ("key_class", "tested");
-    let reentrant = [("kind", "reentrant"), tested];
-    let outcome = |outcome| [("kind", "reentrant"), tested, ("outcome", outcome)];
+    let reentrant = [("kind", "lock"), tested];
+    let outcome = |outcome| [("kind", "lock"), tested, ("outcome", outcome)];
     let name = "distlock_acquisitions_total";
 
     // A hold and a waiter.
@@ -214,7 +214,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     let handed_over = async {
         let (lock, labels) = (
             client.non_reentrant_lock("hot"),
-            [("kind", "non_reentrant"), tested],
+            [("kind", "non_reentrant_lock"), tested],
         );
         while exporter.sum("distlock_hand_overs_total", &labels) < 1.0 {
             let held = lock.acquire().await.unwrap();
@@ -266,7 +266,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     tokio::time::timeout(SOON, renewed).await.unwrap();
     client.lock("order:42").force_release().await.unwrap();
     held.lost().await;
-    let gone = [("kind", "reentrant"), tested, ("reason", "gone")];
+    let gone = [("kind", "lock"), tested, ("reason", "gone")];
     exporter
         .eventually("distlock_losses_total", &gone, 1.0)
         .await;
@@ -340,7 +340,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
 
     // What was granted before the exporter does not make a gauge negative. A class that fails is none.
     drop(before);
-    let spin = [("kind", "spin"), tested];
+    let spin = [("kind", "spin_lock"), tested];
     drop(early.spin_lock("after").acquire().await.unwrap());
     exporter
         .eventually("distlock_hold_seconds_count", &spin, 1.0)

@@ -18,7 +18,7 @@ fn recorder() -> &'static PrometheusRecorder {
 /// What the recorder has under this name, for all reentrant locks.
 fn value(recorder: &PrometheusRecorder, name: &str) -> f64 {
     let page = recorder.handle().render();
-    sum(&page, &format!("distlock_{name}"), &[("kind", "reentrant")])
+    sum(&page, &format!("distlock_{name}"), &[("kind", "lock")])
 }
 
 #[track_caller]

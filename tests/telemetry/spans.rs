@@ -129,7 +129,7 @@ async fn contended_acquisition_has_one_span_with_its_events_and_the_time_that_it
     let span = &spans[1];
     let client = client.id().to_string();
     for (field, value) in [
-        ("kind", "reentrant"),
+        ("kind", "lock"),
         ("key", key),
         ("client", &client),
         ("wait", "5s"),

@@ -227,7 +227,7 @@ async fn lock(console: &Console, key: String) -> Response {
     if lock.is_none() {
         match console.looks.client().inspect(key.as_str()).await {
             Ok(report) => {
-                has_other_data = report.primitive == Primitive::NoLock;
+                has_other_data = report.primitive == Primitive::OtherData;
                 // Otherwise the look has gone to this key, and the next one will.
                 if view.is_cut || trouble.is_some() {
                     let shown = console.looks.shown(report);
@@ -258,7 +258,7 @@ async fn lock(console: &Console, key: String) -> Response {
 }
 
 fn is_lock(primitive: &str) -> bool {
-    !matches!(primitive, "nothing" | "no_lock")
+    !matches!(primitive, "nothing" | "other_data")
 }
 
 async fn events(

@@ -39,7 +39,7 @@ async fn holds_and_waits_have_their_times_and_lines() {
     let hold = &own["holds"][0];
     assert_eq!(
         (&hold["key"], &hold["kind"], &hold["count"]),
-        (&json!("own"), &json!("reentrant"), &json!(2))
+        (&json!("own"), &json!("lock"), &json!(2))
     );
     assert_eq!(hold["owner"], guard.owner().to_string());
     assert_eq!(now - hold["since"].as_u64().unwrap(), 5_000);

@@ -53,5 +53,5 @@ impl Renewal {
 }
 
 fn unsupported(kind: Kind, verb: &str) -> Fault {
-    Fault::Protocol(cause(format!("a {kind:?} cannot {verb}")))
+    Fault::Protocol(cause(format!("a {kind} cannot {verb}")))
 }

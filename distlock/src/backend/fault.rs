@@ -76,15 +76,14 @@ impl Fault {
 /// What the text of a fault begins with if its command had no effect.
 const NOT_EXECUTED: &str = "not executed: ";
 
+/// What it begins with if nobody knows.
+const UNKNOWN: &str = "outcome unknown: ";
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
-            Self::NotNow(cause) => {
-                // A cause may itself be the fault of one server or of an earlier attempt.
-                let text = cause.to_string().replace(NOT_EXECUTED, "");
-                write!(f, "{NOT_EXECUTED}{text}")
-            }
+            Self::Unknown(cause) => write!(f, "{UNKNOWN}{cause}"),
+            Self::NotNow(cause) => write!(f, "{NOT_EXECUTED}{cause}"),
             Self::Denied(cause) => write!(f, "denied: {cause}"),
             Self::LoginDenied(cause) => write!(f, "login denied: {cause}"),
             Self::Unsupported { reason, .. } => f.write_str(reason),
@@ -95,8 +94,30 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A cause that is only a text.
+/// A cause that is only a text. It may have the fault of one server or of an earlier attempt in it, whose outcome is not that of
+/// the whole.
 pub fn cause(text: impl Into<String>) -> Cause {
-    let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
+    let text = text.into().replace(NOT_EXECUTED, "").replace(UNKNOWN, "");
+    let boxed: Box<dyn std::error::Error + Send + Sync> = text.into();
     Arc::from(boxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_of_faults_says_once_what_became_of_the_command() {
+        let one = Fault::NotNow(cause("refused"));
+        let other = Fault::Unknown(cause("no answer"));
+        let all = Fault::NotNow(cause(format!("server a: {one}; server b: {other}")));
+        let told = "not executed: server a: refused; server b: no answer";
+        assert_eq!(all.to_string(), told);
+        let key = Key::new("", "k").unwrap();
+        let error = all.into_error(&key, Duration::from_secs(1)).to_string();
+        assert!(
+            error.ends_with("1s, asked for \"k\": server a: refused; server b: no answer"),
+            "{error}"
+        );
+    }
 }

@@ -129,7 +129,7 @@ pub enum Primitive {
     /// A number: a semaphore or a latch that nobody uses at the moment, or a number of another program.
     Number,
     /// A value that is none of the above. The key belongs to another program.
-    NoLock,
+    OtherData,
     /// What is stored under the key, or beside it, could not be read: see [`KeyReport::fault`]. Only a
     /// [scan](crate::Client::scan) reports this. [`Client::inspect`](crate::Client::inspect) fails.
     Unreadable,
@@ -148,7 +148,7 @@ impl Primitive {
             Self::ExpirableSemaphore => "expirable_semaphore",
             Self::CountDownLatch => "count_down_latch",
             Self::Number => "number",
-            Self::NoLock => "no_lock",
+            Self::OtherData => "other_data",
             Self::Unreadable => "unreadable",
         }
     }

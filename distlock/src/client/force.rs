@@ -76,7 +76,7 @@ impl Client {
         };
         let kind = match seen.primitive {
             Primitive::Nothing => return self.changed_from(seen).await,
-            Primitive::NoLock | Primitive::Unreadable => return Err(wrong_type()),
+            Primitive::OtherData | Primitive::Unreadable => return Err(wrong_type()),
             Primitive::Lock | Primitive::FencedLock => Kind::Reentrant,
             Primitive::FairLock => Kind::Fair,
             Primitive::ReadLock => Kind::Read,

@@ -228,7 +228,7 @@ fn primitive(examined: &Examined) -> Primitive {
                 Primitive::Number
             }
         }
-        ValueSeen::Other => Primitive::NoLock,
+        ValueSeen::Other => Primitive::OtherData,
     }
 }
 
@@ -329,6 +329,6 @@ fn listening(listeners: &Listeners, primitive: Primitive, waiters: &[WaiterRepor
         Primitive::Semaphore | Primitive::ExpirableSemaphore => semaphore,
         Primitive::CountDownLatch => latch,
         Primitive::Nothing | Primitive::Number => lock + read_write + semaphore + latch,
-        Primitive::NoLock | Primitive::Unreadable => 0,
+        Primitive::OtherData | Primitive::Unreadable => 0,
     }
 }

@@ -197,8 +197,9 @@ async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Ke
     };
     let examined = stream::iter(keys).map(examine).buffered(EXAMINED_AT_ONCE);
     let mut examined: Vec<(KeyReport, Key)> = examined.try_collect().await?;
-    examined
-        .retain(|(report, _)| !matches!(report.primitive, Primitive::Nothing | Primitive::NoLock));
+    examined.retain(|(report, _)| {
+        !matches!(report.primitive, Primitive::Nothing | Primitive::OtherData)
+    });
     Ok(examined)
 }
 

@@ -444,6 +444,7 @@ mod tests {
                     config.confirmation = Some(Confirmation {
                         replicas: Replicas::Count(1),
                         timeout: zero,
+                        on_disk: false,
                     })
                 }),
                 "replicas_timeout = 0s: expected 1ms to 365days",
@@ -454,6 +455,7 @@ mod tests {
                     config.confirmation = Some(Confirmation {
                         replicas: Replicas::Count(0),
                         timeout: year,
+                        on_disk: false,
                     })
                 }),
                 "replicas = 0: expected 1 or more",

@@ -4,11 +4,12 @@ use std::fmt;
 
 /// The kind of a primitive, in a [`Snapshot`](crate::Snapshot).
 ///
-/// As text a kind is its name in snake case, for example `non_reentrant`. Spans and metrics have the same names.
+/// As text a kind is the name that its lock has in this crate, for example `non_reentrant_lock`. Spans, metrics and the log
+/// have the same names.
 ///
 /// # Examples
 /// ```
-/// assert_eq!(distlock::Kind::NonReentrant.to_string(), "non_reentrant");
+/// assert_eq!(distlock::Kind::NonReentrant.to_string(), "non_reentrant_lock");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -112,20 +113,20 @@ impl Kind {
     #[cfg(feature = "metrics")]
     pub(crate) const NUMBER: usize = Self::Latch as usize + 1;
 
-    /// The name in logs and metrics, in snake case.
+    /// The name in logs and metrics: that of the method which makes it, or of the side of a read/write lock.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Reentrant => "reentrant",
-            Self::NonReentrant => "non_reentrant",
-            Self::Spin => "spin",
-            Self::Fenced => "fenced",
-            Self::Fair => "fair",
-            Self::NonReentrantFair => "non_reentrant_fair",
-            Self::Read => "read",
-            Self::Write => "write",
+            Self::Reentrant => "lock",
+            Self::NonReentrant => "non_reentrant_lock",
+            Self::Spin => "spin_lock",
+            Self::Fenced => "fenced_lock",
+            Self::Fair => "fair_lock",
+            Self::NonReentrantFair => "non_reentrant_fair_lock",
+            Self::Read => "read_lock",
+            Self::Write => "write_lock",
             Self::Semaphore => "semaphore",
-            Self::Permit => "permit",
-            Self::Latch => "latch",
+            Self::Permit => "expirable_semaphore",
+            Self::Latch => "count_down_latch",
         }
     }
 

@@ -48,6 +48,13 @@ macro_rules! modes {
                     $(Self::$kind => Kind::$kind,)*
                 }
             }
+
+            fn name(self) -> &'static str {
+                match self {
+                    Self::$default => stringify!($default_name),
+                    $(Self::$kind => stringify!($name),)*
+                }
+            }
         }
     };
 }
@@ -55,10 +62,6 @@ macro_rules! modes {
 lock_kinds!(modes);
 
 impl Mode {
-    fn name(self) -> &'static str {
-        self.kind().name()
-    }
-
     fn expected() -> String {
         let names = Self::ALL.iter().map(|mode| format!("`{mode}`"));
         format!("one of {}", names.collect::<Vec<_>>().join(", "))

@@ -365,6 +365,8 @@ fn shared(cause: impl Into<BoxError>) -> Arc<dyn StdError + Send + Sync> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{Fault, cause};
+    use crate::resource::key::Key;
 
     /// Fails to compile when a variant is added, so that it gets a constructor and a place in the list below.
     fn has_a_constructor(error: &Error) -> &'static str {
@@ -399,8 +401,16 @@ mod tests {
 
     #[test]
     fn each_constructor_makes_the_error_of_its_name() {
-        let (key, time) = ("order:42", Duration::from_secs(5));
-        let made = [
+        let time = Duration::new(1, 999_998_286);
+        for (name, error) in made(time) {
+            assert_eq!(has_a_constructor(&error), name);
+        }
+    }
+
+    /// An error of each kind.
+    fn made(time: Duration) -> [(&'static str, Error); 25] {
+        let key = "order:42";
+        [
             ("Timeout", timeout(key, time, Blocker::Queue(None))),
             ("Lost", lost(key, Loss::Gone)),
             ("Unavailable", unavailable(key, time, "away")),
@@ -429,10 +439,34 @@ mod tests {
             ("InvalidUrl", invalid_url("no host")),
             ("NoClient", Error::NoClient),
             ("Closed", closed(key)),
+        ]
+    }
+
+    #[test]
+    fn text_of_no_error_has_a_debug_form_a_time_to_the_nanosecond_or_a_prefix_twice() {
+        let down = Fault::NotNow(cause("not executed: server a: not executed: no answer"));
+        let time = Duration::new(1, 999_998_286);
+        let key = Key::new("", "order:42").unwrap();
+        let blockers = [
+            Blocker::Owner(Some(time)),
+            Blocker::Owner(None),
+            Blocker::Queue(Some(time)),
+            Blocker::Sibling,
+            Blocker::PermitsNotSet,
+            Blocker::Count(3),
+            Blocker::Unanswered,
         ];
-        for (name, error) in made {
-            assert_eq!(has_a_constructor(&error), name);
+        let timeouts = blockers.map(|blocker| timeout("order:42", time, blocker));
+        let errors = made(time).into_iter().map(|(_, error)| error);
+        let faulty = [down.clone().into_error(&key, time)];
+        let texts = errors.chain(timeouts).chain(faulty);
+        for text in texts.map(|error| error.to_string()) {
+            for odd in ["Some(", "1.9", "secs:", "{", "not executed: "] {
+                assert!(!text.contains(odd), "{odd:?} in {text}");
+            }
+            assert!(text.len() < 320, "{} characters: {text}", text.len());
         }
+        assert_eq!(down.to_string(), "not executed: server a: no answer");
     }
 
     #[test]

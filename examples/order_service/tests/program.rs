@@ -54,9 +54,9 @@ async fn traffic_counts_granted_locks_in_the_exported_metrics() {
             let mut values = lines.filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
             values.any(|value: f64| value > 0.0)
         };
-        let is_told = text.contains("distlock_holds{kind=\"fair\"}")
-            && is_counted("distlock_acquisitions_total{kind=\"reentrant\",outcome=\"granted\"}")
-            && is_counted("distlock_hold_seconds_bucket{kind=\"reentrant\",le=\"5\"}");
+        let is_told = text.contains("distlock_holds{kind=\"fair_lock\"}")
+            && is_counted("distlock_acquisitions_total{kind=\"lock\",outcome=\"granted\"}")
+            && is_counted("distlock_hold_seconds_bucket{kind=\"lock\",le=\"5\"}");
         is_told.then_some(()).ok_or(text)
     })
     .await;

@@ -470,7 +470,7 @@ async fn report_is_serialized_with_times_in_milliseconds(stage: &Stage) {
     for primitive in [
         Primitive::Nothing,
         Primitive::CountDownLatch,
-        Primitive::NoLock,
+        Primitive::OtherData,
     ] {
         assert_eq!(
             serde_json::to_value(primitive).unwrap(),

@@ -44,7 +44,7 @@ async fn data_of_another_program_that_was_seen_is_not_freed() {
     server.cli(&["HSET", "cart", "item:7", "3"]).await;
     for key in ["text", "cart"] {
         let seen = client.inspect(key).await.unwrap();
-        assert_eq!(seen.primitive, Primitive::NoLock);
+        assert_eq!(seen.primitive, Primitive::OtherData);
         let error = client.force_release(&seen).await.unwrap_err();
         assert!(matches!(error, Error::WrongType { .. }), "{key}: {error}");
         let exists: u64 = server.try_cli(&["EXISTS", key]).await.unwrap();

@@ -31,7 +31,7 @@ async fn values_of_other_programs_are_no_locks_and_a_scan_leaves_them_out() {
         server.cli(&words).await;
         let key = words[1];
         let report = client.inspect(key).await.unwrap();
-        assert_eq!(report.primitive, Primitive::NoLock, "{report:?}");
+        assert_eq!(report.primitive, Primitive::OtherData, "{report:?}");
         assert!(!report.is_held() && report.permits.is_none() && report.count.is_none());
     }
     server.cli(&["SET", "other:number", "7"]).await;

@@ -162,14 +162,14 @@ async fn key_that_is_no_lock_is_said_to_be_none_and_a_pattern_without_a_match_li
     let shown = output(&server, &["who", "text"]).await;
     assert_eq!(shown.status.code(), Some(1), "{}", stderr(&shown));
     assert!(
-        stdout(&shown).starts_with("text: no_lock, nobody holds it"),
+        stdout(&shown).starts_with("text: other_data, nobody holds it"),
         "{}",
         stdout(&shown)
     );
     let shown = json(&output(&server, &["who", "text", "--json"]).await);
     assert_eq!(
         (&shown["primitive"], &shown["is_held"]),
-        (&"no_lock".into(), &false.into())
+        (&"other_data".into(), &false.into())
     );
     let run = output(
         &server,

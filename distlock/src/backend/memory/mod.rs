@@ -55,6 +55,7 @@ use super::{
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
 use crate::config::Config;
+use crate::error::show;
 use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Family;
@@ -160,7 +161,7 @@ impl MemoryBackend {
         let (clock, timeout) = (self.store.clock.clone(), self.response_timeout);
         Box::pin(async move {
             clock.sleep_until(now.after(timeout)).await;
-            let text = format!("no answer within {timeout:?}");
+            let text = format!("no answer within {}", show(timeout));
             Err(Fault::Unknown(super::cause(text)))
         })
     }

@@ -14,7 +14,7 @@ use super::servers::Servers;
 use crate::backend::{Fault, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, show};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
@@ -136,7 +136,8 @@ impl RedisBackend {
 /// The server may not grant yet, for so long.
 pub(super) fn restarted(left: Duration) -> Fault {
     Fault::NotNow(cause(format!(
-        "the server was restarted and may have lost its locks, so it grants nothing for another {left:.1?} (`restart_grace`)"
+        "the server was restarted and may have lost its locks, so it grants nothing for another {} (`restart_grace`)",
+        show(left)
     )))
 }
 

@@ -251,8 +251,12 @@ pub(crate) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
     }
 }
 
+/// How much of an odd reply its error shows.
+const SHOWN: usize = 100;
+
 pub(crate) fn unexpected(value: &Value) -> Fault {
-    Fault::Protocol(cause(format!("unexpected reply {value:?}")))
+    let shown: String = format!("{value:?}").chars().take(SHOWN).collect();
+    Fault::Protocol(cause(format!("unexpected reply {shown}")))
 }
 
 /// Whether the server does not know the script.

@@ -12,6 +12,7 @@ use super::handshake::{self, Expected};
 use super::tls;
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
+use crate::error::show;
 
 /// Connects to a server and asks what it is. Fails if it is not what is expected.
 ///
@@ -27,7 +28,7 @@ pub(crate) async fn probe(
         let probe = |endpoint| probe_at(connector, endpoint, expected, patience);
         first_of(endpoints, probe).await
     };
-    let none = || Fault::NotNow(cause(format!("no answer within {patience:?}")));
+    let none = || Fault::NotNow(cause(format!("no answer within {}", show(patience))));
     timeout(patience, probed)
         .await
         .unwrap_or_else(|_| Err(none()))

@@ -11,6 +11,7 @@ use super::known_run::Run;
 use super::link::{Connected, Link};
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
+use crate::error::show;
 
 impl Link {
     /// The id of the server's run. It is asked for once over each connection.
@@ -31,7 +32,7 @@ impl Link {
             Ok(run) => run,
             Err(_) => {
                 self.timed_out(epoch);
-                let text = format!("no answer within {patience:?}");
+                let text = format!("no answer within {}", show(patience));
                 Err(Fault::Unknown(cause(text)))
             }
         }

@@ -24,6 +24,7 @@ use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Clock;
 use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
+use crate::error::show;
 use crate::foreign;
 use crate::mutex::{Mutex, RwLock};
 use crate::task::{OnDemandTask, RunningTask};
@@ -542,7 +543,7 @@ impl Task {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(reply::fault(error)),
             Err(_) => {
-                let text = format!("no answer within {:?}", self.shared.response_timeout);
+                let text = format!("no answer within {}", show(self.shared.response_timeout));
                 Err(Fault::Unknown(cause(text)))
             }
         }

@@ -21,6 +21,7 @@ use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{Connected, Link};
 use crate::backend::{Fault, cause};
 use crate::config::{Confirmation, Replicas};
+use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
 
@@ -214,7 +215,7 @@ impl Confirmations {
         let answers = pipeline.query_async::<Vec<RedisResult<Value>>>(&mut connected.connection);
         let Ok(answers) = timeout(patience, answers).await else {
             self.link.timed_out(epoch);
-            let text = format!("no confirmation within {patience:?}");
+            let text = format!("no confirmation within {}", show(patience));
             return Err(Fault::Unknown(cause(text)));
         };
         let answers = answers.map_err(|error| self.fault(epoch, error))?;
@@ -277,10 +278,12 @@ impl Confirmations {
         let (count, timeout) = (wanted.replicas, self.wanted.timeout);
         match confirmed.renewed.get(at) {
             Some(Ok(_)) if *replicas < count => Err(unknown(format!(
-                "{replicas} of {count} replicas confirmed the grant within {timeout:?}",
+                "{replicas} of {count} replicas confirmed the grant within {}",
+                show(timeout)
             ))),
             Some(Ok(_)) if wanted.on_disk && !confirmed.is_on_disk => Err(unknown(format!(
-                "the grant was not in the server's append-only file within {timeout:?}"
+                "the grant was not in the server's append-only file within {}",
+                show(timeout)
             ))),
             Some(Ok(value)) => Ok(value.clone()),
             Some(Err(error)) => Err(read_error(&self.link, confirmed.epoch, error.clone())),

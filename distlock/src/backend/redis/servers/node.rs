@@ -21,6 +21,7 @@ use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, Config, Confirmation, RECONNECT_BACKOFF};
+use crate::error::show;
 
 /// Why a server that says that it stands alone does not carry out a script over several keys, and what to do.
 const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a cluster behind a proxy that says otherwise; give the keys of \
@@ -360,7 +361,7 @@ impl Node {
                 if waited >= self.response_timeout {
                     self.link.timed_out(epoch);
                 }
-                let text = format!("no answer within {waited:?}");
+                let text = format!("no answer within {}", show(waited));
                 Err(Failed::With(Fault::Unknown(cause(text))))
             }
         }

@@ -15,6 +15,7 @@ use super::map::no_map;
 use crate::backend::redis::connection::{Address, OutageLog};
 use crate::backend::{Fault, cause};
 use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
+use crate::error::show;
 use crate::foreign;
 use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
@@ -73,7 +74,8 @@ impl Cluster {
             let publish = match timeout(patience, first).await {
                 Ok(publish) => publish?,
                 Err(_) => {
-                    let fault = Fault::NotNow(cause(format!("no connection within {patience:?}")));
+                    let fault =
+                        Fault::NotNow(cause(format!("no connection within {}", show(patience))));
                     return Err((self.name(), fault));
                 }
             };

@@ -32,6 +32,7 @@ use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
 use crate::config::RECONNECT_BACKOFF;
+use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
 use crate::task::OnDemandTask;
@@ -209,7 +210,7 @@ impl Sentinels {
             Ok(Err(error)) => return Err(reply::fault(error)),
             Err(_) => {
                 sentinel.link.timed_out(connected.epoch);
-                let text = format!("no answer within {:?}", self.response_timeout);
+                let text = format!("no answer within {}", show(self.response_timeout));
                 return Err(Fault::NotNow(cause(text)));
             }
         };
