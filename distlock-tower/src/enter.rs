@@ -51,6 +51,7 @@ impl Settings {
                 if request_body::may_drain(parts) {
                     request_body::drain(body, self.drain_limit).await;
                 }
+                let error = KeyError::from(error);
                 let answer = self.refuse_keys(&error, is_grpc(&parts.headers));
                 (EnterOutcome::Answered(answer), None)
             }
@@ -78,7 +79,7 @@ impl Settings {
             KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
             KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
             #[cfg(any(feature = "json", feature = "form"))]
-            KeyOutcome::Refused(error) => Err(error),
+            KeyOutcome::Refused(error) => Err(error.into()),
             KeyOutcome::Answer(answer) => {
                 return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
             }

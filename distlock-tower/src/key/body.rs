@@ -10,7 +10,7 @@ use http::request::Parts;
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::{KeyError, KeyFn, KeyFuture, LockKeys};
+use super::{BodyError, KeyFn, KeyFuture, LockKeys};
 use crate::error::BoxError;
 
 /// Marks layers that read only the head of a request, so that its body can be of any type. See
@@ -45,21 +45,21 @@ impl WholeBody {
         self,
         headers: &HeaderMap,
         body: Pin<&mut B>,
-    ) -> Result<Bytes, KeyError>
+    ) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         if let Some(encoding) = encoding(headers) {
-            return Err(KeyError::BodyEncoded { encoding });
+            return Err(BodyError::Encoded { encoding });
         }
         let limit = self.limit;
         if body.size_hint().lower() > limit as u64 {
-            return Err(KeyError::BodyTooLarge { limit });
+            return Err(BodyError::TooLarge { limit });
         }
         match Limited::new(body, limit).collect().await {
             Ok(read) => Ok(read.to_bytes()),
-            Err(error) if is_length_limit(&*error) => Err(KeyError::BodyTooLarge { limit }),
-            Err(error) => Err(KeyError::BodyUnreadable { error }),
+            Err(error) if is_length_limit(&*error) => Err(BodyError::TooLarge { limit }),
+            Err(error) => Err(BodyError::Unreadable { error }),
         }
     }
 }

@@ -7,6 +7,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod error;
 mod foreign;
 mod keyed_body;
 #[cfg(any(feature = "json", feature = "form"))]
@@ -28,13 +29,14 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
+pub(crate) use self::error::{BodyError, KeyError};
 pub use self::keyed_body::KeyedBody;
 #[cfg(any(feature = "json", feature = "form"))]
-pub(crate) use self::parsed::{Format, ParsedKeyFn};
+pub(crate) use self::parsed::ParsedKeyFn;
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;
-use crate::respond::{self, Answer, Reason, Rejection};
+use crate::respond::{self, Answer};
 
 /// What a [`KeyFn`] returns: a value that is ready, or a future. Only extractors need a future, and its allocation.
 #[doc(hidden)]
@@ -177,7 +179,7 @@ pub(crate) enum KeyOutcome {
     Misspelt(String),
     /// The body cannot be read as what the key function needs.
     #[cfg(any(feature = "json", feature = "form"))]
-    Refused(KeyError),
+    Refused(BodyError),
     /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
     Ambiguous(String),
     Answer(Answer),
@@ -243,120 +245,6 @@ pub(crate) fn distinct(mut keys: Keys) -> Result<Keys, KeyError> {
         0 => Err(KeyError::Empty),
         1..=MAX_KEYS => Ok(keys),
         keys => Err(KeyError::TooMany { keys }),
-    }
-}
-
-/// Why a request has no usable keys.
-pub(crate) enum KeyError {
-    NoKey,
-    Empty,
-    TooMany {
-        keys: usize,
-    },
-    Invalid {
-        key: String,
-    },
-    Missing {
-        what: String,
-    },
-    Ambiguous {
-        what: String,
-    },
-    Misspelt {
-        name: String,
-    },
-    BodyTooLarge {
-        limit: usize,
-    },
-    BodyUnreadable {
-        error: BoxError,
-    },
-    /// The body is compressed, for example.
-    BodyEncoded {
-        encoding: String,
-    },
-    /// The request does not say that its body is of the format that the key function needs.
-    #[cfg(any(feature = "json", feature = "form"))]
-    BodyOfOtherType {
-        format: Format,
-    },
-    #[cfg(any(feature = "json", feature = "form"))]
-    BodyNotParsed {
-        format: Format,
-        error: BoxError,
-    },
-}
-
-impl KeyError {
-    pub(crate) fn rejection(&self) -> Rejection {
-        match self {
-            Self::Misspelt { .. } => Rejection::new(Reason::Config),
-            Self::BodyTooLarge { .. } => Rejection::too_large(),
-            Self::BodyEncoded { .. } => Rejection::unsupported_body(),
-            #[cfg(any(feature = "json", feature = "form"))]
-            Self::BodyOfOtherType { .. } => Rejection::unsupported_body(),
-            _ => Rejection::new(Reason::Key),
-        }
-    }
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoKey => f.write_str("the key function found no lock key in the request"),
-            Self::Empty => f.write_str("the key function returned an empty list of keys"),
-            Self::TooMany { keys } => write!(
-                f,
-                "the key function returned {keys} different keys; at most {MAX_KEYS} are allowed"
-            ),
-            Self::Missing { what } => {
-                write!(f, "the request has no {what}, which its lock key needs")
-            }
-            Self::Ambiguous { what } => write!(
-                f,
-                "the lock key needs {what}, which is empty, not UTF-8, or repeated in the request"
-            ),
-            Self::BodyTooLarge { limit } => {
-                write!(
-                    f,
-                    "the body is too large to read a lock key from it: it exceeds {limit} bytes, or a limit outside the layer"
-                )
-            }
-            Self::BodyUnreadable { error } => {
-                write!(f, "reading the body for the lock key failed: {error}")
-            }
-            Self::Misspelt { name } => write!(
-                f,
-                "`{{{name}}}` is plain text in the key template, and the route has a capture `{name}`; \
-                 write `<path.{name}>`"
-            ),
-            Self::BodyEncoded { encoding } => write!(
-                f,
-                "the body has the content encoding {encoding:?}, in which the layer cannot read a lock key; \
-                 decompress it outside the layer"
-            ),
-            #[cfg(any(feature = "json", feature = "form"))]
-            Self::BodyOfOtherType { format } => write!(
-                f,
-                "the content type of the request is not that of a {format} body in UTF-8, which its lock key needs"
-            ),
-            #[cfg(any(feature = "json", feature = "form"))]
-            Self::BodyNotParsed { format, error } => {
-                write!(
-                    f,
-                    "reading the lock key from the {format} body failed: {error}"
-                )
-            }
-            Self::Invalid { key } => {
-                const SHOWN: usize = 64;
-                let shown: String = key.chars().take(SHOWN).collect();
-                write!(
-                    f,
-                    "invalid lock key {shown:?} of {} bytes; expected 1 to {MAX_KEY_BYTES} bytes without control characters",
-                    key.len()
-                )
-            }
-        }
     }
 }
 

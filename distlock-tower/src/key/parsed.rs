@@ -1,14 +1,12 @@
 //! Key functions over a value that the body is parsed to.
 
-use std::fmt;
-
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::body::BufferedBody;
-use super::{KeyError, KeyFn, KeyFuture, KeyOutcome, LockKeys};
+use super::{BodyError, KeyFn, KeyFuture, KeyOutcome, LockKeys};
 use crate::error::BoxError;
 
 /// Marks key functions over a value that the body is parsed to.
@@ -54,12 +52,6 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
 /// A function over the value that the body is parsed to.
 pub(crate) struct ParsedKeyFn<F, T> {
     key: F,
@@ -90,16 +82,21 @@ impl<F, T: DeserializeOwned> ParsedKeyFn<F, T> {
 impl<F, T> ParsedKeyFn<F, T> {
     /// The value, or `None` if there is no body. A body that cannot be read is never the same as no body: a client could
     /// choose to run without the lock.
-    fn value(&self, headers: &HeaderMap, body: &[u8]) -> Result<Option<T>, KeyError> {
+    fn value(&self, headers: &HeaderMap, body: &[u8]) -> Result<Option<T>, BodyError> {
         let format = self.format;
         if body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
             return Ok(None);
         }
         if !format.is_named_by(headers) {
-            return Err(KeyError::BodyOfOtherType { format });
+            return Err(BodyError::OfOtherType {
+                format: format.name,
+            });
         }
         let parsed = (self.parse)(body).map(Some);
-        parsed.map_err(|error| KeyError::BodyNotParsed { format, error })
+        parsed.map_err(|error| BodyError::NotParsed {
+            format: format.name,
+            error,
+        })
     }
 }
 
@@ -120,7 +117,7 @@ where
         let keys = match self.value(&parts.headers, &body) {
             Ok(Some(value)) => Ok((self.key)(value)),
             Ok(None) => {
-                let missing = format!("{} body", self.format);
+                let missing = format!("{} body", self.format.name);
                 Err(LockKeys(KeyOutcome::Missing(missing)))
             }
             Err(error) => Err(LockKeys(KeyOutcome::Refused(error))),

@@ -82,7 +82,7 @@ async fn handle<S: Service<R>, R>(
         KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
         KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
         #[cfg(any(feature = "json", feature = "form"))]
-        KeyOutcome::Refused(error) => Err(error),
+        KeyOutcome::Refused(error) => Err(error.into()),
         KeyOutcome::Answer(answer) => {
             let status = answer.status();
             let reason = format!("the key function returned a response ({status}) instead of keys");

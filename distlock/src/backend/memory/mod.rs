@@ -55,7 +55,6 @@ use super::{
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
 use crate::config::Config;
-use crate::error::show;
 use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Family;
@@ -161,7 +160,7 @@ impl MemoryBackend {
         let (clock, timeout) = (self.store.clock.clone(), self.response_timeout);
         Box::pin(async move {
             clock.sleep_until(now.after(timeout)).await;
-            let text = format!("no answer within {}", show(timeout));
+            let text = format!("no answer within {}", crate::error::show(timeout));
             Err(Fault::Unknown(super::cause(text)))
         })
     }
