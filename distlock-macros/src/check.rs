@@ -84,6 +84,9 @@ pub(crate) fn function(item: TokenStream) -> Result<Function> {
             return syntax;
         };
         let Some(at) = trees.iter().position(|tree| is_keyword(tree, "fn")) else {
+            if is_of_mock(&trees) {
+                return error(first.span(), ON_A_MOCK);
+            }
             return error(
                 first.span(),
                 "`#[distributed_lock]` goes on an `async fn`; in a trait or an impl, put it on each method",
@@ -98,6 +101,16 @@ pub(crate) fn function(item: TokenStream) -> Result<Function> {
             None => syntax,
         }
     })
+}
+
+/// mockall copies the attributes of a method to each item of the mock that stands for it.
+const ON_A_MOCK: &str = "`#[distributed_lock]` cannot go on a mock, to which `mockall::automock` copies it; mock a trait and put \
+                         `#[distributed_lock]` on its implementation, or write \
+                         `#[cfg_attr(not(test), distributed_lock(..))]` on the method";
+
+/// Whether the item is the block of a mock that checks what one of its methods expected: `{ self.pay.checkpoint(); }`.
+fn is_of_mock(trees: &[TokenTree]) -> bool {
+    matches!(trees, [TokenTree::Group(block)] if block.stream().into_iter().any(|tree| is_keyword(&tree, "checkpoint")))
 }
 
 fn is_keyword(tree: &TokenTree, keyword: &str) -> bool {
@@ -128,7 +141,9 @@ pub(crate) fn async_body(function: &Function) -> Result<AsyncBody> {
     if sig.asyncness.is_some() {
         return Ok(AsyncBody::Fn(body.braces.clone()));
     }
-    let message = if return_type::future_output(&function.return_type()).is_some() {
+    let message = if sig.ident.to_string().starts_with("expect_") {
+        ON_A_MOCK
+    } else if return_type::future_output(&function.return_type()).is_some() {
         "`#[distributed_lock]` on a function that returns a future needs `async move { .. }` or \
          `Box::pin(async move { .. })` as its whole body: code outside of it would run without the lock"
     } else {
@@ -212,5 +227,44 @@ pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
             Err(error(token.span(), &message))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of an item that cannot be locked.
+    fn refusal(item: TokenStream) -> String {
+        let refused = function(item).and_then(|function| async_body(&function));
+        refused.map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn items_of_a_mock_are_refused_with_what_to_write_and_others_as_before() {
+        let expects = quote!(
+            pub fn expect_pay(&mut self) -> &mut __pay::Expectation {
+                self.pay.expect()
+            }
+        );
+        let checks = quote!({
+            self.pay.checkpoint();
+        });
+        for item in [expects, checks] {
+            let text = refusal(item);
+            assert!(text.contains("mock a trait"), "{text}");
+        }
+        let plain = quote!(
+            fn pay(id: u64) -> u64 {
+                id
+            }
+        );
+        for (item, says) in [
+            (plain, "needs an `async fn`"),
+            (quote!({ 1 }), "put it on each method"),
+        ] {
+            let text = refusal(item);
+            assert!(text.contains(says) && !text.contains("mock"), "{text}");
+        }
     }
 }

@@ -350,7 +350,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     let odd = exporter.page();
     let odd = odd
         .lines()
-        .find(|line| line.contains("\"fenced\"") && line.contains("granted"));
+        .find(|line| line.contains("\"fenced_lock\"") && line.contains("granted"));
     assert!(
         odd.is_some_and(|line| !line.contains("key_class")),
         "{odd:?}"

@@ -310,7 +310,7 @@ async fn snapshot_is_serialized_with_milliseconds_and_places() {
     let holds = json["holds"].as_array().unwrap();
     let hold = |key: &str| holds.iter().find(|hold| hold["key"] == key).unwrap();
     let fenced = hold("k");
-    assert_eq!(fenced["kind"], "fenced");
+    assert_eq!(fenced["kind"], "fenced_lock");
     assert_eq!(fenced["owner"], held.owner().to_string());
     assert_eq!(
         (&fenced["held_for_ms"], &fenced["count"]),

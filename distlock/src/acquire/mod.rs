@@ -393,7 +393,7 @@ impl<G: Leased> Acquire<G> {
     }
 
     /// Keeps the key taken for at least this long, counted from the grant. If the lock is released earlier, the key stays
-    /// locked, with no holder, until then.
+    /// taken until then, and reports list its last owner as released.
     ///
     /// Use it for jobs that must not run again too soon, although several machines start them at about the same time.
     /// Each machine tries once, and within this time the others find the key taken. Nothing renews the remaining time,

@@ -150,7 +150,7 @@ impl ClosedGate {
             permit = gate.acquire_many_owned(permits) => Ok(permit.ok().map(|permit| (at, permit))),
             () = frame.closing() => Ok(None),
             () = session.clock.sleep_until(one.request.deadline()) => {
-                Err(one.request.timed_out(key, session.now(), Blocker::Sibling, None))
+                Err(one.request.timed_out(session, key, Blocker::Sibling, None))
             },
         }
     }

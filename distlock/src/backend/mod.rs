@@ -203,6 +203,12 @@ impl Attempted {
         Self::Held { ttl, holder }
     }
 
+    /// A refusal by so many owners of a semaphore, or permits of an expirable one. It names nobody if there are none.
+    pub(crate) fn held_by_many(ttl: Option<Duration>, others: u64, are_permits: bool) -> Self {
+        let holder = (others > 0).then(|| Box::new(HeldBy::many(others, are_permits)));
+        Self::Held { ttl, holder }
+    }
+
     /// Whether the attempt was granted.
     #[cfg(feature = "test-util")]
     pub fn is_granted(&self) -> bool {

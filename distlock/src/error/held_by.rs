@@ -1,5 +1,7 @@
 use std::fmt;
 
+use uuid::Uuid;
+
 /// The holder that a refusal of the server named.
 ///
 /// # Examples
@@ -13,29 +15,71 @@ use std::fmt;
 /// let guard = one.lock("order:42").acquire().await?;
 /// let busy = two.lock("order:42").acquire().wait(Duration::ZERO).await.unwrap_err();
 /// let Error::Timeout { holder: Some(holder), .. } = busy else { panic!("{busy}") };
-/// assert_eq!((holder.owner, holder.others), (guard.owner().to_string(), 0));
+/// assert_eq!((holder.owner, holder.others), (Some(guard.owner().to_string()), 0));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldBy {
-    /// One of the owners that hold the lock, as `<client uuid>:<number>`.
-    pub owner: String,
-    /// How many others hold it as well, such as readers.
+    /// One of the owners that hold the lock, as `<client uuid>:<number>`. `None` for semaphores, whose owners are many.
+    pub owner: Option<String>,
+    /// How many others hold it as well, such as readers. For a [`Semaphore`](crate::Semaphore) it is the number of
+    /// owners that have permits, and for an [`ExpirableSemaphore`](crate::ExpirableSemaphore) that of the permits which are
+    /// acquired. Redisson's holders of a plain semaphore are not known.
     pub others: u64,
+    /// The [name](crate::Builder::name) of the owner's client, if the client that was refused knows it without asking: its
+    /// own.
+    pub client: Option<String>,
+    /// Whether `others` are permits.
+    are_permits: bool,
 }
 
 impl HeldBy {
     pub(crate) fn new(owner: String, others: u64) -> Self {
-        Self { owner, others }
+        Self {
+            owner: Some(owner),
+            others,
+            client: None,
+            are_permits: false,
+        }
+    }
+
+    /// Says what the client with this id is called, if the owner is one of its own.
+    pub(crate) fn name_client(&mut self, id: Uuid, name: &str) {
+        let mut text = Uuid::encode_buffer();
+        let id: &str = id.as_hyphenated().encode_lower(&mut text);
+        let of_client = |owner: &String| {
+            owner
+                .strip_prefix(id)
+                .is_some_and(|rest| rest.starts_with(':'))
+        };
+        if self.owner.as_ref().is_some_and(of_client) {
+            self.client = Some(name.to_owned());
+        }
+    }
+
+    /// So many owners of a semaphore, or so many permits of an expirable one.
+    pub(crate) fn many(others: u64, are_permits: bool) -> Self {
+        Self {
+            owner: None,
+            others,
+            client: None,
+            are_permits,
+        }
     }
 }
 
 impl fmt::Display for HeldBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.others {
-            0 => write!(f, "owner {}", self.owner),
-            others => write!(f, "owner {} and {others} more", self.owner),
+        if let Some(client) = &self.client {
+            write!(f, "this client, {client}: ")?;
+        }
+        match (&self.owner, self.others) {
+            (Some(owner), 0) => write!(f, "owner {owner}"),
+            (Some(owner), others) => write!(f, "owner {owner} and {others} more"),
+            (None, others) if self.are_permits => write!(f, "the owners of {others} permits"),
+            (None, 1) => f.write_str("one owner"),
+            (None, others) => write!(f, "{others} owners"),
         }
     }
 }

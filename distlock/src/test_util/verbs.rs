@@ -1,5 +1,6 @@
 //! The bare verbs of a client's backend, without guards, queues and renewals.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -8,7 +9,8 @@ use crate::backend::{
     Attempt, Attempted, Change, Forced, Released, Renewal, Seen, Subscription, Target,
 };
 use crate::client::Client;
-use crate::error::Error;
+use crate::error::{Error, HeldBy};
+use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
@@ -25,6 +27,8 @@ pub struct Verbs {
     inside: Option<u64>,
     round: u64,
     expires_after: Option<Duration>,
+    /// Shared by all that were made from one.
+    refused_by: Arc<Mutex<Option<Box<HeldBy>>>>,
 }
 
 /// The answer of a verb, in a form that can be compared between backends.
@@ -72,7 +76,13 @@ impl Verbs {
             inside: None,
             round: 0,
             expires_after: None,
+            refused_by: Arc::default(),
         }
+    }
+
+    /// Whom the last refusal has named, if it came since this was asked.
+    pub fn take_refused_by(&self) -> Option<HeldBy> {
+        self.refused_by.lock().take().map(|holder| *holder)
     }
 
     /// The same verbs on another kind.
@@ -175,7 +185,10 @@ impl Verbs {
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
-            Attempted::Held { ttl, .. } => Answer::Held(ttl),
+            Attempted::Held { ttl, holder } => {
+                *self.refused_by.lock() = holder;
+                Answer::Held(ttl)
+            }
             Attempted::Unset => Answer::Unset,
         })
     }
@@ -234,7 +247,10 @@ impl Verbs {
         let attempted = self.reply(&first.target, backend.attempt_all(&attempts));
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
-            (at, Attempted::Held { ttl, .. }) => Answer::HeldAt(at, ttl),
+            (at, Attempted::Held { ttl, holder }) => {
+                *self.refused_by.lock() = holder;
+                Answer::HeldAt(at, ttl)
+            }
             (_, Attempted::Unset) => Answer::Unset,
         })
     }
@@ -274,7 +290,10 @@ impl Verbs {
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
-            Attempted::Held { ttl, .. } => Answer::Held(ttl),
+            Attempted::Held { ttl, holder } => {
+                *self.refused_by.lock() = holder;
+                Answer::Held(ttl)
+            }
             Attempted::Unset => Answer::Unset,
         })
     }

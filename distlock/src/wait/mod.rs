@@ -174,14 +174,13 @@ fn granted_or_busy(
             holder,
             is_unset,
         } => {
-            let now = registry.session.now();
             let blocker = if is_unset {
                 Blocker::PermitsNotSet
             } else {
                 Blocker::Owner(ttl)
             };
             let key = &request.requested[at].resource.key;
-            Err(request.timed_out(key, now, blocker, holder))
+            Err(request.timed_out(&registry.session, key, blocker, holder))
         }
     }
 }

@@ -68,16 +68,19 @@ impl Request {
     /// The error for a wait that ended before this key was granted.
     pub(crate) fn timed_out(
         &self,
+        session: &Session,
         key: &Key,
-        now: Tick,
         blocker: Blocker,
-        holder: Option<Box<HeldBy>>,
+        mut holder: Option<Box<HeldBy>>,
     ) -> Error {
         // A single attempt waits for its answer and not for the lock.
         let waited = match self.is_single_try() {
             true => Duration::ZERO,
-            false => now.since(self.since),
+            false => session.now().since(self.since),
         };
+        if let Some(holder) = &mut holder {
+            holder.name_client(session.id, &session.config.name.text());
+        }
         Error::Timeout {
             key: key.text().to_owned(),
             waited,

@@ -88,7 +88,7 @@ impl Waiter<'_> {
             None => {
                 let blocker = self.turn.blocker(now);
                 let holder = self.turn.holder();
-                self.request.timed_out(key, now, blocker, holder)
+                self.request.timed_out(self.session(), key, blocker, holder)
             }
         }
     }
@@ -98,8 +98,9 @@ impl Waiter<'_> {
         match self.session().known_outage(key) {
             Some(fault) => fault.into_error(key, self.waited()),
             None => {
-                let now = self.session().now();
-                self.request.timed_out(key, now, Blocker::Unanswered, None)
+                let session = self.session();
+                self.request
+                    .timed_out(session, key, Blocker::Unanswered, None)
             }
         }
     }

@@ -28,7 +28,7 @@ async fn writer_is_told_of_one_reader_and_how_many_others(stage: &Stage) {
             .iter()
             .map(|reader| reader.owner().to_string())
             .collect();
-        assert!(owners.contains(&held.owner), "{error}");
+        assert!(owners.contains(&held.owner.unwrap()), "{error}");
         assert_eq!(held.others, readers.len() as u64 - 1, "{error}");
     }
     for reader in readers {
@@ -41,7 +41,10 @@ async fn reader_is_told_of_the_writer(stage: &Stage) {
     let writer = one.rw_lock(KEY).write().acquire().await.unwrap();
     let read = two.rw_lock(KEY).read().acquire().wait(Duration::ZERO);
     let held = holder(refused(read.await)).unwrap();
-    assert_eq!((held.owner, held.others), (writer.owner().to_string(), 0));
+    assert_eq!(
+        (held.owner, held.others),
+        (Some(writer.owner().to_string()), 0)
+    );
     // So is a lock of another kind that has the same data.
     let plain = two.lock(KEY).acquire().wait(Duration::ZERO);
     let _other_kind = holder(refused(plain.await));
@@ -57,22 +60,49 @@ async fn key_that_stays_taken_without_a_holder_names_nobody(stage: &Stage) {
 }
 
 async fn waiter_of_the_same_client_is_told_of_its_own_hold(stage: &Stage) {
-    let client = stage.client().await;
+    let named = stage.client_with(|builder| builder.name("orders-1"));
+    let (client, other) = (named.await, stage.client().await);
     let guard = client.lock(KEY).acquire().await.unwrap();
     let waiter = client.lock(KEY).acquire().wait(stage.part(6));
-    let held = holder(refused(waiter.await)).unwrap();
-    assert_eq!((held.owner, held.others), (guard.owner().to_string(), 0));
+    let single = client.lock(KEY).acquire().wait(Duration::ZERO);
+    for error in [refused(waiter.await), refused(single.await)] {
+        let owner = guard.owner().to_string();
+        let told = format!("; held by this client, orders-1: owner {owner}");
+        assert!(error.to_string().ends_with(&told), "{error}");
+        let held = holder(error).unwrap();
+        assert_eq!((held.owner, held.others), (Some(owner), 0));
+    }
+    let beside = other.lock(KEY).acquire().wait(Duration::ZERO).await;
+    assert_eq!(holder(refused(beside)).unwrap().client, None);
     guard.release().await.unwrap();
 }
 
-async fn semaphore_names_nobody(stage: &Stage) {
+async fn semaphores_say_how_many_hold_their_permits_and_name_nobody(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
-    one.semaphore(KEY).try_set_permits(1).await.unwrap();
-    let permit = one.semaphore(KEY).acquire().await.unwrap();
-    let error = refused(two.semaphore(KEY).acquire().wait(Duration::ZERO).await);
-    assert_eq!(holder(error), None);
-    permit.release().await.unwrap();
-    assert!(one.semaphore(KEY).delete().await.unwrap());
+    let (plain, other) = (one.semaphore(KEY), two.semaphore(KEY));
+    plain.try_set_permits(3).await.unwrap();
+    let first = plain.acquire().await.unwrap();
+    let second = other.acquire_many(2).await.unwrap();
+    let error = refused(other.acquire().wait(Duration::ZERO).await);
+    assert!(error.to_string().ends_with("; held by 2 owners"), "{error}");
+    let held = holder(error).unwrap();
+    assert_eq!((held.owner, held.others), (None, 2));
+    first.release().await.unwrap();
+    let error = refused(other.acquire_many(2).wait(stage.part(20)).await);
+    assert!(
+        error.to_string().ends_with("; held by one owner"),
+        "{error}"
+    );
+    second.release().await.unwrap();
+    assert!(plain.delete().await.unwrap());
+    let (expirable, other) = (one.expirable_semaphore(KEY), two.expirable_semaphore(KEY));
+    expirable.try_set_permits(3).await.unwrap();
+    let three = expirable.acquire_many(3).await.unwrap();
+    let error = refused(other.acquire().wait(Duration::ZERO).await);
+    let told = "; held by the owners of 3 permits";
+    assert!(error.to_string().ends_with(told), "{error}");
+    three.release().await.unwrap();
+    assert!(expirable.delete().await.unwrap());
 }
 
 on_every_backend![
@@ -80,5 +110,5 @@ on_every_backend![
     reader_is_told_of_the_writer,
     key_that_stays_taken_without_a_holder_names_nobody,
     waiter_of_the_same_client_is_told_of_its_own_hold,
-    semaphore_names_nobody,
+    semaphores_say_how_many_hold_their_permits_and_name_nobody,
 ];

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs, locks, lose_token, tokens, wipe};
-use distlock::{Client, Error, MemoryServer};
+use distlock::{Client, Error, HeldBy, MemoryServer};
 use distlock_tests::{RedisCluster, RedisServer, SentinelSet, size};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError, TestCaseResult, TestRunner};
@@ -110,6 +110,19 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
             one == two && close(ttl_one, ttl_two)
         }
         (one, two) => one == two,
+    }
+}
+
+/// Whether two refusals name the same holder. Of several, each may name another one.
+fn names_the_same(one: &Option<HeldBy>, two: &Option<HeldBy>) -> bool {
+    match (one, two) {
+        (Some(one), Some(two)) => {
+            let is_one_owner = one.others == 0;
+            one.others == two.others
+                && one.owner.is_some() == two.owner.is_some()
+                && (!is_one_owner || one.owner == two.owner)
+        }
+        (one, two) => one.is_none() && two.is_none(),
     }
 }
 
@@ -285,6 +298,11 @@ async fn compare<S: Step>(
                 prop_assert!(
                     alike(&first, &second, tolerance),
                     "step {at}, {step:?}: {first:?} and {second:?}"
+                );
+                let named = (one.verbs.take_refused_by(), two.verbs.take_refused_by());
+                prop_assert!(
+                    names_the_same(&named.0, &named.1),
+                    "step {at}, {step:?}: refused by {named:?}"
                 );
             }
             Event::Pause(time) => tokio::time::sleep(*time).await,

@@ -210,6 +210,7 @@ pub(super) fn attempt(
     let any_swept = permits.sweep(now);
     let is_granted = !has_ended && permits.take(target, now.after(attempt.lease));
     let (free, next_end) = (permits.free, permits.next_end());
+    let acquired = permits.number_acquired().unsigned_abs();
     if is_granted {
         used(state, key, false, now);
     }
@@ -220,7 +221,7 @@ pub(super) fn attempt(
         Attempted::Granted { token: None }
     } else {
         let ttl = next_end.map(|end| end.left(now));
-        Attempted::held(ttl)
+        Attempted::held_by_many(ttl, acquired, true)
     })
 }
 

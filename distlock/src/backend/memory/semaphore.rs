@@ -108,7 +108,8 @@ pub(super) fn attempt(
     let wanted = i64::from(target.permits);
     let was_withdrawn = number::mark(state, key, target.owner) == Some(Mark::Ended);
     if was_withdrawn || free < wanted {
-        return Ok(Attempted::held(None));
+        let others = owners(state, key).map_or(0, |owners| owners.len() as u64);
+        return Ok(Attempted::held_by_many(None, others, false));
     }
     number::set(state, key, free - wanted);
     add_owner(state, key, target.owner, target.permits);

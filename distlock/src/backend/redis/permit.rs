@@ -41,7 +41,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
             .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::PERMIT_ACQUIRE, with);
-    value.await.and_then(reply::attempted_permits)
+    reply::attempted_permits(value.await?, true)
 }
 
 /// Renews in portions: a command for many permits would block the server.

@@ -61,11 +61,19 @@ fn held_by(refusal: &[Value]) -> Option<Attempted> {
     })
 }
 
-/// Like [`attempted`], but -2 says that there is no semaphore.
-pub(crate) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
-    match value {
+/// Like [`attempted`], but -2 says that there is no semaphore, and a refusal counts those in the way and names none.
+pub(crate) fn attempted_permits(value: Value, are_permits: bool) -> Result<Attempted, Fault> {
+    match &value {
+        Value::Nil => Ok(Attempted::Granted { token: None }),
         Value::Int(-2) => Ok(Attempted::Unset),
-        value => attempted(value),
+        Value::Array(refusal) => match refusal.as_slice() {
+            [Value::Int(left), Value::Int(others @ 0..)] => {
+                let others = others.unsigned_abs();
+                Ok(Attempted::held_by_many(ttl(*left), others, are_permits))
+            }
+            _ => Err(unexpected(&value)),
+        },
+        other => Err(unexpected(other)),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         call.arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, &script::SEMAPHORE_ACQUIRE, with);
-    value.await.and_then(reply::attempted_permits)
+    reply::attempted_permits(value.await?, false)
 }
 
 /// The keys and arguments of the script that states what an owner has.

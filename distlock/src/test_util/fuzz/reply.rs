@@ -29,7 +29,7 @@ fn read(value: &Value) {
         Err(fault) => faults.push(fault),
     };
     attempts(reply::attempted(all()));
-    attempts(reply::attempted_permits(all()));
+    attempts(reply::attempted_permits(all(), false));
     for wanted in 1..3 {
         let attempted = reply::attempted_all(all(), wanted);
         if let Ok((at, attempted)) = &attempted {

@@ -303,7 +303,8 @@ impl<'a> Rounds<'a> {
             _ => Blocker::Owner(ttl),
         };
         let holder = refused.iter().find_map(|refusal| refusal.holder.clone());
-        self.request().timed_out(key, self.now(), blocker, holder)
+        let session = &self.requests[0].registry.session;
+        self.request().timed_out(session, key, blocker, holder)
     }
 
     fn no_answer(&self, since: Tick) -> Error {

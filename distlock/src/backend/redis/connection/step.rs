@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use crate::backend::{Fault, cause};
+use crate::error::show;
 
 /// What a try to connect is waiting for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,10 @@ pub(super) enum Step {
 impl Step {
     /// The fault of a try that has not succeeded within this time.
     pub(super) fn unfinished(&self, within: Duration) -> Fault {
-        Fault::NotNow(cause(format!("no connection within {within:?}{self}")))
+        Fault::NotNow(cause(format!(
+            "no connection within {}{self}",
+            show(within)
+        )))
     }
 }
 

@@ -43,7 +43,7 @@ proptest! {
         let is_refused = |fault: &Fault| matches!(fault, Fault::Protocol(_));
         let mut refused = Vec::new();
         refused.extend(attempted(value.clone()).err());
-        refused.extend(attempted_permits(value.clone()).err());
+        refused.extend(attempted_permits(value.clone(), false).err());
         if let Ok((at, Attempted::Held { .. })) = attempted_all(value.clone(), wanted) {
             prop_assert!(at < wanted);
         }

@@ -3,7 +3,7 @@
 -- owner gets nothing.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of a withdrawn owner
 -- ARGV  1 seed of the ids   2 how many   3 lease in ms   4 channel   5 how long it stays after a use in ms, zero: as before
--- Reply nil granted   n >= 0 refused, the next permit expires in n ms   -1 refused, no permit has an end   -2 there is no semaphore
+-- Reply nil granted   array: n >= 0, how many are acquired: refused, the next permit expires in n ms   array: -1, how many are acquired: refused, no permit has an end   -2 there is no semaphore
 local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
 local seed, many, lease, channel, stays = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 
@@ -41,6 +41,7 @@ if granted then return nil end
 if not left then return -2 end
 -- The highest end is that of Redisson's permanent permits, which never expire.
 local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
-if #nearest == 0 then return -1 end
+local acquired = redis.call('ZCARD', permits)
+if #nearest == 0 then return { -1, acquired } end
 -- One that has ended is taken back by the next script.
-return math.max(math.floor(nearest[2] - now), 0)
+return { math.max(math.floor(nearest[2] - now), 0), acquired }
