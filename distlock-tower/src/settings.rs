@@ -64,6 +64,7 @@ pub(crate) enum NotAcquired {
 
 impl LockSettings {
     pub(crate) fn new(source: LockSource, place: &'static Location<'static>) -> Self {
+        respond::count_no_answer();
         Self {
             source,
             place,

@@ -66,8 +66,8 @@ impl Exporter {
     }
 }
 
-/// The gauges of a cluster that starts after its client: they show each node.
-async fn nodes_of_a_lazy_cluster_are_shown(exporter: &Exporter) {
+/// The gauge of a cluster that starts after its client: it shows the outage of any node, and no value for a node.
+async fn outages_of_nodes_are_shown_by_the_gauge_of_their_cluster(exporter: &Exporter) {
     let mut cluster = RedisCluster::builder().replicas(false).start().await;
     let url = cluster.url();
     let nodes = 0..cluster.size();
@@ -75,8 +75,9 @@ async fn nodes_of_a_lazy_cluster_are_shown(exporter: &Exporter) {
         .clone()
         .map(|node| cluster.node(node).addr().to_string())
         .collect();
-    let shows = async |node: usize, value| {
-        let here = [("server", addresses[node].as_str())];
+    let named = addresses.join(", ");
+    let shows = async |value| {
+        let here = [("server", named.as_str())];
         exporter
             .eventually("distlock_connected", &here, value)
             .await;
@@ -87,29 +88,33 @@ async fn nodes_of_a_lazy_cluster_are_shown(exporter: &Exporter) {
         cluster.node_mut(node).kill();
     }
     let client = Client::connect_lazy(&url).unwrap();
-    for node in nodes.clone() {
-        shows(node, 0.0).await;
-    }
+    shows(0.0).await;
     for node in nodes.clone() {
         cluster.node_mut(node).restart().await;
     }
     cluster.wait_until_stable().await;
-    for node in nodes.clone() {
-        shows(node, 1.0).await;
-    }
+    shows(1.0).await;
     // Those that were not used yet are connected to while they are away.
     for (node, key) in keys.iter().enumerate() {
         cluster.node_mut(node).kill();
         let held = client.lock(key).acquire().wait(4 * SOON).into_future();
         let held = tokio::spawn(held);
-        shows(node, 0.0).await;
+        shows(0.0).await;
         cluster.node_mut(node).restart().await;
         held.await.unwrap().unwrap().release().await.unwrap();
-        shows(node, 1.0).await;
+        shows(1.0).await;
     }
-    // Nothing but the nodes is shown.
+    // No node has a value of its own, which would stay when the node is gone.
     let page = exporter.page();
-    assert!(!page.contains(&addresses.join(", ")), "{page}");
+    for address in &addresses {
+        let own = format!("server=\"{address}\"");
+        assert!(!page.contains(&own), "{page}");
+    }
+    let here = [("server", named.as_str())];
+    assert!(
+        exporter.sum("distlock_reconnects_total", &here) >= 1.0,
+        "{page}"
+    );
 }
 
 /// What a worker does under a lock.
@@ -295,7 +300,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .eventually("distlock_releases_pending", &[], pending)
         .await;
     assert!(exporter.sum("distlock_reconnects_total", &here) >= 1.0);
-    nodes_of_a_lazy_cluster_are_shown(&exporter).await;
+    outages_of_nodes_are_shown_by_the_gauge_of_their_cluster(&exporter).await;
 
     // The layer.
     let _taken = early.lock("order:44").acquire().await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::read_to_string(root.join(path)).unwrap()
 }
@@ -58,4 +58,99 @@ fn dashboard_is_valid_and_shows_each_metric() {
         }
     }
     assert_eq!(names(&text), table());
+}
+
+#[test]
+fn dashboard_filters_by_its_variables_and_has_units_and_thresholds_on_its_first_row() {
+    let text = read("examples/observability/dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let names: Vec<_> = variables
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["datasource", "job", "instance", "kind"]);
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let defaults = &panel["fieldConfig"]["defaults"];
+        assert!(defaults["unit"].is_string(), "{panel}");
+        if panel["gridPos"]["y"] == 0 {
+            let steps = defaults["thresholds"]["steps"].as_array();
+            assert!(
+                panel["type"] == "stat" && steps.is_some_and(|steps| steps.len() > 1),
+                "{panel}"
+            );
+        }
+        for target in panel["targets"].as_array().unwrap() {
+            let expr = target["expr"].as_str().unwrap();
+            // Each metric of an expression is filtered.
+            for series in expr.split("distlock_").skip(1) {
+                let selector = series
+                    .split_once('{')
+                    .map(|(_, rest)| rest.split('}').next().unwrap());
+                let selector = selector.unwrap_or_default();
+                assert!(
+                    selector.contains("job=~\"$job\",instance=~\"$instance\""),
+                    "{expr}"
+                );
+                let has_kind = !["connected", "re", "tower"]
+                    .iter()
+                    .any(|name| series.starts_with(name));
+                assert_eq!(selector.contains("kind=~\"$kind\""), has_kind, "{expr}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_alert_has_a_severity_and_a_runbook_that_is_a_page_of_the_guide() {
+    let alerts = read("examples/observability/alerts.yml");
+    let alerts: Vec<_> = alerts.split("- alert: ").skip(1).collect();
+    assert_eq!(alerts.len(), 6);
+    for alert in alerts {
+        let value = |name: &str| {
+            let line = alert
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {alert}"))
+                .trim()
+                .to_owned()
+        };
+        assert!(
+            ["page", "warning"].contains(&&*value("severity:")),
+            "{alert}"
+        );
+        let url = value("runbook_url:");
+        let page = url
+            .strip_prefix("https://docs.rs/distlock/latest/distlock/guide/")
+            .unwrap();
+        let (page, place) = page.split_once("/index.html").unwrap();
+        let text = read(&format!("distlock/src/guide/{page}.md"));
+        if let Some(heading) = place.strip_prefix('#') {
+            let heads = text.lines().filter_map(|line| line.strip_prefix("# "));
+            let mut anchors = heads.map(|head| head.to_lowercase().replace(' ', "-"));
+            assert!(anchors.any(|anchor| anchor == heading), "{url}");
+        }
+    }
+}
+
+#[test]
+fn versions_of_the_facade_and_the_exporter_in_the_guide_are_those_of_the_workspace() {
+    let (guide, manifest) = (
+        read("distlock/src/guide/logs_metrics_alerts.md"),
+        read("Cargo.toml"),
+    );
+    let minor = |name: &str| {
+        let line = manifest
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} = ")));
+        let version = line.unwrap().split('"').nth(1).unwrap();
+        version.split('.').take(2).collect::<Vec<_>>().join(".")
+    };
+    let facade = format!("by version {} of `metrics`", minor("metrics"));
+    let exporter = minor("metrics-exporter-prometheus");
+    let exporter = format!("`metrics-exporter-prometheus`, version {exporter} is the right one");
+    let guide = guide.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in [facade, exporter] {
+        assert!(guide.contains(&text), "the guide does not say: {text}");
+    }
 }

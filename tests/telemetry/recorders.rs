@@ -1,5 +1,6 @@
 //! Recorders of one thread, which see nothing of other tests: what each metric is at a moment, and recorders that replace others.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::Client;
@@ -9,6 +10,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use crate::exported::sum;
+use crate::files::read;
 
 /// Never freed: another one at the same address would be taken for it.
 fn recorder() -> &'static PrometheusRecorder {
@@ -26,6 +28,70 @@ fn assert_values(recorder: &PrometheusRecorder, expected: &[(&str, f64)]) {
     for (name, expected) in expected {
         assert_eq!(value(recorder, name), *expected, "{name}");
     }
+}
+
+/// The values of a label that a metric has.
+fn values_of(recorder: &PrometheusRecorder, name: &str, label: &str) -> BTreeSet<String> {
+    let (page, begins) = (recorder.handle().render(), format!("{label}=\""));
+    let series = page.lines().filter(|line| line.starts_with(name));
+    let values = series.filter_map(|line| line.split_once(&begins)?.1.split('"').next());
+    values.map(str::to_owned).collect()
+}
+
+/// The words in backticks of the text between two words of the guide.
+fn words_of_the_guide(begins: &str, ends: &str) -> BTreeSet<String> {
+    let guide = read("distlock/src/guide/logs_metrics_alerts.md");
+    let (_, rest) = guide.split_once(begins).unwrap();
+    let (text, _) = rest.split_once(ends).unwrap();
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_and_reason_exists_after_the_first_acquisition_and_the_making_of_a_layer() {
+    let recorder = recorder();
+    let _installed = set_default_local_recorder(recorder);
+    let client = Client::in_memory();
+    client
+        .lock("first")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let outcomes = words_of_the_guide("The outcomes are", "All outcomes");
+    assert_eq!(outcomes.len(), 8, "{outcomes:?}");
+    assert_eq!(
+        values_of(recorder, "distlock_acquisitions_total", "outcome"),
+        outcomes
+    );
+    let renewals = ["renewed", "gone", "failed"].map(str::to_owned);
+    let shown = values_of(recorder, "distlock_renewals_total", "outcome");
+    assert_eq!(shown, renewals.into());
+    let losses = words_of_the_guide("also if only the release found it:", "; the last two");
+    assert_eq!(losses.len(), 6, "{losses:?}");
+    assert_eq!(
+        values_of(recorder, "distlock_losses_total", "reason"),
+        losses
+    );
+    assert!(
+        recorder
+            .handle()
+            .render()
+            .contains("distlock_releases_pending 0")
+    );
+
+    let _layer = distlock_tower::LockLayer::new(client).key(|_: &http::request::Parts| "k");
+    let answers = words_of_the_guide("or whose lock was lost:", " |\n");
+    assert_eq!(answers.len(), 7, "{answers:?}");
+    assert_eq!(
+        values_of(recorder, "distlock_tower_answers_total", "reason"),
+        answers
+    );
 }
 
 /// A class that only one of the tests has.

@@ -137,14 +137,27 @@ impl Answers {
 )]
 pub(crate) fn count_answer(reason: Reason) {
     #[cfg(feature = "metrics")]
-    {
-        const ANSWERS: &str = "distlock_tower_answers_total";
-        metrics::describe_counter!(
-            ANSWERS,
-            metrics::Unit::Count,
-            "Requests that a layer refused, or whose lock was lost"
-        );
-        metrics::counter!(ANSWERS, "reason" => reason.label()).increment(1);
+    count(Some(reason));
+}
+
+/// Counts none of each reason, so that the first increase of each is seen.
+pub(crate) fn count_no_answer() {
+    #[cfg(feature = "metrics")]
+    count(None);
+}
+
+/// Counts one of this reason, and none of the others: the exporter may have been installed after the layer was made.
+#[cfg(feature = "metrics")]
+fn count(reason: Option<Reason>) {
+    const ANSWERS: &str = "distlock_tower_answers_total";
+    metrics::describe_counter!(
+        ANSWERS,
+        metrics::Unit::Count,
+        "Requests that a layer refused, or whose lock was lost"
+    );
+    for one in Reason::ALL {
+        let more = u64::from(reason == Some(one));
+        metrics::counter!(ANSWERS, "reason" => one.label()).increment(more);
     }
 }
 

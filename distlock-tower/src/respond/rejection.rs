@@ -46,6 +46,17 @@ pub enum Reason {
 }
 
 impl Reason {
+    #[cfg(feature = "metrics")]
+    pub(super) const ALL: [Self; 7] = [
+        Self::Busy,
+        Self::Overloaded,
+        Self::Unavailable,
+        Self::Lost,
+        Self::BodyTimeout,
+        Self::Key,
+        Self::Config,
+    ];
+
     pub(crate) fn of(error: &Error) -> Self {
         match error {
             Error::Timeout { .. } => Self::Busy,

@@ -114,7 +114,10 @@ impl Drop for CountedRelease {
 /// Counts renewals that were answered or not.
 pub(crate) fn renewals(renewed: usize, gone: usize, failed: usize) {
     #[cfg(feature = "metrics")]
-    for (outcome, number) in [("renewed", renewed), ("gone", gone), ("failed", failed)] {
+    for (outcome, number) in metrics::RENEWAL_OUTCOMES
+        .into_iter()
+        .zip([renewed, gone, failed])
+    {
         metrics::renewals(outcome, number);
     }
 }

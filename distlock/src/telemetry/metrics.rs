@@ -58,6 +58,9 @@ const LOSS_REASONS: [(Loss, &str); 6] = [
     (Loss::NumberGoneUnseen, "number_gone_unseen"),
 ];
 
+/// How renewals end.
+pub(super) const RENEWAL_OUTCOMES: [&str; 3] = ["renewed", "gone", "failed"];
+
 /// The metrics without a class. They are found without a lock, since each acquisition looks for them.
 static WITHOUT_CLASS: [ByRecorder; LockType::NUMBER] =
     [const { ByRecorder::new() }; LockType::NUMBER];
@@ -164,6 +167,11 @@ impl OfType {
             labels().chain([more]).collect()
         };
         let plain = || -> Vec<Label> { labels().collect() };
+        // All from the start, so that the first increase of each is seen.
+        for outcome in RENEWAL_OUTCOMES {
+            let _registered = counter!(RENEWALS, "outcome" => outcome);
+        }
+        let _registered = gauge!(RELEASES_PENDING);
         let of_outcome = |outcome: Outcome| counter!(ACQUISITIONS, with("outcome", outcome.name()));
         Self {
             acquisitions: Outcome::ALL.map(of_outcome),

@@ -31,7 +31,7 @@ pub(super) use self::epochs::Epochs;
 pub(super) use self::handshake::Expected;
 pub(super) use self::link::{Connected, FirstCheck, Link, LinkConfig, OnPush, Pings, join};
 pub(super) use self::name_watch::NameWatch;
-pub(super) use self::outage::{OutageLog, REPEATED_AFTER};
+pub(super) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
 pub(super) use self::probe::probe;
 pub(super) use self::stake::Stake;
 pub(super) use self::together::Together;

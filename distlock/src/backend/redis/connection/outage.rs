@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::stake::Stake;
@@ -13,13 +14,39 @@ use crate::telemetry;
 /// The time between two log lines about the same lasting failure.
 pub(crate) const REPEATED_AFTER: Duration = Duration::from_secs(30);
 
+/// The gauge of what the user has named: a server, or all nodes of a cluster. It shows whether one of them is in an outage. Nodes
+/// come and go, and an exporter keeps each name for ever, so they have no gauges of their own.
+#[derive(Debug)]
+pub(crate) struct ConnectedGauge {
+    name: String,
+    /// How many of the servers are in an outage.
+    out: AtomicUsize,
+}
+
+impl ConnectedGauge {
+    pub(crate) fn new(name: String) -> Arc<Self> {
+        let out = AtomicUsize::new(0);
+        Arc::new(Self { name, out })
+    }
+
+    fn show(&self) {
+        loop {
+            let out = self.out.load(Ordering::SeqCst);
+            telemetry::note_connected(&self.name, out == 0);
+            // If another thread has changed it since, that thread's value may have been shown before this one.
+            if self.out.load(Ordering::SeqCst) == out {
+                return;
+            }
+        }
+    }
+}
+
 /// The outages of one server, as seen by all connections of one client.
 #[derive(Debug)]
 pub(crate) struct OutageLog {
     /// The address, without user and password.
     server: String,
-    /// The servers whose gauges show the outages.
-    gauges: Vec<String>,
+    gauge: Arc<ConnectedGauge>,
     stake: Arc<Stake>,
     state: Mutex<State>,
 }
@@ -33,6 +60,8 @@ struct State {
     outage: Option<ConnectionOutage>,
     /// The last end of a connection that was told, and its cause.
     told_end: Option<(String, Instant)>,
+    /// Whether the gauge counts it.
+    is_counted: bool,
     /// Whether the client needs the server no more. A try to connect may be under way then.
     is_forgotten: bool,
 }
@@ -46,23 +75,27 @@ struct ConnectionOutage {
 }
 
 impl OutageLog {
-    pub(crate) fn new(server: String) -> Self {
-        Self::of_seeds(vec![server])
-    }
-
-    /// Of a server with keys. What ends while nothing is at stake is no outage.
-    pub(crate) fn of_keys(server: String, stake: &Arc<Stake>) -> Self {
+    /// Of a server with keys. What ends while nothing is at stake is no outage. Without a gauge it has its own.
+    pub(crate) fn of_keys(
+        server: String,
+        gauge: Option<&Arc<ConnectedGauge>>,
+        stake: &Arc<Stake>,
+    ) -> Self {
+        let own = || ConnectedGauge::new(server.clone());
+        let gauge = gauge.map_or_else(own, Arc::clone);
         Self {
+            server,
+            gauge,
             stake: Arc::clone(stake),
-            ..Self::new(server)
+            state: Mutex::default(),
         }
     }
 
-    /// The log of the first connection to a cluster, which any of these nodes may answer.
-    pub(crate) fn of_seeds(seeds: Vec<String>) -> Self {
+    /// The log of a server whose outages a gauge shows together with those of others.
+    pub(crate) fn shown_by(server: String, gauge: Arc<ConnectedGauge>) -> Self {
         Self {
-            server: seeds.join(", "),
-            gauges: seeds,
+            server,
+            gauge,
             stake: Arc::default(),
             state: Mutex::default(),
         }
@@ -93,10 +126,15 @@ impl OutageLog {
 
     /// A connection was lost, or a try to replace it has failed.
     pub(crate) fn failed(&self, connection: &'static str, reason: &dyn Display) {
-        let line = self.state.lock().failed(connection, Instant::now());
+        let line = {
+            let mut state = self.state.lock();
+            let line = state.failed(connection, Instant::now());
+            state.count_in(&self.gauge);
+            line
+        };
         // Outside of the mutex: a subscriber of the log may run any code.
         if line.is_some() {
-            self.note_connected(false);
+            self.gauge.show();
         }
         match line {
             None => {}
@@ -108,25 +146,38 @@ impl OutageLog {
 
     /// A connection is established. The outage is over when none is lost.
     pub(crate) fn established(&self, connection: &'static str) {
-        let ended = self.state.lock().established(connection, Instant::now());
+        let ended = {
+            let mut state = self.state.lock();
+            let ended = state.established(connection, Instant::now());
+            state.count_in(&self.gauge);
+            ended
+        };
         if let Some(Ended { lasted, is_first }) = ended {
-            telemetry::outage_over(&self.server, lasted, is_first);
+            telemetry::outage_over(&self.server, &self.gauge.name, lasted, is_first);
         }
-        let is_connected = self.state.lock().outage.is_none();
-        self.note_connected(is_connected);
+        self.gauge.show();
     }
 
     /// The client needs the server no more, so its outage is over.
     pub(crate) fn forget(&self) {
-        if self.state.lock().forget() {
-            self.note_connected(true);
+        let had_outage = {
+            let mut state = self.state.lock();
+            let had_outage = state.forget();
+            state.count_in(&self.gauge);
+            had_outage
+        };
+        if had_outage {
+            self.gauge.show();
         }
     }
+}
 
-    fn note_connected(&self, is_connected: bool) {
-        for server in &self.gauges {
-            telemetry::note_connected(server, is_connected);
-        }
+impl Drop for OutageLog {
+    fn drop(&mut self) {
+        // It is not shown here, since a mutex may be locked.
+        let mut state = self.state.lock();
+        state.outage = None;
+        state.count_in(&self.gauge);
     }
 }
 
@@ -188,6 +239,19 @@ impl State {
         }
         outage.logged = now;
         Some(Line::Lasts(now.duration_since(outage.since)))
+    }
+
+    /// Has the gauge count whether there is an outage.
+    fn count_in(&mut self, gauge: &ConnectedGauge) {
+        let is_out = self.outage.is_some();
+        if is_out == self.is_counted {
+            return;
+        }
+        self.is_counted = is_out;
+        match is_out {
+            true => gauge.out.fetch_add(1, Ordering::SeqCst),
+            false => gauge.out.fetch_sub(1, Ordering::SeqCst),
+        };
     }
 
     /// Ends all outages of a server that is not needed any more. Returns whether there was one.
@@ -254,6 +318,30 @@ mod tests {
         state.was_reached = true;
         assert_eq!(state.failed(BOTH[0], later), Some(Line::Began));
         assert!(state.tells_end("closed", false, later));
+    }
+
+    #[test]
+    fn gauge_counts_each_server_once_until_it_is_back_forgotten_or_dropped() {
+        let gauge = ConnectedGauge::new("a:1, b:1".to_owned());
+        let out = || gauge.out.load(Ordering::SeqCst);
+        let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
+        let (back, forgotten, dropped) = (log("a:1"), log("b:1"), log("c:1"));
+        for (at, one) in [&back, &forgotten, &dropped].into_iter().enumerate() {
+            one.tell_first();
+            for connection in BOTH {
+                one.failed(connection, &"away");
+            }
+            assert_eq!(out(), at + 1);
+        }
+        back.established(BOTH[0]);
+        assert_eq!(out(), 3);
+        back.established(BOTH[1]);
+        assert_eq!(out(), 2);
+        forgotten.forget();
+        forgotten.failed(BOTH[0], &"away");
+        assert_eq!(out(), 1);
+        drop(dropped);
+        assert_eq!(out(), 0);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::confirmations::Confirmations;
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{
-    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch, OutageLog, Pings,
-    Stake, Together, handshake, join,
+    ConnectedGauge, Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch,
+    OutageLog, Pings, Stake, Together, handshake, join,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
 use crate::backend::redis::reply;
@@ -49,6 +49,8 @@ pub(super) struct Shared {
     pub(super) stake: Arc<Stake>,
     /// What the first connection finds out.
     pub(super) first: Arc<FirstCheck>,
+    /// What shows the outages of all servers, where these come and go. Otherwise each has a gauge of its own.
+    pub(super) gauge: Option<Arc<ConnectedGauge>>,
 }
 
 impl Shared {
@@ -72,6 +74,7 @@ impl Shared {
             // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
             first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
             connector,
+            gauge: None,
         }
     }
 }
@@ -119,7 +122,8 @@ impl Node {
         shared: &Shared,
         (number, mode): (ServerNumber, PubSubMode),
     ) -> Self {
-        let outages = Arc::new(OutageLog::of_keys(server.name(), &shared.stake));
+        let gauge = shared.gauge.as_ref();
+        let outages = Arc::new(OutageLog::of_keys(server.name(), gauge, &shared.stake));
         let together = Arc::new(Together::default());
         // For connections that carry no commands of locks: they have epochs of their own. They are always without Nagle's
         // delay, because their commands are small and rare, and somebody waits for each answer.

@@ -28,11 +28,11 @@ use self::cluster_slots::ClusterSlots;
 use self::follow::moving;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
-use self::open::OpenState;
+use self::open::{OpenState, names};
 use self::slots::SlotMap;
 use super::failed::Failed;
 use super::node::{Form, Node, Shared};
-use crate::backend::redis::connection::{Address, Expected, Locate};
+use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, Slots};
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{ConnectionGap, Fault};
@@ -66,11 +66,13 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// A cluster that these nodes belong to. Nothing is sent.
-    pub(super) fn new(seeds: Vec<Address>, shared: Shared, pub_sub: PubSub) -> Arc<Self> {
+    pub(super) fn new(seeds: Vec<Address>, mut shared: Shared, pub_sub: PubSub) -> Arc<Self> {
+        let gauge = ConnectedGauge::new(names(&seeds));
+        shared.gauge = Some(Arc::clone(&gauge));
         Arc::new_cyclic(|this| Self {
             shared,
             publish: OnceLock::new(),
-            opening: OpenState::new(seeds.clone(), pub_sub),
+            opening: OpenState::new(seeds.clone(), pub_sub, gauge),
             state: RwLock::new(State {
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::Cluster;
 use super::greet::greet;
 use super::map::no_map;
-use crate::backend::redis::connection::{Address, OutageLog};
+use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog};
 use crate::backend::{Fault, cause};
 use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
 use crate::error::show;
@@ -40,8 +40,8 @@ pub(super) struct OpenState {
 }
 
 impl OpenState {
-    pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub) -> Self {
-        let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
+    pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub, gauge: Arc<ConnectedGauge>) -> Self {
+        let outages = OutageLog::shown_by(names(&seeds), gauge);
         Self {
             seeds,
             pub_sub,
@@ -50,7 +50,7 @@ impl OpenState {
             failure: watch::Sender::new(None),
             wanted: Arc::default(),
             task: OnDemandTask::default(),
-            outages: OutageLog::of_seeds(names),
+            outages,
         }
     }
 
@@ -63,6 +63,12 @@ impl OpenState {
         let none = || Fault::NotNow(cause("no connection to the cluster yet"));
         self.failure.borrow().clone().unwrap_or_else(none)
     }
+}
+
+/// The nodes of the URL, as the log and the gauge name them.
+pub(super) fn names(seeds: &[Address]) -> String {
+    let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }
 
 impl Cluster {

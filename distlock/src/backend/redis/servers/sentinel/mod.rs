@@ -25,8 +25,8 @@ use tokio::time::{Instant, timeout};
 use self::known::KnownSentinels;
 use self::named::MasterName;
 use crate::backend::redis::connection::{
-    Address, Connected, Connector, Expected, Link, LinkConfig, Locate, Located, NameWatch,
-    OutageLog, Pings, Together, join, probe,
+    Address, Connected, ConnectedGauge, Connector, Expected, Link, LinkConfig, Locate, Located,
+    NameWatch, OutageLog, Pings, Together, join, probe,
 };
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
@@ -47,6 +47,8 @@ pub(super) struct Sentinels {
     to_servers: Arc<Connector>,
     response_timeout: Duration,
     known: Mutex<KnownSentinels<Arc<Sentinel>>>,
+    /// Shows the outages of all Sentinels.
+    gauge: Arc<ConnectedGauge>,
     named: Mutex<MasterName>,
     /// Changes when a Sentinel names another master. A search for the master then asks all Sentinels again.
     switched: watch::Sender<()>,
@@ -61,6 +63,7 @@ pub(super) struct Sentinels {
 struct Sentinel {
     address: Address,
     link: Arc<Link>,
+    outages: Arc<OutageLog>,
     /// Listens to it.
     listener: OnDemandTask,
     /// Whether the client has forgotten it. Ends the task.
@@ -93,12 +96,14 @@ impl Sentinels {
         let (lives, client) = watch::channel(());
         let to_sentinels = Arc::new(to_sentinels);
         let names = NameWatch::new(&to_sentinels, look_up_interval);
+        let gauge = ConnectedGauge::new(format!("Sentinels of `{service}`"));
         let sentinels = Arc::new_cyclic(|this: &Weak<Self>| Self {
             service,
             known: Mutex::new(KnownSentinels::new(addresses, |address| {
                 let connector = (Arc::clone(&to_sentinels), Arc::clone(&names));
-                Sentinel::new(address, connector, Weak::clone(this))
+                Sentinel::new(address, connector, Arc::clone(&gauge), Weak::clone(this))
             })),
+            gauge: Arc::clone(&gauge),
             to_sentinels,
             names,
             to_servers,
@@ -126,9 +131,11 @@ impl Sentinels {
     fn learn(&self, by: &Address, others: Vec<Address>) {
         let forgotten = self.known.lock().named(by, others, |address| {
             let connector = (Arc::clone(&self.to_sentinels), Arc::clone(&self.names));
-            Sentinel::new(address, connector, Weak::clone(&self.this))
+            let gauge = Arc::clone(&self.gauge);
+            Sentinel::new(address, connector, gauge, Weak::clone(&self.this))
         });
         for sentinel in forgotten {
+            sentinel.outages.forget();
             telemetry::sentinel_forgotten(&sentinel.address, &self.service);
             // In this order: what it said last is either forgotten here, or not noted any more.
             foreign::send_modify(&sentinel.is_forgotten, |value| *value = true);
@@ -258,10 +265,12 @@ impl Sentinel {
     fn new(
         address: &Address,
         (connector, names): (Arc<Connector>, Arc<NameWatch>),
+        gauge: Arc<ConnectedGauge>,
         all: Weak<Sentinels>,
     ) -> Arc<Self> {
         let teller = address.clone();
         let together = Arc::new(Together::default());
+        let outages = Arc::new(OutageLog::shown_by(format!("Sentinel {address}"), gauge));
         let link = Link::new(LinkConfig {
             what: "Sentinel",
             server: Arc::new(address.clone()),
@@ -276,7 +285,7 @@ impl Sentinel {
                 patience: Duration::ZERO,
             },
             longest_pause: RECONNECT_BACKOFF.longest,
-            outages: Arc::new(OutageLog::new(format!("Sentinel {address}"))),
+            outages: Arc::clone(&outages),
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
             first: None,
@@ -290,6 +299,7 @@ impl Sentinel {
         Arc::new(Self {
             address: address.clone(),
             link,
+            outages,
             listener: OnDemandTask::default(),
             is_forgotten: watch::Sender::new(false),
         })
