@@ -1,9 +1,11 @@
 //! The customers: each orders one item over HTTP, with a double click, and pays for it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use rand::RngExt;
 use tokio::task::JoinSet;
@@ -21,8 +23,8 @@ pub(crate) struct Seen {
     pub(crate) refused: u64,
     /// Requests that did not get a lock in time (409).
     pub(crate) busy: u64,
-    /// Requests with any other answer.
-    pub(crate) failed: u64,
+    /// Requests with any other answer, by its text.
+    pub(crate) failed: BTreeMap<String, u64>,
     /// The longest that a customer waited for an answer.
     pub(crate) longest: Duration,
     /// How long it took to serve all customers.
@@ -31,10 +33,15 @@ pub(crate) struct Seen {
 
 /// The answers that one customer received.
 struct Visit {
-    order: StatusCode,
-    second_click: StatusCode,
-    pay: Option<StatusCode>,
-    longest: Duration,
+    order: Answer,
+    second_click: Answer,
+    pay: Option<Answer>,
+}
+
+struct Answer {
+    status: StatusCode,
+    body: Bytes,
+    took: Duration,
 }
 
 pub(crate) async fn customers(shop: SocketAddr, customers: u64) -> Result<Seen, Failure> {
@@ -56,41 +63,54 @@ async fn visit(http: Arc<Http>, id: u64) -> Result<Visit, Failure> {
     let (item, _) = OPENING[rand::rng().random_range(0..OPENING.len())];
     let order = format!("/orders/{id}/items/{item}");
     let (first, second) = tokio::try_join!(post(&http, &order), post(&http, &order))?;
-    let pay = if first.0.is_success() {
+    let pay = if first.status.is_success() {
         Some(post(&http, &format!("/orders/{id}/pay")).await?)
     } else {
         None
     };
     Ok(Visit {
-        order: first.0,
-        second_click: second.0,
-        pay: pay.map(|(status, _)| status),
-        longest: first
-            .1
-            .max(second.1)
-            .max(pay.map_or(Duration::ZERO, |(_, time)| time)),
+        order: first,
+        second_click: second,
+        pay,
     })
 }
 
-async fn post(http: &Http, path: &str) -> Result<(StatusCode, Duration), Failure> {
+async fn post(http: &Http, path: &str) -> Result<Answer, Failure> {
     let start = Instant::now();
-    let status = http.post(path).await?;
-    Ok((status, start.elapsed()))
+    let (status, body) = http.post(path).await?;
+    let took = start.elapsed();
+    Ok(Answer { status, body, took })
 }
 
 impl Seen {
     fn count(&mut self, visit: &Visit) {
-        self.longest = self.longest.max(visit.longest);
-        for status in [Some(visit.order), Some(visit.second_click), visit.pay]
-            .into_iter()
-            .flatten()
-        {
+        let answers = [
+            Some(&visit.order),
+            Some(&visit.second_click),
+            visit.pay.as_ref(),
+        ];
+        for answer in answers.into_iter().flatten() {
+            let status = answer.status;
+            self.longest = self.longest.max(answer.took);
             self.busy += u64::from(status == StatusCode::CONFLICT);
-            let known =
-                status.is_success() || matches!(status, StatusCode::CONFLICT | StatusCode::GONE);
-            self.failed += u64::from(!known);
+            if !status.is_success() && !matches!(status, StatusCode::CONFLICT | StatusCode::GONE) {
+                *self.failed.entry(answer.reason()).or_default() += 1;
+            }
         }
-        self.served += u64::from(visit.pay.is_some_and(|pay| pay.is_success()));
-        self.refused += u64::from(visit.order == StatusCode::GONE);
+        let is_paid = |pay: &Answer| pay.status.is_success();
+        self.served += u64::from(visit.pay.as_ref().is_some_and(is_paid));
+        self.refused += u64::from(visit.order.status == StatusCode::GONE);
+    }
+}
+
+impl Answer {
+    /// Why the request failed: the shop's own words, or what the layer has answered.
+    fn reason(&self) -> String {
+        let json: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
+        let word = |name| json.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        let reason = word("error")
+            .or_else(|| word("detail"))
+            .or_else(|| word("title"));
+        reason.unwrap_or_else(|| self.status.to_string())
     }
 }

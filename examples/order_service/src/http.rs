@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::HOST;
 use axum::http::{Request, StatusCode};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -33,7 +33,7 @@ impl Http {
     }
 
     /// Sends a POST request without a body, and reads its answer.
-    pub(crate) async fn post(&self, path: &str) -> Result<StatusCode, Failure> {
+    pub(crate) async fn post(&self, path: &str) -> Result<(StatusCode, Bytes), Failure> {
         let _turn = self.turns.acquire().await?;
         let idle = self.idle.lock().pop();
         let mut connection = match idle {
@@ -47,9 +47,9 @@ impl Http {
             .await?;
         let status = answer.status();
         // The connection is free for the next request after the last byte of this answer.
-        to_bytes(Body::new(answer.into_body()), usize::MAX).await?;
+        let body = to_bytes(Body::new(answer.into_body()), usize::MAX).await?;
         self.idle.lock().push(connection);
-        Ok(status)
+        Ok((status, body))
     }
 
     async fn connect(&self) -> Result<SendRequest<Body>, Failure> {

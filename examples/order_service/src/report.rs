@@ -1,5 +1,7 @@
 //! Prints what happened, and whether the stock and the sales add up.
 
+use std::collections::BTreeSet;
+
 use crate::drive::Seen;
 use crate::shop::{Book, Waits};
 
@@ -7,7 +9,11 @@ use crate::shop::{Book, Waits};
 pub(crate) fn print(seen: &Seen, waits: Waits, books: &[Book]) -> bool {
     println!(
         "customers: {} served, {} found it sold out; requests: {} busy, {} failed; took {:.2?}",
-        seen.served, seen.refused, seen.busy, seen.failed, seen.took
+        seen.served,
+        seen.refused,
+        seen.busy,
+        seen.failed.values().sum::<u64>(),
+        seen.took
     );
     println!(
         "stock locks: {} acquired, {} contended, longest wait {:.2?}; slowest request {:.2?}",
@@ -24,30 +30,44 @@ pub(crate) fn print(seen: &Seen, waits: Waits, books: &[Book]) -> bool {
             book.verdict()
         );
     }
-    let right = books.iter().all(Book::is_right) && seen.failed == 0;
+    let unsure = books.iter().flat_map(|book| &book.unsure);
+    for reason in unsure.collect::<BTreeSet<_>>() {
+        println!("a sale failed in its middle: {reason}");
+    }
+    for (reason, times) in &seen.failed {
+        println!("{times} requests failed: {reason}");
+    }
+    let is_right = books.iter().all(Book::is_right);
+    // A failed request is nobody's item. If nobody was served, nothing was tried.
+    let is_tried = seen.served + seen.refused > 0;
     println!(
         "{}",
-        if right {
-            "check passed: nothing was oversold"
-        } else {
-            "check failed"
+        match (is_right, is_tried) {
+            (true, true) => "check passed: nothing was oversold",
+            (true, false) => "check failed: no customer was served",
+            (false, _) => "check failed",
         }
     );
-    right
+    is_right && is_tried
 }
 
 impl Book {
+    /// Nothing was oversold, and each difference between sales and stock is explained by a sale that failed in its middle.
     fn is_right(&self) -> bool {
-        self.left >= 0 && self.sold <= self.opening && self.sold + self.left == self.opening
+        let missing = self.opening - self.sold - self.left;
+        let unsure = i64::try_from(self.unsure.len()).unwrap_or(i64::MAX);
+        self.left >= 0 && self.sold <= self.opening && missing.abs() <= unsure
     }
 
-    fn verdict(&self) -> &'static str {
-        if self.sold > self.opening {
-            "  <- oversold"
+    fn verdict(&self) -> String {
+        if self.sold > self.opening || self.left < 0 {
+            "  <- oversold".to_owned()
         } else if !self.is_right() {
-            "  <- sales and stock do not add up"
+            "  <- sales and stock do not add up".to_owned()
+        } else if !self.unsure.is_empty() {
+            format!("  {} sales failed in their middle", self.unsure.len())
         } else {
-            ""
+            String::new()
         }
     }
 }

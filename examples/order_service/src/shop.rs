@@ -73,6 +73,8 @@ pub(crate) struct Book {
     pub(crate) opening: i64,
     pub(crate) sold: i64,
     pub(crate) left: i64,
+    /// Why sales failed in their middle. It is not known how far these came.
+    pub(crate) unsure: Vec<String>,
 }
 
 impl AsRef<Client> for Shop {
@@ -172,11 +174,17 @@ impl Shop {
             return Err(ShopError::SoldOut);
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
-        self.stock
-            .set_left(item, left - 1)
-            .await
-            .map_err(ShopError::Stock)?;
-        self.stock.note_sale(item).await.map_err(ShopError::Stock)
+        if let Err(error) = self.sell(item, left).await {
+            // Still under the lock. If this fails as well, the books cannot explain the difference.
+            let _noted = self.stock.note_unsure(item, &error.to_string()).await;
+            return Err(ShopError::Stock(error));
+        }
+        Ok(())
+    }
+
+    async fn sell(&self, item: &str, left: i64) -> Result<(), Failure> {
+        self.stock.set_left(item, left - 1).await?;
+        self.stock.note_sale(item).await
     }
 
     pub(crate) async fn left(&self, item: &str) -> Result<i64, ShopError> {
@@ -190,15 +198,17 @@ impl Shop {
         for (item, opening) in OPENING {
             let read = async {
                 let (left, sold) = (self.stock.left(item).await?, self.stock.sold(item).await?);
-                Ok::<_, Failure>((left.unwrap_or(0), sold))
+                let unsure = self.stock.unsure(item).await?;
+                Ok::<_, Failure>((left.unwrap_or(0), sold, unsure))
             };
             let keys = [format!("stock:{item}"), format!("sales:{item}")];
-            let (left, sold) = self.locks.multi_lock(keys).acquire().try_run(read).await?;
+            let (left, sold, unsure) = self.locks.multi_lock(keys).acquire().try_run(read).await?;
             books.push(Book {
                 item,
                 opening,
                 sold,
                 left,
+                unsure,
             });
         }
         Ok(books)

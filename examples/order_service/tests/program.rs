@@ -81,6 +81,49 @@ async fn two_processes_sell_one_stock_and_oversell_nothing() {
     }
 }
 
+/// The stock of one item can be taken, and its sales cannot be counted.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn sale_that_fails_in_its_middle_is_told_with_its_reason_and_is_not_oversold() {
+    let server = distlock_tests::RedisServer::start().await;
+    let url = server.url();
+    // The first process has set the stock.
+    let (_service, _) = serve(&["--redis", &url]).await;
+    let rest = [
+        "~shop:lock:*",
+        "~shop:left:*",
+        "~shop:unsure:*",
+        "~shop:processes",
+        "~*shop:lock:*",
+    ];
+    let sold = ["~shop:sold:lamp", "~shop:sold:table", "%R~shop:sold:chair"];
+    let rule = [
+        &["ACL", "SETUSER", "default", "resetkeys"],
+        &rest[..],
+        &sold,
+    ]
+    .concat();
+    server.cli(&rule).await;
+    let sell = tokio::process::Command::new(env!("CARGO_BIN_EXE_order_service"))
+        .args(["--redis", &url, "--customers", "60"])
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&sell.stdout);
+    assert!(
+        sell.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&sell.stderr)
+    );
+    assert!(said.contains("sales failed in their middle"), "{said}");
+    assert!(
+        said.contains("a sale failed in its middle: ") && said.contains("requests failed: "),
+        "{said}"
+    );
+    assert!(said.to_lowercase().contains("no permissions"), "{said}");
+    assert!(said.contains("nothing was oversold"), "{said}");
+}
+
 /// The names of all locks in Redis.
 #[cfg(feature = "redis")]
 async fn locks(server: &distlock_tests::RedisServer) -> Vec<String> {

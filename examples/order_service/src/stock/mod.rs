@@ -37,6 +37,11 @@ fn sold_key(item: &str) -> String {
     format!("shop:sold:{item}")
 }
 
+#[cfg(feature = "redis")]
+fn unsure_key(item: &str) -> String {
+    format!("shop:unsure:{item}")
+}
+
 impl Stock {
     /// Adds a process to those that sell. The first one sets the stock.
     pub(crate) async fn open(&self) -> Result<(), Failure> {
@@ -49,6 +54,10 @@ impl Stock {
             for (item, number) in OPENING {
                 self.set(&left_key(item), number).await?;
                 self.set(&sold_key(item), 0).await?;
+                #[cfg(feature = "redis")]
+                if let Self::Redis(stock) = self {
+                    stock.delete(&unsure_key(item)).await?;
+                }
             }
         }
         Ok(())
@@ -88,6 +97,33 @@ impl Stock {
     pub(crate) async fn note_sale(&self, item: &str) -> Result<(), Failure> {
         self.add(&sold_key(item), 1).await?;
         Ok(())
+    }
+
+    /// Notes for all processes that a sale failed in its middle: the stock may be taken off, and the sale not be counted. It is
+    /// called under the lock of the item, so whoever reads the books sees it.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(unused_variables, reason = "what is in memory does not fail")
+    )]
+    pub(crate) async fn note_unsure(&self, item: &str, reason: &str) -> Result<(), Failure> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.push(&unsure_key(item), reason).await,
+        }
+    }
+
+    /// Why sales failed in their middle.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(unused_variables, reason = "what is in memory does not fail")
+    )]
+    pub(crate) async fn unsure(&self, item: &str) -> Result<Vec<String>, Failure> {
+        match self {
+            Self::Memory(_) => Ok(Vec::new()),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.all(&unsure_key(item)).await,
+        }
     }
 
     async fn get(&self, key: &str) -> Result<Option<i64>, Failure> {

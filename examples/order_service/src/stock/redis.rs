@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
 /// If all processes of a shop have crashed, it starts with a full stock again after this time.
 const STALE: Duration = Duration::from_secs(15);
+
+/// The driver gives up after half a second. A busy machine may take longer, and then nobody knows whether a write was made.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// How many processes sell.
 const PROCESSES: &str = "shop:processes";
@@ -22,7 +26,11 @@ impl RedisStock {
     pub(crate) async fn connect(url: &str) -> Result<Self, Failure> {
         let client = redis::Client::open(url)?;
         Ok(Self {
-            connection: client.get_multiplexed_async_connection().await?,
+            connection: client
+                .get_multiplexed_async_connection_with_config(
+                    &AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER)),
+                )
+                .await?,
         })
     }
 
@@ -45,10 +53,24 @@ impl RedisStock {
     /// Removes a process from those that sell.
     pub(super) async fn leave(&self) -> Result<(), Failure> {
         if self.add(PROCESSES, -1).await? <= 0 {
-            let mut connection = self.connection.clone();
-            let _: i64 = connection.del(PROCESSES).await?;
+            self.delete(PROCESSES).await?;
         }
         Ok(())
+    }
+
+    pub(super) async fn delete(&self, key: &str) -> Result<(), Failure> {
+        let _: i64 = self.connection.clone().del(key).await?;
+        Ok(())
+    }
+
+    /// Adds a text to a list.
+    pub(super) async fn push(&self, key: &str, text: &str) -> Result<(), Failure> {
+        let _: i64 = self.connection.clone().rpush(key, text).await?;
+        Ok(())
+    }
+
+    pub(super) async fn all(&self, key: &str) -> Result<Vec<String>, Failure> {
+        Ok(self.connection.clone().lrange(key, 0, -1).await?)
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<i64>, Failure> {
