@@ -136,8 +136,18 @@ async fn doctor_tells_of_slots_that_no_node_serves() {
             .ok_or(report)
     })
     .await;
+    // Of the node that is away, this line alone: nothing is said of the rights there.
+    let report = json(&options, &["doctor"], 1).await;
+    let away = lines(&report, "connection");
+    assert_eq!(away.len(), 1, "{report:#}");
+    assert!(
+        away[0].0 == "bad" && away[0].1.contains("refused"),
+        "{report:#}"
+    );
+    assert_eq!(lines(&report, "rights").len(), 2, "{report:#}");
     let text = stdout(&ends(&options, &["doctor"], 1).await);
     assert!(text.contains("CLUSTER NODES"), "{text}");
+    assert!(text.contains("cluster-announce-ip"), "{text}");
 }
 
 #[tokio::test]
