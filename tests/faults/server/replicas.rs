@@ -44,6 +44,13 @@ impl Pair {
             info.remove("master_link_status").unwrap_or_default()
         })
         .await;
+        // The primary knows of that a little later, and counts the replica from then on.
+        eventually(SOON, "the primary to count the replica", || async {
+            let info = self.primary.info("replication").await;
+            info.get("slave0")
+                .is_some_and(|replica| replica.contains("state=online"))
+        })
+        .await;
     }
 
     /// The replica does not reach the primary any more, and nothing is on its way to it.

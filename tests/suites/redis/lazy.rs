@@ -113,7 +113,7 @@ async fn wrong_url_or_setting_is_told_at_once() {
         "redis://h:0",
         "redis://h?no=1",
         "redis+sentinel://h",
-        "redis+cluster://h/3",
+        "redis+cluster://h/three",
     ] {
         let error = Client::connect_lazy(url).unwrap_err();
         assert!(matches!(error, Error::InvalidUrl { .. }), "{url}: {error}");
