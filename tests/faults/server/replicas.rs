@@ -8,6 +8,7 @@ use distlock_tests::{LockKind, Proxy, RedisServer, Select, eventually, eventuall
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::refusals::errors;
 use crate::row::{Row, rows};
 use crate::support::{
     SOON, assert_told_of_too_few_replicas, client_with, default_client, free, idle, ms,
@@ -336,6 +337,12 @@ async fn f54_server_that_became_a_replica_after_a_grant_is_waited_for(row: &Row)
     let refused = || async { pair.primary.command_calls("wait").await > before };
     eventually_eq(SOON, "a confirmation that was refused", true, refused).await;
     row.injected("WAIT at a replica", 1);
+    // It grants nothing more until it is promoted: what a replica writes does not reach its own replicas.
+    let read_only = ["CONFIG", "SET", "replica-read-only", "yes"];
+    pair.primary.cli(&read_only).await;
+    let before = errors(&pair.primary, "READONLY").await;
+    let is_refused = || async { errors(&pair.primary, "READONLY").await > before };
+    eventually_eq(SOON, "an attempt that was refused", true, is_refused).await;
     pair.primary.cli(&["REPLICAOF", "NO", "ONE"]).await;
     let guard = waiting.await.unwrap().unwrap();
     assert!(pair.replica.keys().await.contains(&"k".to_owned()));
