@@ -71,7 +71,7 @@ macro_rules! settings {
                 settings.$word = Some(<$type as Value>::read(text)?);
                 Ok(())
             },
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
             text: |settings| settings.$word.as_ref().map(Value::text),
         }
     };

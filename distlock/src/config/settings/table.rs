@@ -119,7 +119,7 @@ pub struct SettingWord {
     expected: &'static str,
     read: fn(&mut Settings, &str) -> Result<(), String>,
     /// The value as a text.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     pub(crate) text: fn(&Settings) -> Option<String>,
 }
 

@@ -19,7 +19,7 @@ pub(super) trait Value: Sized {
     fn read(text: &str) -> Result<Self, String>;
 
     /// The text that is read as this value.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String;
 }
 
@@ -32,7 +32,7 @@ impl Value for Duration {
         duration::parse(text)
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         let (seconds, nanos) = (self.as_secs(), self.subsec_nanos());
         let (hours, seconds) = (seconds / 3_600, seconds % 3_600);
@@ -52,7 +52,7 @@ impl Value for u32 {
         read.ok_or_else(|| wrong::<Self>(text))
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.to_string()
     }
@@ -66,7 +66,7 @@ impl Value for String {
         Ok(text.to_owned())
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.clone()
     }
@@ -81,7 +81,7 @@ impl Value for PathBuf {
         Ok(text.into())
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         // A text was read, so it is one.
         self.to_string_lossy().into_owned()
@@ -97,7 +97,7 @@ impl Value for bool {
         one_of(text, [("true", true), ("false", false)])
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.to_string()
     }
@@ -119,7 +119,7 @@ impl Value for PubSub {
         )
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -139,7 +139,7 @@ impl Value for Replicas {
             .map_err(|_| wrong::<Self>(text))
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         match self {
             Self::Count(count) => count.to_string(),

@@ -1,5 +1,6 @@
 //! A guard is dropped, and its client acquires the key again: without the server, or right behind the release.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -244,18 +245,18 @@ async fn client_that_is_dropped_with_its_guard_frees_the_key(stage: &Stage) {
 }
 
 async fn client_that_drops_guards_all_the_time_lets_others_in(stage: &Stage) {
-    static DONE: AtomicBool = AtomicBool::new(false);
     let (busy, other) = (stage.client().await, stage.client().await);
     for lease in [None, Some(stage.lease())] {
-        DONE.store(false, Ordering::SeqCst);
+        // Not a static: the test is played on several backends at once.
+        let done = Arc::new(AtomicBool::new(false));
         let acquire = move |client: &Client| match lease {
             Some(lease) => client.lock(KEY).acquire().lease(lease),
             None => client.lock(KEY).acquire(),
         };
-        let client = busy.clone();
+        let (client, is_done) = (busy.clone(), Arc::clone(&done));
         let busily = tokio::spawn(async move {
             let mut grants = 0_usize;
-            while !DONE.load(Ordering::SeqCst) {
+            while !is_done.load(Ordering::SeqCst) {
                 let guard = acquire(&client).await.unwrap();
                 grants += 1;
                 sleep(Duration::from_millis(1)).await;
@@ -272,7 +273,7 @@ async fn client_that_drops_guards_all_the_time_lets_others_in(stage: &Stage) {
             sleep(Duration::from_millis(1)).await;
             guard.release().await.unwrap();
         }
-        DONE.store(true, Ordering::SeqCst);
+        done.store(true, Ordering::SeqCst);
         assert!(busily.await.unwrap() > 0);
     }
 }
