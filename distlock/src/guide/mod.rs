@@ -25,6 +25,7 @@
 //! | [`cluster`] | Redis Cluster: slots that move, nodes that fail, and the keys that a cluster refuses |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
 //! | [`sharing_with_redisson`] | how Rust and Java services share their locks: what is tested, what has to agree, what differs |
+//! | [`what_is_in_redis`] | the format of every primitive, so that programs in other languages can join |
 //! | [`from_lock4j`] | how the options of lock4j, Klock and ShedLock map to `#[distributed_lock]` |
 
 #[doc = include_str!("choosing.md")]
@@ -76,5 +77,7 @@ pub mod testing {}
 pub mod timeouts {}
 #[doc = include_str!("transactions.md")]
 pub mod transactions {}
+#[doc = include_str!("what_is_in_redis.md")]
+pub mod what_is_in_redis {}
 #[doc = include_str!("why_not_set_nx.md")]
 pub mod why_not_set_nx {}
