@@ -84,7 +84,8 @@ pub(crate) struct Run {
     #[arg(required = true, value_name = "KEY")]
     pub(crate) keys: Vec<String>,
 
-    /// How long to wait for the lock, e.g. 5s; 0 tries once. Without it the wait has no limit.
+    /// How long to wait for the lock, e.g. 5s; 0 tries once. Without it the wait has no limit, unless the URL or
+    /// --default-wait has one.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 

@@ -12,7 +12,8 @@ use crate::terminal;
 /// uses 79.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// The answer is no: nobody holds the lock, nothing was released, or `doctor` has found something bad.
+    /// The answer is no: nobody holds the lock, nothing was released because nobody or another holder had it, or `doctor` has
+    /// found something bad.
     No = 1,
     /// The command line, the key or the URL is wrong.
     Usage = 64,

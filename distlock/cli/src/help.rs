@@ -58,7 +58,7 @@ Examples:
 
 Exit status:
   0    the lock is free
-  1    nobody held it, or the answer was not yes
+  1    nobody held it, another holder has it by now, or the answer was not yes
 ",
     of_every_server!(),
     "

@@ -164,7 +164,7 @@ fn rights(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
                      user's keys.",
                 ),
                 "looks at locks" => Finding::new("rights", Verdict::Ok, value)
-                    .advice("Locks do not need them. `distlock ls`, `who` and `watch` do."),
+                    .advice("Locks do not need them. `distlock ls`, `who`, `watch` and `release` do, and so does the console."),
                 _ => Finding::new("rights", Verdict::Warn, value)
                     .advice("Only this primitive needs them. If nobody uses it, there is nothing to do."),
             }
