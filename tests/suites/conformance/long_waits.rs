@@ -1,6 +1,7 @@
 //! What the log says of acquisitions that wait for long, for each other, or for themselves.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ impl io::Write for Writer {
     }
 }
 
-/// A key that no other test has. All tests of the process share one log, and a test finds its own lines by its key.
+/// A key that no other test has, and no other play of the same test. All tests of the process share one log, and a test finds its
+/// own lines by its key.
 fn logged_key(stage: &Stage, name: &str) -> String {
     static COLLECTS: Once = Once::new();
     COLLECTS.call_once(|| {
@@ -35,7 +37,9 @@ fn logged_key(stage: &Stage, name: &str) -> String {
             .with_writer(|| Writer)
             .init();
     });
-    format!("{name}:{}", stage.backend())
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    let number = KEYS.fetch_add(1, Ordering::Relaxed);
+    format!("{name} {number} on {}", stage.backend())
 }
 
 /// How many lines have all of these words.
