@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// What the key is now, for a person who has seen something else.
+    /// What the key is now. The caller has seen something else before.
     async fn changed_from(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
         let now = self.inspect(&*seen.key).await?;
         let is_free = now.primitive == Primitive::Nothing;

@@ -17,17 +17,15 @@ async fn client(server: &RedisServer, set: impl FnOnce(Builder) -> Builder) -> C
     client_with(&server.url(), connected).await
 }
 
+async fn locks(client: &Client) {
+    let guard = client.lock("k").acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 async fn f56_connected_replicas_confirm_and_a_server_without_any_grants_alone(row: &Row) {
     let mut pair = Pair::start().await;
     let client = client(&pair.primary, |builder| builder).await;
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    locks(&client).await;
     let waits = pair.primary.command_calls("wait").await;
     assert!(waits >= 1, "the replica was not asked");
     // It is connected, and does not answer.
@@ -42,14 +40,7 @@ async fn f56_connected_replicas_confirm_and_a_server_without_any_grants_alone(ro
     assert_eq!(pair.primary.command_calls("wait").await, before);
     guard.release().await.unwrap();
     pair.join().await;
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    locks(&client).await;
     assert!(pair.primary.command_calls("wait").await > before);
     free(&pair.primary, &[&client]).await;
 }
@@ -60,14 +51,7 @@ async fn f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cann
     let on_disk = |builder: Builder| builder.replicas_on_disk(true);
     let without = RedisServer::start().await;
     let plain = client(&without, on_disk).await;
-    plain
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    locks(&plain).await;
 
     let with = RedisServer::builder()
         .arg("--appendonly", "yes")

@@ -61,7 +61,8 @@ fn held_by(refusal: &[Value]) -> Option<Attempted> {
     })
 }
 
-/// Like [`attempted`], but -2 says that there is no semaphore, and a refusal counts those in the way and names none.
+/// The reply to an attempt at permits, which is read as [`attempted`] does. But -2 says that there is no semaphore, and a refusal
+/// counts the holders and names none.
 pub(crate) fn attempted_permits(value: Value, are_permits: bool) -> Result<Attempted, Fault> {
     match &value {
         Value::Nil => Ok(Attempted::Granted { token: None }),

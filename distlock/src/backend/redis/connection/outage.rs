@@ -75,7 +75,7 @@ struct ConnectionOutage {
 }
 
 impl OutageLog {
-    /// Of a server with keys. What ends while nothing is at stake is no outage. Without a gauge it has its own.
+    /// The connections to a server with keys. An end while nothing is at stake is no outage. Without a `gauge` they get one.
     pub(crate) fn of_keys(
         server: String,
         gauge: Option<&Arc<ConnectedGauge>>,
@@ -110,8 +110,8 @@ impl OutageLog {
         self.state.lock().tells_first = true;
     }
 
-    /// A connection has ended. It is no outage if nothing was at stake, or if the same was told a short while ago, unless a
-    /// try to replace the connection fails as well.
+    /// A connection has ended. The end is no outage if nothing was at stake, or if the same end was told a short while ago.
+    /// It becomes one if a try to replace the connection fails.
     pub(crate) fn ended(&self, connection: &'static str, reason: &str) {
         let has_stake = self.stake.is_there();
         let is_told = self

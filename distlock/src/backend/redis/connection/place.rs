@@ -70,24 +70,23 @@ impl Place {
 
     /// The name stands for these addresses.
     pub(super) fn answered(&mut self, addresses: &[SocketAddr], now: Instant) -> Next {
+        if addresses.is_empty() {
+            return Next::Stay;
+        }
         let at = self.at.as_ref().and_then(|endpoint| endpoint.at);
-        if addresses.is_empty() || at.is_none_or(|at| addresses.contains(&at)) {
-            self.missing = if addresses.is_empty() {
-                self.missing
-            } else {
-                0
-            };
+        if at.is_none_or(|at| addresses.contains(&at)) {
+            self.missing = 0;
             return Next::Stay;
         }
         self.missing = self.missing.saturating_add(1);
         if self.missing < ANSWERS_TO_MOVE {
             return Next::Stay;
         }
-        match self.has_moved(now) {
-            true => Next::Rotates {
-                is_new: !std::mem::replace(&mut self.was_told, true),
-            },
-            false => Next::Leave,
+        if !self.has_moved(now) {
+            return Next::Leave;
+        }
+        Next::Rotates {
+            is_new: !std::mem::replace(&mut self.was_told, true),
         }
     }
 

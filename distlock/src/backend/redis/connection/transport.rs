@@ -1,6 +1,6 @@
 //! The stream under a connection: the socket with its options, and TLS over it.
 //!
-//! The driver gets a stream that stands, so its own features for TLS do not matter, whoever turns them on.
+//! The driver gets a connected stream. So its own features for TLS have no effect, also if another crate turns them on.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a text looks like that is no URL.
+//! Texts that are no URLs, and what they look like.
 
 /// What a text without a known scheme looks like, and what to do. It quotes nothing: any text may have a password in it.
 pub(super) fn looks_like(text: &str) -> Option<&'static str> {
