@@ -165,8 +165,8 @@ const PARENTS: &[&str] = &[
     "doctor",
 ];
 
-/// The files and folders on the way of an acquisition and of a release, folder by folder: each names only those that stand
-/// behind it. `mod` is the folder's own file.
+/// The files and folders on the way of an acquisition and of a release, and those that make connections, folder by folder: each
+/// names only those that stand behind it. `mod` is the folder's own file.
 const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
@@ -237,6 +237,44 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "view", "hold_ref", "terms", "mod", "nesting", "grant", "lease", "flag",
         ],
+    ),
+    (
+        "backend/redis/connection",
+        &["mod", "link", "connect", "addresses"],
+    ),
+    (
+        "backend/redis/connection/link",
+        &[
+            "run",
+            "mod",
+            "name_watch",
+            "together",
+            "relogin",
+            "outage",
+            "stake",
+            "known_run",
+            "epochs",
+            "phase",
+            "unanswered",
+        ],
+    ),
+    (
+        "backend/redis/connection/connect",
+        &[
+            "mod",
+            "probe",
+            "handshake",
+            "connector",
+            "transport",
+            "tls",
+            "stream",
+            "driven",
+            "step",
+        ],
+    ),
+    (
+        "backend/redis/connection/addresses",
+        &["mod", "place", "endpoint", "resolver", "url", "address"],
     ),
 ];
 

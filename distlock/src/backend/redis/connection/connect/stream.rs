@@ -3,6 +3,6 @@
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What the driver reads and writes.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::handshake;
 use super::known_run::Run;
-use super::link::{Connected, Link};
+use super::{Connected, Link};
+use crate::backend::redis::connection::connect::handshake;
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::error::show;

@@ -4,13 +4,12 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use super::endpoint::Endpoint;
-use super::handshake::Expected;
-use super::place::Place;
+use crate::backend::redis::connection::addresses::{Endpoint, Place};
+use crate::backend::redis::connection::connect::Expected;
 use crate::mutex::Mutex;
 
 /// One of the connections to a server.
-pub(super) trait Member: Send + Sync {
+pub(crate) trait Member: Send + Sync {
     /// Where it leads, or led last.
     fn endpoint(&self) -> Option<Endpoint>;
 
@@ -27,13 +26,13 @@ pub(super) trait Member: Send + Sync {
 /// The connections to one server.
 #[derive(Default)]
 pub(crate) struct Together {
-    pub(super) place: Mutex<Place>,
+    pub(crate) place: Mutex<Place>,
     members: Mutex<Vec<Weak<dyn Member>>>,
 }
 
 impl Together {
     /// These connections go together. The first one is that for commands, which the others follow.
-    pub(super) fn join(&self, members: impl IntoIterator<Item = Weak<dyn Member>>) {
+    pub(crate) fn join(&self, members: impl IntoIterator<Item = Weak<dyn Member>>) {
         self.members.lock().extend(members);
     }
 
@@ -44,12 +43,12 @@ impl Together {
     }
 
     /// The connection that the others follow.
-    pub(super) fn leader(&self) -> Option<Arc<dyn Member>> {
+    pub(crate) fn leader(&self) -> Option<Arc<dyn Member>> {
         self.members.lock().first().and_then(Weak::upgrade)
     }
 
     /// Where a connection is to be made to, of these endpoints.
-    pub(super) fn order(&self, member: &dyn Member, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    pub(crate) fn order(&self, member: &dyn Member, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
         if let Some(at) = self.to_follow(member) {
             let is_same = |endpoint: &Endpoint| endpoint.address == at.address;
             if endpoints.iter().any(is_same) {
@@ -60,7 +59,7 @@ impl Together {
     }
 
     /// A connection was made. Returns whether it leads to where the others do.
-    pub(super) fn connected(&self, member: &dyn Member, endpoint: &Endpoint) -> bool {
+    pub(crate) fn connected(&self, member: &dyn Member, endpoint: &Endpoint) -> bool {
         let leader = self.leader();
         if leader.is_some_and(|leader| !is_same(&*leader, member)) {
             let at = self.to_follow(member);
@@ -79,7 +78,7 @@ impl Together {
     }
 
     /// The connections lead to another address from now on.
-    pub(super) fn move_to(&self, endpoint: Endpoint) {
+    pub(crate) fn move_to(&self, endpoint: Endpoint) {
         self.place.lock().moved(endpoint, Instant::now());
         for member in self.members() {
             member.leave();

@@ -5,11 +5,10 @@ use std::time::Duration;
 use redis::AsyncConnectionConfig;
 use tokio::time::{sleep, timeout};
 
-use super::address::Address;
 use super::connector::Connector;
-use super::endpoint::{Endpoint, first_of};
 use super::handshake::{self, Expected};
 use super::tls;
+use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of};
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
 use crate::error::show;
@@ -35,7 +34,7 @@ pub(crate) async fn probe(
 }
 
 /// The same at one of the addresses that the name of the server stands for.
-pub(super) async fn probe_at(
+pub(crate) async fn probe_at(
     connector: &Connector,
     endpoint: Endpoint,
     expected: Expected,

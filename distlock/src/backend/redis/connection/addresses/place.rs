@@ -18,7 +18,7 @@ use crate::config::{ANSWERS_TO_MOVE, MOVE_AGAIN_AFTER};
 
 /// Where the connections to one server lead.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Where the last connection for commands was made to.
     at: Option<Endpoint>,
     /// The answers in a row that did not have this address.
@@ -31,7 +31,7 @@ pub(super) struct Place {
 
 /// What follows from an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     Stay,
     /// The connections were led away a short while ago. Whether this is to be told.
     Rotates {
@@ -43,12 +43,12 @@ pub(super) enum Next {
 
 impl Place {
     /// Where the last connection for commands was made to.
-    pub(super) fn at(&self) -> Option<&Endpoint> {
+    pub(crate) fn at(&self) -> Option<&Endpoint> {
         self.at.as_ref()
     }
 
     /// The order in which to try the addresses that the name has now. The last one is the first.
-    pub(super) fn order(&self, endpoints: Vec<Endpoint>, now: Instant) -> Vec<Endpoint> {
+    pub(crate) fn order(&self, endpoints: Vec<Endpoint>, now: Instant) -> Vec<Endpoint> {
         let Some(at) = self.at.as_ref() else {
             return endpoints;
         };
@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// A connection for commands was made.
-    pub(super) fn connected(&mut self, endpoint: Endpoint) {
+    pub(crate) fn connected(&mut self, endpoint: Endpoint) {
         if self.at.as_ref() != Some(&endpoint) {
             self.at = Some(endpoint);
             self.missing = 0;
@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// The name stands for these addresses.
-    pub(super) fn answered(&mut self, addresses: &[SocketAddr], now: Instant) -> Next {
+    pub(crate) fn answered(&mut self, addresses: &[SocketAddr], now: Instant) -> Next {
         if addresses.is_empty() {
             return Next::Stay;
         }
@@ -91,7 +91,7 @@ impl Place {
     }
 
     /// A server was found at one of the new addresses. The connections lead there from now on.
-    pub(super) fn moved(&mut self, to: Endpoint, now: Instant) {
+    pub(crate) fn moved(&mut self, to: Endpoint, now: Instant) {
         self.connected(to);
         self.moved = Some(now);
     }
@@ -105,7 +105,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::redis::connection::address::Address;
+    use crate::backend::redis::connection::addresses::address::Address;
 
     fn address(at: u16) -> SocketAddr {
         SocketAddr::from(([10, 0, 0, 1], at))

@@ -9,16 +9,16 @@ pub(crate) type Run = Option<Arc<str>>;
 
 /// What is known of the run.
 #[derive(Debug, Default)]
-pub(super) struct KnownRun {
+pub(crate) struct KnownRun {
     /// The number of the connection over which the run was asked for last, and the answer.
-    pub(super) last: Mutex<Option<(u64, Run)>>,
+    pub(crate) last: Mutex<Option<(u64, Run)>>,
     /// Held by the one that asks. The others wait for its answer.
-    pub(super) asking: tokio::sync::Mutex<()>,
+    pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
 impl KnownRun {
     /// What was answered over a connection.
-    pub(super) fn over(&self, epoch: u64) -> Option<Run> {
+    pub(crate) fn over(&self, epoch: u64) -> Option<Run> {
         let last = self.last.lock();
         let (of, run) = last.as_ref()?;
         (*of == epoch).then(|| run.clone())

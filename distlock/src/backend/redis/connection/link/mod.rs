@@ -7,6 +7,17 @@
 //! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs, and none
 //! beside a connection; see [`Phase`]. If it ended with its runtime, the next caller starts it again in the caller's runtime.
 
+mod epochs;
+mod known_run;
+mod name_watch;
+mod outage;
+mod phase;
+mod relogin;
+mod run;
+mod stake;
+mod together;
+mod unanswered;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,23 +27,22 @@ use redis::{AsyncConnectionConfig, PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::address::{Address, Locate};
-use super::connector::Connector;
-use super::driven::Driven;
-use super::endpoint::{Endpoint, first_of};
-use super::epochs::Epochs;
-use super::handshake::{self, Expected};
-use super::known_run::KnownRun;
-use super::name_watch::NameWatch;
-use super::outage::OutageLog;
-use super::phase::Phase;
-use super::relogin::keep_logged_in;
-use super::step::Step;
-use super::tls;
-use super::together::{Member, Together};
-use super::unanswered::Unanswered;
-#[cfg(feature = "test-util")]
+pub(crate) use self::epochs::Epochs;
+use self::known_run::KnownRun;
+pub(crate) use self::name_watch::NameWatch;
+pub(crate) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
+use self::phase::Phase;
+use self::relogin::keep_logged_in;
+pub(crate) use self::stake::Stake;
+use self::together::Member;
+pub(crate) use self::together::Together;
+use self::unanswered::Unanswered;
 use crate::backend::ConnectionSeen;
+#[cfg(feature = "test-util")]
+use crate::backend::redis::connection::addresses::{Address, Endpoint, Locate, first_of};
+use crate::backend::redis::connection::connect::{
+    Connector, Driven, Expected, Step, handshake, tls,
+};
 use crate::backend::{Fault, cause};
 use crate::config::{
     GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
@@ -162,7 +172,7 @@ pub(crate) struct Link {
     endpoint: Mutex<Option<Endpoint>>,
     /// What the present try to connect waits for.
     step: Mutex<Step>,
-    pub(super) known_run: KnownRun,
+    pub(crate) known_run: KnownRun,
 }
 
 impl Link {

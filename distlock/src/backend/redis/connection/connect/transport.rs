@@ -10,11 +10,10 @@ use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use tokio::net::TcpStream;
 
-use super::address::Address;
 use super::driven::Driven;
-use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::tls::Handshake;
+use crate::backend::redis::connection::addresses::{Address, Endpoint};
 
 /// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
 /// ten seconds.
@@ -25,17 +24,17 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All that a connection to a server needs, at this moment.
-pub(super) struct Dial {
-    pub(super) endpoint: Endpoint,
+pub(crate) struct Dial {
+    pub(crate) endpoint: Endpoint,
     /// Whether small commands are sent at once.
-    pub(super) nodelay: bool,
-    pub(super) login: RedisConnectionInfo,
-    pub(super) tls: Option<Handshake>,
+    pub(crate) nodelay: bool,
+    pub(crate) login: RedisConnectionInfo,
+    pub(crate) tls: Option<Handshake>,
 }
 
 impl Dial {
     /// Connects and logs in.
-    pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<Driven> {
+    pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<Driven> {
         let stream = self.stream().await?;
         let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
         let (connection, driver) = made?;

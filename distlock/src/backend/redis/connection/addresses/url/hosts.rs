@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::text::{invalid, number};
-use crate::backend::redis::connection::address::Address;
+use crate::backend::redis::connection::addresses::address::Address;
 use crate::error::Error;
 
 /// All hosts of a list. Those without a port have this one.

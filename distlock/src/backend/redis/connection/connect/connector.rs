@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
-use super::address::Address;
-use super::endpoint::Endpoint;
-use super::resolver::Resolver;
 use super::tls::TlsConnector;
 use super::transport::Dial;
-use super::url::Tls;
+use crate::backend::redis::connection::addresses::{Address, Endpoint, Resolver, url::Tls};
 use crate::backend::{Fault, cause};
 use crate::config::Config;
 use crate::config::credentials::{Credentials, CredentialsSource};
@@ -61,13 +58,13 @@ impl Connector {
     }
 
     /// What the server is to call each connection.
-    pub(super) fn client_name(&self) -> &str {
+    pub(crate) fn client_name(&self) -> &str {
         &self.client_name
     }
 
     /// Refuses what is sent in a copy of the client's process, or under a former identity of the client. The sockets are the
     /// original's: it would get the answers.
-    pub(super) fn check_identity(&self) -> Result<(), Fault> {
+    pub(crate) fn check_identity(&self) -> Result<(), Fault> {
         match self.identity.is_valid() {
             true => Ok(()),
             false => Err(Fault::NotNow(cause(
@@ -77,7 +74,7 @@ impl Connector {
         }
     }
 
-    pub(super) fn resolver(&self) -> &Arc<Resolver> {
+    pub(crate) fn resolver(&self) -> &Arc<Resolver> {
         &self.resolver
     }
 
@@ -87,12 +84,12 @@ impl Connector {
     }
 
     /// Whether connections are encrypted.
-    pub(super) fn has_tls(&self) -> bool {
+    pub(crate) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Where tries to connect to a server lead.
-    pub(super) async fn endpoints(&self, address: &Address) -> Result<Vec<Endpoint>, Fault> {
+    pub(crate) async fn endpoints(&self, address: &Address) -> Result<Vec<Endpoint>, Fault> {
         let endpoint = |at| Endpoint {
             address: address.clone(),
             at,
@@ -108,7 +105,7 @@ impl Connector {
 
     /// What a connection to a server needs: the credentials and certificates of this moment. Without `nodelay`, small commands
     /// may wait for others.
-    pub(super) async fn dial(&self, endpoint: &Endpoint, nodelay: bool) -> Result<Dial, Fault> {
+    pub(crate) async fn dial(&self, endpoint: &Endpoint, nodelay: bool) -> Result<Dial, Fault> {
         self.check_identity()?;
         let login = self.login().await?;
         let tls = match (&self.tls, &endpoint.address) {
@@ -124,18 +121,18 @@ impl Connector {
     }
 
     /// Whether a function is asked for the credentials.
-    pub(super) fn asks_for_credentials(&self) -> bool {
+    pub(crate) fn asks_for_credentials(&self) -> bool {
         matches!(self.credentials, Some(CredentialsSource::Asked(_)))
     }
 
     /// How often connections that stand log in again, if a function gives the credentials.
-    pub(super) fn login_interval(&self) -> Option<Duration> {
+    pub(crate) fn login_interval(&self) -> Option<Duration> {
         let is_asked = matches!(self.credentials, Some(CredentialsSource::Asked(_)));
         (is_asked && !self.credentials_interval.is_zero()).then_some(self.credentials_interval)
     }
 
     /// The credentials of this moment.
-    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, Fault> {
+    pub(crate) async fn credentials(&self) -> Result<Option<Credentials>, Fault> {
         let Some(source) = &self.credentials else {
             return Ok(None);
         };

@@ -17,7 +17,7 @@ impl Stake {
     }
 
     /// As long as nobody can answer, there is something.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.0.get().is_none_or(|has_stake| has_stake())
     }
 }

@@ -23,7 +23,7 @@ impl Drop for Task {
 
 impl Driven {
     /// Drives the connection in a task of its own.
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {

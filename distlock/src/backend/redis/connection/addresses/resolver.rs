@@ -21,7 +21,7 @@ use crate::telemetry;
 
 /// Looks up the names of the servers of one client.
 #[derive(Debug)]
-pub(super) struct Resolver {
+pub(crate) struct Resolver {
     look_up: LookUp,
     names: Mutex<HashMap<(Arc<str>, u16), Name>>,
 }
@@ -40,7 +40,7 @@ type Pending = watch::Receiver<Option<Answer>>;
 type Answer = Result<Vec<SocketAddr>, Fault>;
 
 impl Resolver {
-    pub(super) fn new(look_up: LookUp) -> Arc<Self> {
+    pub(crate) fn new(look_up: LookUp) -> Arc<Self> {
         Arc::new(Self {
             look_up,
             names: Mutex::default(),
@@ -49,7 +49,7 @@ impl Resolver {
 
     /// The addresses of a host: those that it has now, or the last ones that are known if that does not become clear soon.
     /// Without such ones this waits for the look-up.
-    pub(super) async fn addresses(self: &Arc<Self>, host: &str, port: u16) -> Answer {
+    pub(crate) async fn addresses(self: &Arc<Self>, host: &str, port: u16) -> Answer {
         if let Some(addresses) = without_look_up(host, port) {
             return Ok(addresses);
         }
@@ -66,7 +66,7 @@ impl Resolver {
     }
 
     /// Looks a name up, or waits for the look-up that is under way. An answer without an address is an error.
-    pub(super) async fn look_up(self: &Arc<Self>, host: &str, port: u16) -> Answer {
+    pub(crate) async fn look_up(self: &Arc<Self>, host: &str, port: u16) -> Answer {
         let mut pending = self.pending(host, port);
         let answer = pending.wait_for(Option::is_some).await;
         let answer = answer.ok().and_then(|answer| answer.clone());
@@ -132,7 +132,7 @@ impl Name {
 }
 
 /// The addresses of a host that needs no look-up.
-pub(super) fn without_look_up(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
+pub(crate) fn without_look_up(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Some(vec![SocketAddr::new(ip, port)]);
     }

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use super::certificates::Read;
 use super::errors::{find, invalid_pem};
 use super::roots::default_roots;
-use crate::backend::redis::connection::stream::Stream;
+use crate::backend::redis::connection::connect::stream::Stream;
 use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
 

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::address::Address;
+use crate::backend::redis::connection::addresses::Address;
 use crate::backend::{Fault, cause};
 use crate::error::show;
 
 /// What a try to connect is waiting for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The server, or it is not begun.
     #[default]
     Connection,
@@ -21,7 +21,7 @@ pub(super) enum Step {
 
 impl Step {
     /// The fault of a try that has not succeeded within this time.
-    pub(super) fn unfinished(&self, within: Duration) -> Fault {
+    pub(crate) fn unfinished(&self, within: Duration) -> Fault {
         Fault::NotNow(cause(format!(
             "no connection within {}{self}",
             show(within)

@@ -35,7 +35,7 @@ use crate::error::Error;
 /// How TLS connections are made.
 #[cfg(feature = "_tls")]
 #[derive(Debug)]
-pub(super) struct TlsConnector {
+pub(crate) struct TlsConnector {
     certificates: Certificates,
     /// What stays the same: whom to trust without an authority of the user's, and the cryptography.
     library: library::Library,
@@ -48,7 +48,7 @@ pub(super) struct TlsConnector {
 impl TlsConnector {
     /// Reads the client's certificates, as far as they are values or files. With `insecure`, those of the servers are not
     /// checked.
-    pub(super) fn new(insecure: bool, config: &Config) -> Result<Self, Error> {
+    pub(crate) fn new(insecure: bool, config: &Config) -> Result<Self, Error> {
         if insecure && !cfg!(feature = "tls-rustls-insecure") {
             return Err(invalid_url(
                 "`#insecure` needs the feature `tls-rustls-insecure` of the crate `distlock` as well",
@@ -77,7 +77,7 @@ impl TlsConnector {
     }
 
     /// What the next connection needs: its files are read, and its functions asked.
-    pub(super) async fn prepare(&self) -> Result<Handshake, Fault> {
+    pub(crate) async fn prepare(&self) -> Result<Handshake, Fault> {
         let client = match &self.fixed {
             Some(client) => client.clone(),
             None => {
@@ -96,7 +96,7 @@ impl TlsConnector {
 
 /// The handshake of one connection.
 #[cfg(feature = "_tls")]
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     client: library::Client,
     server_name: Option<String>,
 }
@@ -104,7 +104,7 @@ pub(super) struct Handshake {
 #[cfg(feature = "_tls")]
 impl Handshake {
     /// TLS over this socket, to a server of this name unless the user has set another one.
-    pub(super) async fn over(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Stream>> {
+    pub(crate) async fn over(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Stream>> {
         let name = self.server_name.as_deref().unwrap_or(host);
         library::handshake(&self.client, name, socket).await
     }
@@ -113,27 +113,27 @@ impl Handshake {
 /// TLS in a build without it: there is none.
 #[cfg(not(feature = "_tls"))]
 #[derive(Debug)]
-pub(super) enum TlsConnector {}
+pub(crate) enum TlsConnector {}
 
 #[cfg(not(feature = "_tls"))]
-pub(super) enum Handshake {}
+pub(crate) enum Handshake {}
 
 #[cfg(not(feature = "_tls"))]
 impl TlsConnector {
-    pub(super) fn new(_insecure: bool, _config: &Config) -> Result<Self, Error> {
+    pub(crate) fn new(_insecure: bool, _config: &Config) -> Result<Self, Error> {
         Err(invalid_url(
             "TLS needs a feature of the crate `distlock`: turn on `tls-rustls`, or `tls-native-tls`",
         ))
     }
 
-    pub(super) async fn prepare(&self) -> Result<Handshake, Fault> {
+    pub(crate) async fn prepare(&self) -> Result<Handshake, Fault> {
         match *self {}
     }
 }
 
 #[cfg(not(feature = "_tls"))]
 impl Handshake {
-    pub(super) async fn over(
+    pub(crate) async fn over(
         &self,
         _socket: TcpStream,
         _host: &str,
@@ -144,23 +144,23 @@ impl Handshake {
 
 /// Why a TLS handshake failed, if it fails again until a certificate or a setting is another one.
 #[cfg(feature = "_tls")]
-pub(super) fn refusal(error: &RedisError) -> Option<String> {
+pub(crate) fn refusal(error: &RedisError) -> Option<String> {
     library::refusal(error)
 }
 
 #[cfg(not(feature = "_tls"))]
-pub(super) fn refusal(_error: &RedisError) -> Option<String> {
+pub(crate) fn refusal(_error: &RedisError) -> Option<String> {
     None
 }
 
 /// Whether what the server sent was no TLS.
 #[cfg(feature = "_tls")]
-pub(super) fn is_no_tls(error: &RedisError) -> bool {
+pub(crate) fn is_no_tls(error: &RedisError) -> bool {
     library::is_no_tls(error)
 }
 
 #[cfg(not(feature = "_tls"))]
-pub(super) fn is_no_tls(_error: &RedisError) -> bool {
+pub(crate) fn is_no_tls(_error: &RedisError) -> bool {
     false
 }
 

@@ -3,8 +3,7 @@
 use redis::cmd;
 use tokio::time::{sleep, timeout};
 
-use super::connector::Connector;
-use super::driven::Driven;
+use crate::backend::redis::connection::connect::{Connector, Driven};
 use crate::config::credentials::Credentials;
 use crate::telemetry;
 
@@ -12,7 +11,7 @@ use crate::telemetry;
 /// with the connection.
 ///
 /// A refusal is told. The server keeps the right that the connection has then.
-pub(super) async fn keep_logged_in(
+pub(crate) async fn keep_logged_in(
     what: &'static str,
     server: &str,
     connector: &Connector,

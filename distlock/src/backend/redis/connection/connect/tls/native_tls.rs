@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::certificates::Read;
 use super::errors::{find, invalid_pem};
-use crate::backend::redis::connection::stream::Stream;
+use crate::backend::redis::connection::connect::stream::Stream;
 use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
 

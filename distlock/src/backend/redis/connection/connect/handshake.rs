@@ -9,10 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::address::Address;
 use super::driven::Driven;
-use super::endpoint::Endpoint;
 use super::tls;
+use crate::backend::redis::connection::addresses::{Address, Endpoint};
 use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
 use crate::backend::{Fault, cause};
@@ -30,7 +29,7 @@ const SPEAKS_NO_TLS: &str =
     "it speaks no TLS there; write `redis` and not `rediss` in the URL, or use its port for TLS";
 
 /// Why a server ended a connection that the driver was about to establish, if it says so on a connection of its own.
-pub(super) async fn rejection(
+pub(crate) async fn rejection(
     endpoint: &Endpoint,
     has_tls: bool,
     expected: Expected,
@@ -51,7 +50,7 @@ pub(super) async fn rejection(
 }
 
 /// Whether the server may have turned a connection away that ended with this error.
-pub(super) fn may_be_rejection(error: &RedisError) -> bool {
+pub(crate) fn may_be_rejection(error: &RedisError) -> bool {
     error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
@@ -139,7 +138,7 @@ fn said(line: &[u8]) -> Option<Fault> {
 
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
 /// executed.
-pub(super) fn refused(server: &str, error: RedisError) -> Fault {
+pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
     if let Some(reason) = tls::refusal(&error) {
         return Fault::LoginDenied(cause(reason));
     }
@@ -198,7 +197,7 @@ const REPLICA: &str = "is a replica, which grants no locks; write the address of
 
 /// Asks the server what it is, and tells it what to call this connection. If the user may not ask, the connection is used as
 /// it is.
-pub(super) async fn check(
+pub(crate) async fn check(
     server: &str,
     (expected, client_name): (Expected, &str),
     connection: &mut Driven,
@@ -269,7 +268,7 @@ const NEEDED: [&str; 12] = [
 /// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. Returns whether it has said. A
 /// user without the right to ask is not told at the next connection either. If the server loads its data, it may say later,
 /// and the connection is used as it is.
-pub(super) async fn check_commands(server: &str, connection: &mut Driven) -> Result<bool, Fault> {
+pub(crate) async fn check_commands(server: &str, connection: &mut Driven) -> Result<bool, Fault> {
     let call = script::COMMANDS_CHECK
         .by_source(Publish::Plain)
         .keys(std::iter::empty());
@@ -303,7 +302,7 @@ pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> bool {
 }
 
 /// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
-pub(super) async fn warn_of_eviction(server: &str, connection: &mut Driven) {
+pub(crate) async fn warn_of_eviction(server: &str, connection: &mut Driven) {
     let mut info = cmd("INFO");
     info.arg("memory");
     let Ok(text) = info.query_async::<String>(connection).await else {
@@ -315,7 +314,7 @@ pub(super) async fn warn_of_eviction(server: &str, connection: &mut Driven) {
 }
 
 /// How long the server has been up, in whole seconds, rounded down.
-pub(super) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
+pub(crate) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
     let mut info = cmd("INFO");
     info.arg("server");
     let text = match info.query_async::<String>(connection).await {
@@ -337,7 +336,7 @@ pub(super) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
 }
 
 /// The id of the server's run in the answer to INFO. Some providers show zeros instead.
-pub(super) fn run_id(info: &str) -> Option<&str> {
+pub(crate) fn run_id(info: &str) -> Option<&str> {
     field_of_info(info, "run_id").filter(|id| id.bytes().any(|byte| byte != b'0'))
 }
 
@@ -375,7 +374,7 @@ mod tests {
 
     #[test]
     fn needed_commands_are_those_that_the_guide_grants_for_locks() {
-        let guide = include_str!("../../../guide/least_privilege.md");
+        let guide = include_str!("../../../../guide/least_privilege.md");
         let (_, rules) = guide.split_once("```text").unwrap();
         let (locks, _) = rules.split_once("```").unwrap();
         let granted = locks

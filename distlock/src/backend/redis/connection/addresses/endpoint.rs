@@ -14,9 +14,9 @@ use crate::config::NEXT_ADDRESS_AFTER;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// The server, as the URL or another server names it.
-    pub(super) address: Address,
+    pub(crate) address: Address,
     /// One of the addresses that its name stands for. A socket has none.
-    pub(super) at: Option<SocketAddr>,
+    pub(crate) at: Option<SocketAddr>,
 }
 
 impl fmt::Display for Endpoint {
@@ -33,7 +33,7 @@ impl fmt::Display for Endpoint {
 
 /// Tries the endpoints of one server: each a moment after the one before it, or as soon as that has failed. The first one
 /// that succeeds counts.
-pub(super) async fn first_of<T, F>(
+pub(crate) async fn first_of<T, F>(
     endpoints: Vec<Endpoint>,
     connect: impl Fn(Endpoint) -> F,
 ) -> Result<T, Fault>

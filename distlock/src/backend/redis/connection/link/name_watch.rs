@@ -11,13 +11,9 @@ use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::address::Address;
-use super::connector::Connector;
-use super::endpoint::Endpoint;
-use super::place::Next;
-use super::probe::probe_at;
-use super::resolver::without_look_up;
 use super::together::{Member, Together};
+use crate::backend::redis::connection::addresses::{Address, Endpoint, Next, without_look_up};
+use crate::backend::redis::connection::connect::{Connector, probe_at};
 use crate::mutex::Mutex;
 use crate::telemetry;
 
@@ -45,7 +41,7 @@ impl NameWatch {
     }
 
     /// A connection to this server was made: its name is looked up again from now on, if it has one.
-    pub(super) fn watch(self: &Arc<Self>, server: &Arc<Together>, address: &Address) {
+    pub(crate) fn watch(self: &Arc<Self>, server: &Arc<Together>, address: &Address) {
         if self.interval.is_zero() || !is_name(address) {
             return;
         }

@@ -14,11 +14,11 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 ///
 /// One number has both, so that a count never moves from a connection to the next one. Relaxed: nothing else is read by it.
 #[derive(Debug, Default)]
-pub(super) struct Unanswered(AtomicU64);
+pub(crate) struct Unanswered(AtomicU64);
 
 impl Unanswered {
     /// A command over connection `epoch` was answered.
-    pub(super) fn answered(&self, epoch: u64) {
+    pub(crate) fn answered(&self, epoch: u64) {
         // Read first: the count is nearly always 0, and a write would move its cache line between cores.
         let now = self.0.load(Ordering::Relaxed);
         if now & COUNT != 0 && now >> COUNT_BITS == epoch {
@@ -32,7 +32,7 @@ impl Unanswered {
 
     /// A command over connection `epoch` was not answered in time. Returns how many in a row that are, or 0 if a newer
     /// connection was heard of.
-    pub(super) fn timed_out(&self, epoch: u64) -> u32 {
+    pub(crate) fn timed_out(&self, epoch: u64) -> u32 {
         let counted = |now: u64| match now >> COUNT_BITS {
             counted if counted > epoch => None,
             counted if counted < epoch => Some((epoch << COUNT_BITS) + 1),

@@ -13,7 +13,7 @@ use crate::backend::Fault;
 
 /// Whether there is a connection `C`.
 #[derive(Clone, Debug)]
-pub(super) enum Phase<C> {
+pub(crate) enum Phase<C> {
     Up(C),
     Down {
         /// The last failure to connect.
@@ -25,19 +25,19 @@ pub(super) enum Phase<C> {
 
 impl<C> Phase<C> {
     /// No connection, and nobody makes one.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self::Down {
             failure: None,
             connects: false,
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up(_))
     }
 
     /// The last failure to connect, if there is no connection.
-    pub(super) fn failure(&self) -> Option<&Fault> {
+    pub(crate) fn failure(&self) -> Option<&Fault> {
         match self {
             Self::Up(_) => None,
             Self::Down { failure, .. } => failure.as_ref(),
@@ -45,12 +45,12 @@ impl<C> Phase<C> {
     }
 
     /// Whether a task connects.
-    pub(super) fn connects(&self) -> bool {
+    pub(crate) fn connects(&self) -> bool {
         matches!(self, Self::Down { connects: true, .. })
     }
 
     /// Somebody found no connection, perhaps a while ago. Returns whether the caller has to start the task that connects.
-    pub(super) fn begin_to_connect(&mut self) -> bool {
+    pub(crate) fn begin_to_connect(&mut self) -> bool {
         match self {
             Self::Down { connects, .. } => !std::mem::replace(connects, true),
             Self::Up(_) => false,
@@ -58,21 +58,21 @@ impl<C> Phase<C> {
     }
 
     /// The task that connects has failed, and goes on.
-    pub(super) fn failed(&mut self, fault: Fault) {
+    pub(crate) fn failed(&mut self, fault: Fault) {
         if let Self::Down { failure, .. } = self {
             *failure = Some(fault);
         }
     }
 
     /// The task that connects has ended without a connection.
-    pub(super) fn gave_up(&mut self) {
+    pub(crate) fn gave_up(&mut self) {
         if let Self::Down { connects, .. } = self {
             *connects = false;
         }
     }
 
     /// The task that connects has ended with this connection. Returns whether it is taken: there is no other one.
-    pub(super) fn establish(&mut self, connection: C) -> bool {
+    pub(crate) fn establish(&mut self, connection: C) -> bool {
         let is_needed = !self.is_up();
         if is_needed {
             *self = Self::Up(connection);
@@ -81,7 +81,7 @@ impl<C> Phase<C> {
     }
 
     /// The connection that `is_meant` is lost. Returns whether it was the current one.
-    pub(super) fn lose(&mut self, is_meant: impl FnOnce(&C) -> bool) -> bool {
+    pub(crate) fn lose(&mut self, is_meant: impl FnOnce(&C) -> bool) -> bool {
         let is_current = matches!(self, Self::Up(connection) if is_meant(connection));
         if is_current {
             *self = Self::new();

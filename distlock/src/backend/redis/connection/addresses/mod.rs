@@ -1,0 +1,12 @@
+//! Where servers are: what a URL says, the addresses that names stand for, and which of them the connections lead to.
+
+mod address;
+mod endpoint;
+mod place;
+mod resolver;
+pub(crate) mod url;
+
+pub(crate) use self::address::{Address, Locate, Located};
+pub(crate) use self::endpoint::{Endpoint, first_of};
+pub(crate) use self::place::{Next, Place};
+pub(crate) use self::resolver::{Resolver, without_look_up};

@@ -1,0 +1,16 @@
+//! How one connection is made: the socket, TLS, the login, and the questions whether this crate can use the server.
+
+mod connector;
+mod driven;
+pub(crate) mod handshake;
+mod probe;
+mod step;
+mod stream;
+pub(crate) mod tls;
+mod transport;
+
+pub(crate) use self::connector::Connector;
+pub(crate) use self::driven::Driven;
+pub(crate) use self::handshake::Expected;
+pub(crate) use self::probe::{probe, probe_at};
+pub(crate) use self::step::Step;
