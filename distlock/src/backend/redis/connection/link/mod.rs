@@ -37,8 +37,8 @@ pub(crate) use self::stake::Stake;
 use self::together::Member;
 pub(crate) use self::together::Together;
 use self::unanswered::Unanswered;
-use crate::backend::ConnectionSeen;
 #[cfg(feature = "test-util")]
+use crate::backend::ConnectionSeen;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, Locate, first_of};
 use crate::backend::redis::connection::connect::{
     Connector, Driven, Expected, Step, handshake, tls,
