@@ -154,6 +154,44 @@ async fn lock_that_has_another_holder_than_when_the_typing_began_is_not_freed() 
 }
 
 #[tokio::test]
+async fn semaphore_with_another_number_than_when_the_typing_began_is_not_deleted_and_then_it_is() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let pool = worker.semaphore("pool");
+    pool.try_set_permits(3).await.unwrap();
+    let _permit = pool.acquire().await.unwrap();
+    // The browser reports the refusal.
+    browse_with_failures(async |page| {
+        page.open(&format!("{}#key=pool", site.url)).await;
+        page.shows("#one-facts", "2 free, 1 taken").await;
+        page.shows("#release", "Delete this semaphore by force")
+            .await;
+        page.type_into("#confirmation", "pool").await;
+        pool.add_permits(2).await.unwrap();
+        page.shows("#one-facts", "4 free, 1 taken").await;
+        page.click("#release button").await;
+        page.shows("#released", "4 free permits by now").await;
+        assert!(worker.inspect("pool").await.unwrap().is_held());
+
+        page.type_into("#confirmation", "pool").await;
+        page.click("#release button").await;
+        page.shows("#released", "It was deleted").await;
+        assert!(!worker.inspect("pool").await.unwrap().is_held());
+
+        let latch = worker.count_down_latch("start");
+        latch.try_set_count(2).await.unwrap();
+        let waiting = tokio::spawn(async move { latch.wait().await });
+        page.open(&format!("{}#key=start", site.url)).await;
+        page.shows("#release", "Open this latch by force").await;
+        page.type_into("#confirmation", "start").await;
+        page.click("#release button").await;
+        page.shows("#released", "It was deleted").await;
+        waiting.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn page_without_the_permission_offers_no_force_release() {
     let (server, site) = Site::of(|console| console).await;
     let worker = client(&server, "worker").await;

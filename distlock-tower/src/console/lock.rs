@@ -137,15 +137,15 @@ pub(super) enum End {
     Unknown,
 }
 
-/// Whether a lock of this form can be freed by force.
+/// Whether what lives here can be freed by force: a lock that is held, and a semaphore or a latch, which is deleted.
 pub(super) fn can_be_released(report: &KeyReport) -> bool {
-    let is_lock = matches!(
-        report.primitive,
-        Primitive::Lock
-            | Primitive::FairLock
-            | Primitive::FencedLock
-            | Primitive::ReadLock
-            | Primitive::WriteLock
-    );
-    is_lock && report.is_held()
+    match report.primitive {
+        Primitive::Nothing | Primitive::OtherData | Primitive::Unreadable => false,
+        _ => report.is_held() || number(report).is_some(),
+    }
+}
+
+/// The number in the server of a semaphore or a latch; `None` for a lock.
+pub(super) fn number(report: &KeyReport) -> Option<i64> {
+    report.permits.map(|permits| permits.free).or(report.count)
 }

@@ -78,7 +78,7 @@ pub fn console(client: Client) -> Console {
 /// | `GET /api/lock?key={key}` | one lock, with its recent history, and this client's holds and waits of it |
 /// | `GET /api/locks/{key}` | the same. Clients and proxies may change a key with `.`, `..` or a slash in the path |
 /// | `GET /api/events` | server-sent events: one for each look, with the locks that have changed |
-/// | `POST /api/force-release` | frees a lock, if [`allow_force_release`](Console::allow_force_release) is set |
+/// | `POST /api/force-release` | frees a lock, a semaphore or a latch, if [`allow_force_release`](Console::allow_force_release) is set |
 ///
 /// Times in the JSON are milliseconds since 1970, by the clock of this machine; each answer has this clock's `now`.
 /// Members may be added in any release.
@@ -189,20 +189,20 @@ impl Console {
         self
     }
 
-    /// Lets people free locks on the page, no matter who holds them. Without this setting the console only reads.
+    /// Lets people free locks on the page, no matter who holds them, and delete semaphores and latches. Without this setting the
+    /// console only reads.
     ///
     /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
     /// [origin](Console::trusted_origins), where browsers send the user's cookies along, and if it calls the program by a name
     /// other than `localhost`, unless [`hosts`](Console::hosts) has it.
     ///
-    /// The page also sends the owners that it showed when the person began to type, as `"owners"`. If another owner holds the
-    /// lock by then, the request is refused with 409, and the answer says who. The server decides that in the step in which it
-    /// frees the lock, as [`Client::force_release`](distlock::Client::force_release) says.
+    /// The page also sends the owners that it showed when the person began to type, as `"owners"`, and the free permits of a
+    /// semaphore or the count of a latch, as `"number"`. If another owner holds the key by then, or the number is another one, the
+    /// request is refused with 409, and the answer says who or which. The server decides that in the step in which it frees the
+    /// key, as [`Client::force_release`](distlock::Client::force_release) says.
     ///
-    /// Each request is logged as a warning, with the key, its holders and
+    /// Each request is logged as a warning, with the key, its holders, its number and
     /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
-    ///
-    /// Locks, fair locks, fenced locks and read/write locks can be freed. Semaphores and latches cannot.
     ///
     /// # Examples
     /// See [`Console`].

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 
-use super::lock::can_be_released;
+use super::lock::{can_be_released, number};
 use super::senders::Senders;
 
 pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
@@ -27,6 +27,9 @@ pub(super) struct Request {
     confirmation: String,
     /// The owners that the sender knows as the holders. Without them any holder loses the lock.
     pub(super) owners: Option<Vec<String>>,
+    /// The number that the sender knows: the free permits of a semaphore, or the count of a latch. Without it the key is deleted
+    /// with any number.
+    number: Option<i64>,
 }
 
 /// Why a lock was not freed.
@@ -64,15 +67,20 @@ impl Releases {
 }
 
 impl Request {
-    /// Refuses to take the lock from a holder that the sender does not know.
-    pub(super) fn check_holders(&self, report: &KeyReport) -> Result<(), Refusal> {
-        let Some(owners) = &self.owners else {
-            return Ok(());
-        };
-        let mut holders = report.holders.iter();
-        match holders.all(|holder| owners.contains(&holder.owner)) {
-            true => Ok(()),
-            false => Err(held_by_others(report, owners)),
+    /// Refuses to take the lock from a holder that the sender does not know, and to delete another number than the one that the
+    /// sender knows.
+    pub(super) fn check_seen(&self, report: &KeyReport) -> Result<(), Refusal> {
+        if let Some(owners) = &self.owners {
+            let mut holders = report.holders.iter();
+            if !holders.all(|holder| owners.contains(&holder.owner)) {
+                return Err(changed(report, owners));
+            }
+        }
+        match number(report) {
+            Some(now) if self.number.is_some_and(|seen| seen != now) => {
+                Err(changed(report, &owners_of(report)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -90,9 +98,14 @@ impl Request {
     }
 }
 
-/// The lock is held by somebody whom the sender has not seen.
-fn held_by_others(report: &KeyReport, known: &[String]) -> Refusal {
-    let unknown = report.holders.iter();
+fn owners_of(report: &KeyReport) -> Vec<String> {
+    let owners = report.holders.iter().map(|holder| holder.owner.clone());
+    owners.collect()
+}
+
+/// The key is not what the sender has seen: it has a holder whom the sender does not know, or another number.
+fn changed(now: &KeyReport, known: &[String]) -> Refusal {
+    let unknown = now.holders.iter();
     let unknown: Vec<String> = unknown
         .filter(|holder| !known.contains(&holder.owner))
         .map(|holder| match &holder.client {
@@ -100,31 +113,34 @@ fn held_by_others(report: &KeyReport, known: &[String]) -> Refusal {
             None => visible(&holder.owner).into_owned(),
         })
         .collect();
-    let text = match unknown.is_empty() {
-        true => String::from("the lock had another holder a moment ago; nothing was freed"),
-        false => format!(
-            "the lock has another holder by now: {}; nothing was freed",
-            unknown.join(", ")
-        ),
+    let unknown = unknown.join(", ");
+    let text = match (unknown.is_empty(), now.permits, now.count) {
+        (false, None, _) => format!("the lock has another holder by now: {unknown}"),
+        (false, Some(_), _) => format!("the semaphore has another holder by now: {unknown}"),
+        (true, Some(permits), _) => {
+            format!("the semaphore has {} free permits by now", permits.free)
+        }
+        (true, None, Some(count)) => format!("the number is {count} by now"),
+        (true, None, None) => String::from("the key was something else a moment ago"),
     };
-    Refusal::new(StatusCode::CONFLICT, text)
+    Refusal::new(StatusCode::CONFLICT, format!("{text}; nothing was freed"))
 }
 
-/// Frees a lock from the holders in the report, and returns whether it was held.
+/// Frees what the report shows, and returns whether there was something to free.
 pub(super) async fn force_release(client: &Client, report: &KeyReport) -> Result<bool, Refusal> {
-    if report.primitive == Primitive::Nothing || !report.is_held() {
-        return Ok(false);
+    if matches!(
+        report.primitive,
+        Primitive::OtherData | Primitive::Unreadable
+    ) {
+        let text = "the key has data of another program, which cannot be freed by force";
+        return Err(Refusal::new(StatusCode::CONFLICT, text));
     }
     if !can_be_released(report) {
-        let text = format!("a {} cannot be freed by force", report.primitive);
-        return Err(Refusal::new(StatusCode::CONFLICT, text));
+        return Ok(false);
     }
     match client.force_release(report).await {
         Ok(ForceRelease::Freed) => Ok(true),
-        Ok(ForceRelease::Changed(now)) => {
-            let known = report.holders.iter().map(|holder| holder.owner.clone());
-            Err(held_by_others(&now, &known.collect::<Vec<_>>()))
-        }
+        Ok(ForceRelease::Changed(now)) => Err(changed(&now, &owners_of(report))),
         Ok(_) => Ok(false),
         Err(error) => Err(refusal(&error)),
     }

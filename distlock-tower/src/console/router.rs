@@ -25,6 +25,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::lock::number;
 use super::looks::Looks;
 use super::release::{self, Refusal, Releases, force_release, refusal};
 use super::view::{Detail, Shown, Trouble, View};
@@ -310,7 +311,7 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     let (client, who) = (console.looks.client(), console.releases.who(&parts));
     let report = client.inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error))?;
-    request.check_holders(&report)?;
+    request.check_seen(&report)?;
     let was_held = force_release(client, &report).await?;
     if was_held {
         console.looks.forced(&report, &who);
@@ -319,6 +320,7 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
             key = request.key,
             who,
             holders = holders.join(", "),
+            number = number(&report),
             "a lock was freed by force from the console"
         );
     }

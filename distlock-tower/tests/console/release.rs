@@ -193,7 +193,7 @@ async fn get_request_frees_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn free_key_and_a_semaphore_are_not_freed() {
+async fn free_key_and_data_of_another_program_are_not_freed() {
     let (watcher, worker) = clients();
     let app = allowed(&watcher);
     let (status, answer) = post(&app, &[], &confirmed("nothing")).await;
@@ -202,11 +202,80 @@ async fn free_key_and_a_semaphore_are_not_freed() {
         (StatusCode::OK, json!({ "released": false }))
     );
 
-    let pool = worker.semaphore("pool");
+    let free = worker.fenced_lock("fenced").acquire().await.unwrap();
+    free.release().await.unwrap();
+    let (status, answer) = post(&app, &[], &confirmed("fenced")).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": false }))
+    );
+}
+
+fn meant_number(key: &str, owners: &[&str], number: i64) -> Value {
+    json!({ "key": key, "confirmation": key, "owners": owners, "number": number })
+}
+
+#[tokio::test(start_paused = true)]
+async fn semaphore_is_deleted_with_the_number_that_was_shown_and_refused_with_another_one() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let (pool, jobs) = (worker.semaphore("pool"), worker.expirable_semaphore("jobs"));
     pool.try_set_permits(2).await.unwrap();
-    let _permit = pool.acquire().await.unwrap();
-    let (status, answer) = post(&app, &[], &confirmed("pool")).await;
-    assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    jobs.try_set_permits(2).await.unwrap();
+    let _permits = (pool.acquire().await.unwrap(), jobs.acquire().await.unwrap());
+    for key in ["pool", "jobs"] {
+        let shown = json(&app, &format!("/locks/api/locks/{key}")).await["lock"].clone();
+        assert_eq!(shown["can_be_released"], true, "{shown}");
+        assert_eq!(shown["permits"]["free"], 1, "{shown}");
+        let owner = shown["holders"][0]["owner"].as_str().unwrap();
+        let (status, answer) = post(&app, &[], &meant_number(key, &[owner], 2)).await;
+        let text = answer["error"].as_str().unwrap();
+        assert_eq!(status, StatusCode::CONFLICT, "{text}");
+        assert!(text.contains("1 free permits by now"), "{text}");
+        let (status, answer) = post(&app, &[], &meant_number(key, &[], 1)).await;
+        let text = answer["error"].as_str().unwrap();
+        assert_eq!(status, StatusCode::CONFLICT, "{text}");
+        assert!(
+            text.contains("another holder") && text.contains(owner),
+            "{text}"
+        );
+        assert!(watcher.inspect(key).await.unwrap().is_held(), "{key}");
+
+        let (status, answer) = post(&app, &[], &meant_number(key, &[owner], 1)).await;
+        let freed = (StatusCode::OK, json!({ "released": true }));
+        assert_eq!((status, answer), freed, "{key}");
+        let now = watcher.inspect(key).await.unwrap().primitive;
+        assert_eq!(now, distlock::Primitive::Nothing, "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn latch_opens_with_the_count_that_was_shown_and_stays_with_another_one() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let latch = worker.count_down_latch("start");
+    latch.try_set_count(3).await.unwrap();
+    let waiting = tokio::spawn({
+        let latch = worker.count_down_latch("start");
+        async move { latch.wait().await }
+    });
+    let shown = json(&app, "/locks/api/locks/start").await["lock"].clone();
+    assert_eq!(
+        (&shown["can_be_released"], &shown["count"]),
+        (&json!(true), &json!(3))
+    );
+    latch.count_down().await.unwrap();
+    let (status, answer) = post(&app, &[], &meant_number("start", &[], 3)).await;
+    let text = answer["error"].as_str().unwrap();
+    assert_eq!(status, StatusCode::CONFLICT, "{text}");
+    assert!(text.contains("is 2 by now"), "{text}");
+    assert!(!waiting.is_finished());
+    let (status, answer) = post(&app, &[], &meant_number("start", &[], 2)).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": true }))
+    );
+    waiting.await.unwrap().unwrap();
 }
 
 /// What was logged.

@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -30,10 +29,6 @@ pub(crate) struct Server {
     #[arg(long, global = true, env = "REDIS_URL", hide_env_values = true)]
     url: Option<String>,
 
-    /// File with the authorities (PEM) that have signed the server's certificate, instead of the system's.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-
     /// The library's settings, each by an option of its own.
     #[command(flatten)]
     pub(crate) settings: SettingArgs,
@@ -55,7 +50,7 @@ pub(crate) enum Command {
     /// Run a command while this process holds a lock.
     #[command(after_long_help = help::RUN)]
     Run(Run),
-    /// Free a lock that somebody else holds.
+    /// Free a lock, a semaphore or a latch that others use.
     #[command(after_long_help = help::RELEASE)]
     Release(Release),
     /// List the locks under a pattern, with their holders.
@@ -89,9 +84,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// The lease. It is renewed while the command runs, and frees the lock this long after a crash.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) lease: Duration,
+    /// The lease, 30s unless the URL has another one (watchdog_timeout). It is renewed while the command runs, and frees the lock
+    /// this long after a crash.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) lease: Option<Duration>,
 
     /// Keep the lock taken for at least this long, also if the command ends sooner.
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -156,7 +152,7 @@ impl From<Kind> for Mode {
 
 #[derive(Args, Debug)]
 pub(crate) struct Release {
-    /// The name of the lock in the server.
+    /// The name of the lock, the semaphore or the latch in the server.
     pub(crate) key: String,
 
     /// Release without asking.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use distlock::{Error, Settings};
 use serde_json::json;
 
+use crate::settings::option_of;
 use crate::terminal;
 
 /// Exit statuses that mean the same in every command. 64 to 78 are those of `sysexits.h`; no shell and no common program
@@ -145,7 +146,7 @@ pub(crate) fn by_options(error: &Error) -> String {
         .replace("tls_ca_pem", "tls_ca_file")
         .replace("tls_client_pem", "tls_client_cert_file");
     words.into_iter().fold(text, |text, word| {
-        let option = format!("--{}", word.replace('_', "-"));
+        let option = format!("--{}", option_of(word));
         text.replace(&format!("`{word}`"), &option)
             .replace(&format!("setting {word} "), &format!("{option} "))
     })

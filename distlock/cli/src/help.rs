@@ -56,13 +56,15 @@ Examples:
   distlock release order:42
   distlock release order:42 --yes
 
+A semaphore or a latch is deleted: nobody gets a permit until the number is set again, and whoever waits for the latch goes on.
+
 Exit status:
-  0    the lock is free
-  1    nobody held it, another holder has it by now, or the answer was not yes
+  0    the lock is free, or the semaphore or the latch is deleted
+  1    nobody held it, it has another holder or number by now, or the answer was not yes
 ",
     of_every_server!(),
     "
-  64   also if the key is no lock"
+  64   also if the key is data of another program"
 );
 
 pub(crate) const LS: &str = concat!(

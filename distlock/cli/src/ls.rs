@@ -90,6 +90,12 @@ pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, F
     })
 }
 
+/// How a holder's name leads to its process, and from there to the line of the code, which no server knows.
+const LEADS: [&str; 2] = [
+    "  name       of the holder: its machine and the id of its process, unless its program has set another one",
+    "  line       of the code: on the page of the console of that process, and in its `Client::snapshot`",
+];
+
 fn holder_line(holder: &HolderReport) -> String {
     let mut line = format!("  holder     {}", report::holder(holder));
     if let Some(client) = &holder.client {
@@ -135,13 +141,17 @@ fn text(found: &KeyReport) -> String {
         (
             "listening",
             found.listeners.map(|count| match count {
-                1 => "1 process".to_owned(),
-                count => format!("{count} processes"),
+                0 => "no process".to_owned(),
+                1 => "1 process, which may wait for it".to_owned(),
+                count => format!("{count} processes, which may wait for it"),
             }),
         ),
     ];
     for (name, number) in numbers {
         lines.extend(number.map(|number| format!("  {name:<10} {number}")));
+    }
+    if found.holders.iter().any(|holder| holder.client.is_some()) {
+        lines.extend(LEADS.map(str::to_owned));
     }
     lines.join("\n") + "\n"
 }

@@ -67,7 +67,11 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
     let server = &cli.server;
     match &cli.command {
         Command::Run(run) => {
-            let client = connect(server, |builder| builder.watchdog_timeout(run.lease)).await?;
+            let client = connect(server, |builder| match run.lease {
+                Some(lease) => builder.watchdog_timeout(lease),
+                None => builder,
+            })
+            .await?;
             run::run(&client, run, server.json).await
         }
         Command::Ls(args) => {

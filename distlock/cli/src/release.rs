@@ -1,4 +1,4 @@
-//! `release`: frees a lock that somebody else holds.
+//! `release`: frees a lock, a semaphore or a latch that others use.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
@@ -9,11 +9,11 @@ use crate::args::Release;
 use crate::exit::{Failed, Status};
 use crate::{output, report};
 
-/// Releases a lock by force, after a question, from the holders that it has found. Returns the exit status.
+/// Frees a key by force, after a question, if it is still what was found. Returns the exit status.
 pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Result<u8, Failed> {
     let seen = client.inspect(&args.key).await?;
-    if !is_lock(&seen) {
-        let key = output::plain(&args.key);
+    let key = output::plain(&args.key);
+    if matches!(seen.primitive, Primitive::OtherData | Primitive::Unreadable) {
         let text = format!("{key} is no lock that can be released: {}", seen.primitive);
         return Err(Failed::usage(text));
     }
@@ -22,41 +22,67 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
     }
     let was_held = match client.force_release(&seen).await? {
         ForceRelease::Changed(now) => {
-            let key = output::plain(&args.key);
-            let text = format!(
-                "{key} is held by {} by now; nothing was released",
-                holders(&now)
-            );
+            let text = format!("{key} is {} by now; nothing was released", state(&now));
             return Err(Failed::new(Status::No, text));
         }
         outcome => outcome == ForceRelease::Freed,
     };
-    let key = output::plain(&args.key);
     match (json, was_held) {
         (true, _) => {
             let all = report::json(&seen);
             let from = all.get("holders").filter(|_| was_held);
-            output::json(&json!({ "key": args.key, "released": was_held, "from": from }))?;
+            let number = number(&seen).filter(|_| was_held);
+            output::json(&json!({
+                "key": args.key, "released": was_held, "from": from, "number": number,
+            }))?;
         }
-        (false, true) => output::text(&format!(
-            "{key} is free; it was taken from {}\n",
-            holders(&seen)
-        ))?,
+        (false, true) => output::text(&match number(&seen) {
+            None => format!("{key} is free; it was taken from {}\n", holders(&seen)),
+            Some(_) => format!("{key} is deleted; it was {}\n", state(&seen)),
+        })?,
         (false, false) => eprintln!("distlock: nobody held {key}"),
     }
     Ok(if was_held { 0 } else { Status::No.code() })
 }
 
-fn is_lock(found: &KeyReport) -> bool {
-    matches!(
-        found.primitive,
-        Primitive::Nothing
-            | Primitive::Lock
-            | Primitive::FencedLock
-            | Primitive::FairLock
-            | Primitive::ReadLock
-            | Primitive::WriteLock
-    )
+/// The number in the server of a semaphore or a latch; `None` for a lock.
+fn number(found: &KeyReport) -> Option<i64> {
+    let free = found.permits.as_ref().map(|permits| permits.free);
+    free.or(found.count)
+}
+
+/// What somebody has to know of a key before it is freed: who holds it, and the number that it has.
+fn state(found: &KeyReport) -> String {
+    match (found.primitive, &found.permits, found.count) {
+        (_, Some(permits), _) => {
+            let taken = match permits.taken {
+                0 => "none is known to be taken".to_owned(),
+                taken => format!("{taken} taken by {}", holders(found)),
+            };
+            format!(
+                "a semaphore of which {} permits are free and {taken}",
+                permits.free
+            )
+        }
+        (Primitive::CountDownLatch, _, Some(count)) => format!("a latch at {count}"),
+        (_, _, Some(count)) => format!("the number {count}"),
+        (Primitive::OtherData, ..) => "data of another program".to_owned(),
+        _ => format!("held by {}", holders(found)),
+    }
+}
+
+/// What follows if the key is freed, and the question.
+fn question(found: &KeyReport) -> &'static str {
+    match (found.primitive, number(found)) {
+        (_, None) => ", and its work goes on without the lock. Release it?",
+        (Primitive::CountDownLatch, _) => ". Whoever waits for it goes on at once. Delete it?",
+        (Primitive::Number, _) => {
+            ": a semaphore or a latch that nobody uses at the moment, or a number of another program. Delete it?"
+        }
+        _ => {
+            ". Work that has a permit goes on without it, and nobody gets one until the number is set again. Delete it?"
+        }
+    }
 }
 
 /// The holders with their names and owners, or that there is none.
@@ -69,24 +95,29 @@ fn holders(found: &KeyReport) -> String {
         ),
         None => report::holder(holder),
     });
-    let holders: Vec<String> = holders.collect();
+    let mut holders: Vec<String> = holders.collect();
+    let more = found.holder_total.saturating_sub(holders.len() as u64);
+    if more > 0 {
+        holders.push(format!("{more} more"));
+    }
     match holders.is_empty() {
         true => String::from("nobody"),
         false => holders.join(", "),
     }
 }
 
-/// Asks the person at the terminal.
+/// Asks the person at the terminal, if there is something to free.
 fn is_confirmed(seen: &KeyReport) -> Result<bool, Failed> {
     if !stdin().is_terminal() {
         return Err(Failed::usage(
             "release asks before it frees a lock, and stdin is no terminal; give --yes",
         ));
     }
-    let (key, holders) = (output::plain(&seen.key), holders(seen));
-    eprint!(
-        "{key} is held by {holders}, and its work goes on without the lock. Release it? [y/N] "
-    );
+    if seen.primitive == Primitive::Nothing {
+        return Ok(true);
+    }
+    let (key, state) = (output::plain(&seen.key), state(seen));
+    eprint!("{key} is {state}{} [y/N] ", question(seen));
     let mut answer = String::new();
     let read = stderr()
         .flush()

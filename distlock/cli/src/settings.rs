@@ -3,8 +3,17 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 use distlock::{SettingWord, Settings};
 
-/// What a command sets by an option of its own.
-const OF_COMMANDS: [&str; 1] = ["max_hold"];
+/// What `run` sets by an option of its own, and the other commands do not need, with the name of that option.
+const OF_RUN: [(&str, &str); 2] = [("max_hold", "max-hold"), ("watchdog_timeout", "lease")];
+
+/// The name of the option that sets what this word of the library means.
+pub(crate) fn option_of(word: &str) -> String {
+    let of_run = OF_RUN.iter().find(|(known, _)| *known == word);
+    of_run.map_or_else(
+        || word.replace('_', "-"),
+        |(_, option)| (*option).to_owned(),
+    )
+}
 
 /// The settings that the command line has.
 #[derive(Clone, Debug, Default)]
@@ -12,13 +21,13 @@ pub(crate) struct SettingArgs(pub(crate) Settings);
 
 fn rows() -> impl Iterator<Item = &'static SettingWord> {
     let rows = Settings::words().iter();
-    rows.filter(|row| !OF_COMMANDS.contains(&row.word))
+    rows.filter(|row| OF_RUN.iter().all(|(word, _)| *word != row.word))
 }
 
 /// The option of a row. The short help, `-h`, leaves it out.
 fn option(row: &SettingWord) -> Arg {
     Arg::new(row.word)
-        .long(row.word.replace('_', "-"))
+        .long(option_of(row.word))
         .value_name(row.value)
         .help(row.about)
         .help_heading("Settings")
@@ -48,7 +57,7 @@ impl FromArgMatches for SettingArgs {
             if let Some(text) = matches.get_one::<String>(row.word) {
                 let set = row.set(&mut self.0, text);
                 set.map_err(|wrong| {
-                    let option = row.word.replace('_', "-");
+                    let option = option_of(row.word);
                     Error::raw(ErrorKind::ValueValidation, format!("--{option}: {wrong}\n"))
                 })?;
             }
@@ -70,7 +79,7 @@ mod tests {
         cli.build();
         let run = cli.find_subcommand("run").unwrap();
         for row in Settings::words() {
-            let option = row.word.replace('_', "-");
+            let option = option_of(row.word);
             let mut longs = run.get_arguments().filter_map(Arg::get_long);
             assert!(longs.any(|long| long == option), "no --{option}");
         }

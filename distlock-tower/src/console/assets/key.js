@@ -45,7 +45,11 @@ function showKey(detail) {
     facts.push(detail.trouble ? `not known: ${detail.trouble.text}` : "free");
   }
   $("one-facts").textContent = facts.join(" · ");
-  owners = (lock?.holders ?? []).map((holder) => holder.owner);
+  seen = {
+    owners: (lock?.holders ?? []).map((holder) => holder.owner),
+    number: lock?.permits?.free ?? lock?.count ?? null,
+  };
+  if (lock) showReleaseOf(lock);
   fill("one-holders", 4, "Nobody holds it.", lock?.holders ?? [], holderRow);
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);
@@ -100,7 +104,7 @@ function route() {
   showName();
   $("one-facts").textContent = "";
   $("confirmation").value = "";
-  [owners, meant] = [[], null];
+  [seen, meant] = [NOTHING, null];
   $("released").textContent = "";
   $("one-own").hidden = true;
   $("release").hidden = true;
@@ -109,13 +113,30 @@ function route() {
   void loadKey();
 }
 
-// The owners that the page of a key shows, and those that it showed when somebody began to type the key.
-let owners = [];
+// The owners and the number that the page of a key shows, and those that it showed when somebody began to type the key.
+const NOTHING = { owners: [], number: null };
+let seen = NOTHING;
 let meant = null;
 
 function type() {
   if (!$("confirmation").value) meant = null;
-  else meant ??= owners;
+  else meant ??= seen;
+}
+
+const LOCK = ["Free this lock by force", "The holder is not stopped. It may go on for a while, beside the next owner.", "Free the lock"];
+const SEMAPHORE = ["Delete this semaphore by force", "Work that has a permit is not stopped, and nobody gets a permit until the number is set again.", "Delete the semaphore"];
+const RELEASES = {
+  semaphore: SEMAPHORE,
+  expirable_semaphore: SEMAPHORE,
+  count_down_latch: ["Open this latch by force", "It is deleted, and all that wait for it go on.", "Open the latch"],
+  number: ["Delete this number by force", "It is a semaphore or a latch that nobody uses at the moment, or a number of another program.", "Delete the number"],
+};
+
+function showReleaseOf(lock) {
+  const texts = RELEASES[lock.primitive] ?? LOCK;
+  ["release-title", "release-means", "release-button"].forEach((id, at) => {
+    if ($(id).textContent !== texts[at]) $(id).textContent = texts[at];
+  });
 }
 
 async function release(event) {
@@ -127,17 +148,19 @@ async function release(event) {
     said.textContent = "This is not the key. Nothing was freed.";
     return;
   }
+  const isNumber = (meant ?? seen).number !== null;
   try {
     const { ok, content } = await ask("api/force-release", {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ key: openKey, confirmation: openKey, owners: meant ?? owners }),
+      body: JSON.stringify({ key: openKey, confirmation: openKey, ...(meant ?? seen) }),
     });
     if (!ok) said.textContent = content.error;
-    else said.textContent = content.released ? "The lock was freed." : "Nobody held the lock.";
+    else if (!content.released) said.textContent = "There was nothing to free.";
+    else said.textContent = isNumber ? "It was deleted." : "The lock was freed.";
     $("confirmation").value = "";
     meant = null;
   } catch (error) {
-    said.textContent = `${error.message}. The lock may or may not have been freed.`;
+    said.textContent = `${error.message}. It may or may not have been freed.`;
   }
 }

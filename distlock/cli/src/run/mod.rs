@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, LockSource};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until};
 
@@ -28,6 +28,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, Failed> {
     // Before anything is held: from here on no signal ends this process.
     let mut signals = Signals::listen().map_err(|error| Failed::new(Status::Software, error))?;
+    let lease = LockSource::from(client).watchdog_timeout();
     let started = Instant::now();
     let held = tokio::select! {
         acquired = Held::acquire(client, args) => {
@@ -48,12 +49,12 @@ pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, F
     let ended = match (ended, &released) {
         (Ok(ended), _) => ended,
         (Err(failed), Err(error)) if !error.is_lost() => {
-            return Err(failed.and(not_released(args, error)));
+            return Err(failed.and(not_released(args, lease, error)));
         }
         (Err(failed), _) => return Err(failed),
     };
     let outcome = Outcome::ended(args, ended, waited, held_for).with_token(token);
-    Ok(outcome.released(args, ended, &released).told(json))
+    Ok(outcome.released(args, lease, ended, &released).told(json))
 }
 
 /// Runs the command until it has ended, by itself or because the lock is lost.

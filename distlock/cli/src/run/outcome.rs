@@ -88,6 +88,7 @@ impl<'a> Outcome<'a> {
     pub(super) fn released(
         mut self,
         args: &Run,
+        lease: Duration,
         ended: ExitStatus,
         released: &Result<(), Error>,
     ) -> Self {
@@ -109,11 +110,11 @@ impl<'a> Outcome<'a> {
             }
             // What the command did was done under the lock.
             Err(error) => {
-                let within = free_within(args);
+                let within = free_within(args, lease);
                 self.free_within_ms = Some(millis(within));
                 self.message = Some(format!(
                     "the command has ended, {}",
-                    not_released(args, error)
+                    not_released(args, lease, error)
                 ));
             }
         }
@@ -135,10 +136,10 @@ impl<'a> Outcome<'a> {
 }
 
 /// That the release was not confirmed, and for how long the key may stay.
-pub(super) fn not_released(args: &Run, error: &Error) -> String {
+pub(super) fn not_released(args: &Run, lease: Duration, error: &Error) -> String {
     let (names, within) = (
         names(&args.keys),
-        humantime::format_duration(free_within(args)),
+        humantime::format_duration(free_within(args, lease)),
     );
     format!(
         "released: false: {names} may stay taken for up to {within} from now, until the lease ends: {}",
@@ -147,8 +148,8 @@ pub(super) fn not_released(args: &Run, error: &Error) -> String {
 }
 
 /// The rest of a lease that was renewed just now, since the answer to the last renewal may be what got lost.
-fn free_within(args: &Run) -> Duration {
-    args.lease.max(args.hold_at_least.unwrap_or_default())
+fn free_within(args: &Run, lease: Duration) -> Duration {
+    lease.max(args.hold_at_least.unwrap_or_default())
 }
 
 /// The keys as text.

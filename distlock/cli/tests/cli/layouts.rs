@@ -200,13 +200,13 @@ async fn every_command_works_over_tls_with_the_authority_of_a_file() {
     };
     let (ours, theirs) = (file("ours.pem", &authority), file("theirs.pem", &other));
     let url = server.tls_url();
-    let options = ["--url", url.as_str(), "--tls-ca", &ours];
+    let options = ["--url", url.as_str(), "--tls-ca-file", &ours];
     every_command_works(&options, &["job:1".to_owned(), "job:2".to_owned()]).await;
     json(&options, &["doctor"], 0).await;
 
     // A certificate that nobody vouches for is refused, with the reason.
     for refused in [
-        &["--url", url.as_str(), "--tls-ca", &theirs] as &[&str],
+        &["--url", url.as_str(), "--tls-ca-file", &theirs] as &[&str],
         &options[..2],
     ] {
         let output = ends(refused, &["run", "job:1", "--", "echo", "started"], 77).await;
@@ -222,7 +222,12 @@ async fn every_command_works_over_tls_with_the_authority_of_a_file() {
     // Not a certificate.
     let empty = server.dir().join("empty.pem");
     std::fs::write(&empty, "text").unwrap();
-    let empty = ["--url", url.as_str(), "--tls-ca", empty.to_str().unwrap()];
+    let empty = [
+        "--url",
+        url.as_str(),
+        "--tls-ca-file",
+        empty.to_str().unwrap(),
+    ];
     ends(&empty, &["ls"], 64).await;
 }
 

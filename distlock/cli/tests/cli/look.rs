@@ -85,6 +85,12 @@ async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none(
         text.starts_with("job: fair_lock, held\n  holder "),
         "{text}"
     );
+    for lead in [
+        "its machine and the id of its process",
+        "the page of the console",
+    ] {
+        assert!(text.contains(lead), "no {lead:?}: {text}");
+    }
     assert!(
         text.contains("waiter 1") && text.contains(&waiter.pid().to_string()),
         "{text}"

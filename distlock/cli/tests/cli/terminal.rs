@@ -216,6 +216,50 @@ async fn release_asks_and_only_yes_releases() {
 }
 
 #[tokio::test]
+async fn semaphore_whose_number_changes_during_the_question_stays_and_the_new_number_is_told() {
+    let server = RedisServer::start().await;
+    let client = distlock::Client::connect(&server.url()).await.unwrap();
+    let pool = client.semaphore("pool");
+    pool.try_set_permits(3).await.unwrap();
+    let _permit = pool.acquire().await.unwrap();
+    let mut release = Terminal::start(&server, &["release", "pool"]);
+    release.shows("2 permits are free and 1 taken by ").await;
+    release.shows("[y/N]").await;
+    let _another = pool.acquire().await.unwrap();
+    release.type_in("y\n");
+    assert_eq!(release.ended().await.code(), Some(1), "{}", release.text());
+    release.shows("1 permits are free and 2 taken by ").await;
+    release.shows("nothing was released").await;
+    assert!(client.inspect("pool").await.unwrap().is_held());
+
+    let mut release = Terminal::start(&server, &["release", "pool"]);
+    release.shows("[y/N]").await;
+    release.type_in("y\n");
+    assert_eq!(release.ended().await.code(), Some(0), "{}", release.text());
+    assert!(!client.inspect("pool").await.unwrap().is_held());
+}
+
+#[tokio::test]
+async fn holder_that_came_during_the_question_keeps_the_lock_and_is_named() {
+    let server = RedisServer::start().await;
+    let named = async |name: &str| {
+        let client = distlock::Client::builder().name(name);
+        client.connect(&server.url()).await.unwrap()
+    };
+    let (first, next) = (named("first").await, named("next").await);
+    let guard = first.lock("job").acquire().await.unwrap();
+    let mut release = Terminal::start(&server, &["release", "job"]);
+    release.shows("is held by first (").await;
+    release.shows("[y/N]").await;
+    guard.release().await.unwrap();
+    let _next = next.lock("job").acquire().await.unwrap();
+    release.type_in("y\n");
+    assert_eq!(release.ended().await.code(), Some(1), "{}", release.text());
+    release.shows("job is held by next (").await;
+    assert!(next.lock("job").is_locked().await.unwrap());
+}
+
+#[tokio::test]
 async fn long_keys_are_cut_in_the_middle_on_a_terminal_and_shown_as_a_whole_with_wide_and_in_a_pipe()
  {
     let server = RedisServer::start().await;

@@ -13,12 +13,13 @@ async fn wrong_command_lines_exit_with_64() {
         &["--url", &url, "run", "job", "--kind", "odd", "--", "true"],
         &["--url", &url, "run", "", "--", "true"],
         &["--url", &url, "run", "job", "--lease", "0", "--", "true"],
+        &["--url", &url, "run", "job", "--tls-ca", "x", "--", "true"],
         &[
             "--url",
-            &url,
+            "rediss://127.0.0.1:1",
             "run",
             "job",
-            "--tls-ca",
+            "--tls-ca-file",
             "/no/such/file",
             "--",
             "true",
@@ -145,7 +146,7 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
             "--hold-at-least is for",
         ),
         (&["--connect-timeout", "0"], "--connect-timeout"),
-        (&["--url", "rediss://127.0.0.1:1#insecure"], "--tls-ca"),
+        (&["--url", "rediss://127.0.0.1:1#insecure"], "--tls-ca-file"),
         (&["--url", "http://127.0.0.1:1"], "redis://"),
     ] {
         let wrong = output(&server, &[&["run", "job"], args, &["--", "true"]].concat()).await;
@@ -171,4 +172,31 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
         said.contains("--max-hold") && !said.contains("`max_hold`"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn lease_of_a_run_is_its_option_or_that_of_the_url() {
+    let server = RedisServer::start().await;
+    let url = format!("{}?watchdog_timeout=90s", server.url());
+    for (words, least, most) in [
+        (&["--lease", "3m"] as &[&str], 120_000, 180_000),
+        (&[], 60_000, 90_000),
+    ] {
+        let run = ["--url", &url, "run", "job"].into_iter();
+        let mut run = Process::start(
+            PROGRAM,
+            run.chain(words.iter().copied())
+                .chain(["--", "sh", "-c", "echo running; read line"]),
+        );
+        run.expect("running", SOON).await;
+        let who = stdout(&output(&server, &["who", "job", "--json"]).await);
+        let who: serde_json::Value = serde_json::from_str(&who).unwrap();
+        let left = who["holders"][0]["lease_left_ms"].as_u64().unwrap();
+        assert!((least..=most).contains(&left), "{words:?}: {left}");
+        run.send("end");
+        run.wait(SOON).await;
+    }
+    let two_words = ["run", "job", "--watchdog-timeout", "1m", "--", "true"];
+    let refused = output(&server, &two_words).await;
+    assert_eq!(refused.status.code(), Some(64), "{}", stderr(&refused));
 }
