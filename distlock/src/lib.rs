@@ -16,6 +16,7 @@ mod primitives;
 mod resource;
 mod scope;
 mod session;
+mod sync;
 mod task;
 mod telemetry;
 mod wait;

@@ -163,7 +163,7 @@ impl Handle {
             loop {
                 let session = self.latest_registry();
                 let session = &session.session;
-                tokio::select! {
+                crate::sync::select! {
                     biased;
                     ended = wait::until_zero(session, &resource, wait) => return ended,
                     // The client has another identity: the wait starts again under it.

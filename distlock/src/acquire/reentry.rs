@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, HoldView, NestError};
@@ -12,6 +11,7 @@ use crate::local::{Around, HoldShare, OpenShare};
 use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};
+use crate::sync::OwnedSemaphorePermit;
 use crate::wait::{ClientRequest, RequestedKey};
 
 /// The effect of the enclosing scopes on an acquisition.
@@ -144,7 +144,7 @@ impl ClosedGate {
         let session = &one.registry.session;
         let Resource { kind, key } = &one.requested().resource;
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
-        tokio::select! {
+        crate::sync::select! {
             // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
             biased;
             permit = gate.acquire_many_owned(permits) => Ok(permit.ok().map(|permit| (at, permit))),

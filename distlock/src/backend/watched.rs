@@ -4,11 +4,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::signal::Signal;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::Notify;
 
 /// Makes both sides.
 #[cfg_attr(

@@ -464,7 +464,7 @@ impl Client {
         let session = &registry.session;
         registry.close();
         let until = session.now().after(timeout);
-        tokio::select! {
+        crate::sync::select! {
             // In this order: releases that are done count, even if the timeout is zero.
             biased;
             () = session.holds_nothing() => Ok(()),

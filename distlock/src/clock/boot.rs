@@ -8,14 +8,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
-use tokio::time::Instant;
-
 use super::tick::{Tick, nanos};
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::runtime::{Handle, Id};
+use crate::sync::time::{Instant, sleep};
+use crate::sync::{Notified, Notify};
 
 /// How long after a suspend its sleepers are woken at the latest.
 pub(super) const LONGEST_UNWATCHED: Duration = Duration::from_secs(1);
@@ -58,7 +56,7 @@ impl BootClock {
             let timers = Instant::now();
             let mut apart = Duration::ZERO;
             while apart < UNNOTICED {
-                tokio::time::sleep(LONGEST_UNWATCHED).await;
+                sleep(LONGEST_UNWATCHED).await;
                 apart = self.now().since(start).abs_diff(timers.elapsed());
             }
             foreign::notify_waiters(&self.read_again);

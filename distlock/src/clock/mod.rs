@@ -13,10 +13,6 @@ use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pin_project_lite::pin_project;
-use tokio::sync::futures::Notified;
-#[cfg(any(test, feature = "redis"))]
-use tokio::time::Instant;
-use tokio::time::Sleep;
 
 use self::boot::BootClock;
 use self::boot::LONGEST_UNWATCHED;
@@ -29,6 +25,10 @@ use self::runtimes::TokioClock;
 )]
 pub use self::tick::Tick;
 use crate::config::MAX_WAIT;
+use crate::sync::Notified;
+#[cfg(any(test, feature = "redis"))]
+use crate::sync::time::Instant;
+use crate::sync::time::{Sleep, sleep};
 
 /// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across
 /// restarts. This clock may be set back.
@@ -150,7 +150,7 @@ impl<'a> Step<'a> {
             _ => (None, MAX_WAIT),
         };
         Some(Self {
-            timer: tokio::time::sleep(left()?.min(longest)),
+            timer: sleep(left()?.min(longest)),
             read_again,
         })
     }

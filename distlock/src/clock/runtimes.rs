@@ -1,10 +1,9 @@
 //! The clock of the memory backend, made of the clocks of tokio's runtimes.
 
-use tokio::runtime::Handle;
-use tokio::time::Instant;
-
 use super::tick::Tick;
 use crate::mutex::Mutex;
+use crate::sync::runtime::Handle;
+use crate::sync::time::Instant;
 
 /// One clock made of the tokio clocks of all runtimes that use a client.
 #[cfg_attr(

@@ -18,7 +18,8 @@ pub use self::marker::{ForeignPanic, is_waking};
 use std::task::Waker;
 
 use scopeguard::guard;
-use tokio::sync::{Notify, oneshot, watch};
+
+use crate::sync::{Notify, oneshot, watch};
 
 /// Wakes tasks, by whatever means: a waker may run its task at once.
 #[inline]

@@ -1,10 +1,8 @@
 //! A flag that is set once. Setting it wakes all that wait for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::sync::Notify;
-
 use crate::foreign;
+use crate::sync::Notify;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
 #[derive(Debug, Default)]

@@ -5,11 +5,9 @@
 //! ended.
 
 use std::panic::RefUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::lease::Term;
@@ -19,6 +17,8 @@ use super::{Flag, Grant, GuardEnd, Hold};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 use crate::resource::identity::Identity;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{OnceLock, Semaphore};
 
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;
@@ -248,7 +248,7 @@ impl HoldRef {
     /// Does not rely on the watchdog to find a loss: it sleeps to the deadline by itself.
     pub(crate) async fn over(self: Arc<Self>) {
         while self.is_held_at(self.now()) {
-            tokio::select! {
+            crate::sync::select! {
                 () = self.over.wait() => return,
                 () = self.hold.over() => return,
                 () = self.origin.clock.sleep_until(self.hold.deadline().min(self.term.end())) => {}

@@ -18,7 +18,6 @@ mod view;
 
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) use self::flag::Flag;
@@ -37,6 +36,7 @@ use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::telemetry::Meter;
 
 /// One owner's possession of one key.

@@ -1,10 +1,9 @@
 //! What is asked of a guard that something is to be nested into.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::lease::Term;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a guard could not be nested into a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

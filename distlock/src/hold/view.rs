@@ -11,12 +11,10 @@ use std::panic::RefUnwindSafe;
 use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::HoldRef;
@@ -24,6 +22,8 @@ use super::HoldRef;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::foreign;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::watch;
 
 /// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]
@@ -292,7 +292,7 @@ impl HoldView {
             return false;
         };
         while self.is_held() {
-            tokio::select! {
+            crate::sync::select! {
                 _ = ends.next(), if !ends.is_empty() => {}
                 () = first.ended() => {}
                 () = first.sleep(self.left()) => {}

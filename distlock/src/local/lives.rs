@@ -12,12 +12,12 @@ use std::panic::RefUnwindSafe;
 use std::pin::Pin;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 
 use super::Registry;
 use crate::error::Error;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::telemetry;
 
 /// Makes a registry with a new identity and with connections of its own.

@@ -120,7 +120,7 @@ impl Registry {
         let (long, next) = self.limits.take_due(now);
         if !long.is_empty() {
             let session = Arc::clone(&self.session);
-            drop(tokio::spawn(tell(session, long, now)));
+            drop(crate::sync::task::spawn(tell(session, long, now)));
         }
         next
     }

@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::run::Run;
 use crate::clock::Tick;
+use crate::sync::atomic::{Ordering, StaticU64};
 
 /// A waiter's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ impl Ticket {
     /// A ticket that is higher than every earlier one of any queue. A queue that was dismissed is forgotten, and its tickets
     /// must be void in the key's next queue as well.
     fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT: StaticU64 = StaticU64::new(0);
         // Relaxed: a queue takes its tickets under its own mutex, which keeps them in order there.
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }

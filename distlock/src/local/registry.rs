@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{Location, RefUnwindSafe};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
@@ -32,6 +31,7 @@ use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::{Kind, Line};
 use crate::session::{Callbacks, Session};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.

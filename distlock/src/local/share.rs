@@ -3,10 +3,8 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use smallvec::SmallVec;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::registry::Registry;
 use crate::clock::Tick;
@@ -14,6 +12,8 @@ use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef};
 use crate::resource::kind::Nesting;
 use crate::session::{Release, Session, Unguarded};
+use crate::sync::OwnedSemaphorePermit;
+use crate::sync::atomic::AtomicBool;
 use crate::telemetry;
 
 /// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the

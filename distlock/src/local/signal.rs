@@ -1,12 +1,10 @@
 //! How a waiter in a queue is woken, and how it shows that it is still polled.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use crate::foreign;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Notified, Notify};
 
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.

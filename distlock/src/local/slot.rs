@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scopeguard::defer;
-use tokio::sync::futures::Notified;
 
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
@@ -18,6 +17,7 @@ use crate::foreign;
 use crate::hold::{Hold, HoldRef, HoldTerms};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
+use crate::sync::Notified;
 
 /// How an acquisition waits in the queue of a key.
 #[derive(Clone, Copy, Debug)]

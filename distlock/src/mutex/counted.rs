@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use crate::sync;
+
 thread_local! {
     /// How many guards of these mutexes the thread has.
     static HELD: Cell<u32> = const { Cell::new(0) };
@@ -65,15 +67,15 @@ impl<G: DerefMut> DerefMut for Guard<G> {
 }
 
 /// The guard of a [`Mutex`].
-pub(crate) type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
+pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
 
 /// A mutex of `parking_lot` whose guards are counted.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
+        Self(sync::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -87,18 +89,18 @@ impl<T> Mutex<T> {
 
 /// A read/write lock of `parking_lot` whose guards are counted.
 #[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(parking_lot::RwLock<T>);
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(parking_lot::RwLock::new(value))
+        Self(sync::RwLock::new(value))
     }
 
-    pub(crate) fn read(&self) -> Guard<parking_lot::RwLockReadGuard<'_, T>> {
+    pub(crate) fn read(&self) -> Guard<sync::RwLockReadGuard<'_, T>> {
         Guard::new(self.0.read())
     }
 
-    pub(crate) fn write(&self) -> Guard<parking_lot::RwLockWriteGuard<'_, T>> {
+    pub(crate) fn write(&self) -> Guard<sync::RwLockWriteGuard<'_, T>> {
         Guard::new(self.0.write())
     }
 }

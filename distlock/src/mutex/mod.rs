@@ -9,4 +9,4 @@ mod counted;
 #[cfg(feature = "test-util")]
 pub(crate) use self::counted::{Mutex, MutexGuard, RwLock, held};
 #[cfg(not(feature = "test-util"))]
-pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+pub(crate) use crate::sync::{Mutex, MutexGuard, RwLock};

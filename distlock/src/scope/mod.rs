@@ -18,7 +18,6 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
@@ -32,6 +31,7 @@ use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::resource::owner::Owner;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.
@@ -57,7 +57,7 @@ pub(crate) struct Frame {
 /// The scopes around a piece of code, innermost first.
 pub(crate) type Frames = Option<Arc<EnclosingScope>>;
 
-thread_local! {
+crate::sync::thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
 }
 

@@ -1,14 +1,15 @@
 //! The looks at the waiters of a client, from the watchdog's task.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use scopeguard::guard;
 
 use crate::clock::Tick;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
+use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What a session asks of the registry above it: it checks the waiters, and learns that a hold is over.
 pub(crate) trait Callbacks: fmt::Debug + Send + Sync {

@@ -17,8 +17,7 @@ mod tasks;
 mod unguarded;
 mod watchdog;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use scopeguard::defer;
@@ -49,6 +48,8 @@ use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
+use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::telemetry;
 
 /// The part of a client that its holds need.

@@ -7,7 +7,6 @@
 //! alone: refusals go on while no replica is there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Session;
@@ -15,6 +14,7 @@ use crate::backend::{Fault, cause};
 use crate::clock::Tick;
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The most keys of which the client knows that their grants were not confirmed. Of others, a refusal counts as what it looks
 /// like: somebody has the key.

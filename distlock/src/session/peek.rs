@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use tokio::sync::{Notify, oneshot};
 
 use super::Session;
 use crate::backend::{Home, Peeked, Target};
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::{Notify, oneshot};
 
 /// The looks that one client's waiters wait for.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub(super) async fn run(session: Arc<Session>) {
             return;
         }
         if !peeks.has_work() {
-            tokio::select! {
+            crate::sync::select! {
                 () = peeks.wake.notified() => {}
                 Some(()) = under_way.next() => {}
             }
@@ -86,7 +86,7 @@ pub(super) async fn run(session: Arc<Session>) {
         // More waiters come in the meantime and share the command. A server that does not answer delays no other one.
         let together = session.now().after(LOOK_WINDOW);
         loop {
-            tokio::select! {
+            crate::sync::select! {
                 () = session.clock.sleep_until(together) => break,
                 Some(()) = under_way.next() => {}
             }

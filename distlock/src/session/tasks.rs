@@ -4,12 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::runtime::{Handle, Id};
 
 use super::release::releaser;
 use super::{Session, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
 use crate::mutex::Mutex;
+use crate::sync::runtime::{Handle, Id};
 use crate::task::{OnDemandTask, RunningTask};
 
 /// Which tasks run, and where the next one is started.

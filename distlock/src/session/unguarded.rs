@@ -14,16 +14,16 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::task::AtomicWaker;
 use pin_project_lite::pin_project;
 use slab::Slab;
 
 use super::Session;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::AtomicWaker;
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// What has to be ended if the future beside it is not polled any more.
 pub(crate) trait Unguarded: Send + 'static {

@@ -1,7 +1,8 @@
 //! Tasks of a client that run only while there is work for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A task that is started when there is work, and of which one runs at a time. Nothing is left of it when it ends, also when it
 /// ends with its runtime.

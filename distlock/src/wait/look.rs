@@ -9,6 +9,7 @@ use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::local::QueueSlot;
 use crate::session::Session;
+use crate::sync::random::random_range;
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the owner in its way is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
@@ -26,13 +27,13 @@ pub(super) fn due_without_a_message(
 ) -> impl Future<Output = ()> {
     async move {
         loop {
-            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
+            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
             let next = session.now().after(pause).min(lease.over_at);
             session.clock.sleep_until(next).await;
             if !was_active || next == lease.over_at {
                 return;
             }
-            let looked = tokio::select! {
+            let looked = crate::sync::select! {
                 biased;
                 looked = session.peek(target) => looked,
                 () = session.clock.sleep_until(lease.over_at) => return,

@@ -136,7 +136,7 @@ pub(crate) fn acquire(
 ) -> impl Future<Output = Result<OpenShares, Error>> {
     async move {
         if request.is_single_try() {
-            let tried = tokio::select! {
+            let tried = crate::sync::select! {
                 biased;
                 tried = try_once(registry, request) => tried?,
                 () = registry.session.closing() => return Err(request.closed()),

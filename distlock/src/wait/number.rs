@@ -14,6 +14,7 @@ use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::error::{Blocker, Error, Loss};
 use crate::resource::key::Resource;
 use crate::session::{Retry, Session};
+use crate::sync::random::random_range;
 
 /// Changes or reads a number. A request that is not answered is sent again and still counts once.
 pub(crate) async fn adjust(
@@ -90,7 +91,7 @@ impl<'a> NumberRequest<'a> {
         let give_up = retry.since.after(session.config.unavailable_after);
         self.failed = None;
         loop {
-            let answer = tokio::select! {
+            let answer = crate::sync::select! {
                 biased;
                 answer = send() => answer,
                 () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
@@ -156,7 +157,7 @@ impl Watch<'_> {
         let key = self.request.target.resource.key.clone();
         let (epoch, signal) = (session.backend.epoch(&key), self.signal());
         let asked = session.now();
-        tokio::select! {
+        crate::sync::select! {
             biased;
             found = self.request.answer(|| session.backend.latch(&key)) => {
                 let found = found?;
@@ -236,9 +237,9 @@ impl Watch<'_> {
         }
         loop {
             // Random, so that waiters that began together do not always look together.
-            let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
+            let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
             let until = session.now().after(without_message).min(self.deadline);
-            tokio::select! {
+            crate::sync::select! {
                 biased;
                 () = subscription.changed(was_active) => return,
                 () = session.clock.sleep_until(until) => {}
@@ -249,7 +250,7 @@ impl Watch<'_> {
             // Before the look, as for a read.
             let epoch = session.backend.epoch(&target.resource.key);
             let signal = Some(subscription.state());
-            let looked = tokio::select! {
+            let looked = crate::sync::select! {
                 biased;
                 () = subscription.changed(was_active) => return,
                 looked = session.peek(target) => looked,
@@ -339,7 +340,7 @@ async fn heard(
         if has_all {
             return Heard::Nothing;
         }
-        tokio::select! {
+        crate::sync::select! {
             biased;
             () = subscription.changed(true) => {}
             heard = &mut all => match heard {

@@ -42,7 +42,7 @@ pub(crate) async fn has_hold(
         acquisition.deadline()
     };
     let renewals = [renewal];
-    tokio::select! {
+    crate::sync::select! {
         biased;
         answer = session.backend.renew(&renewals) => matches!(answer.as_slice(), [Ok(true)]),
         () = session.clock.sleep_until(until) => false,

@@ -255,7 +255,7 @@ impl<'a> Turn<'a> {
                     self.blocking = Blocking::Queue;
                     self.was_blocked = true;
                     self.count_as_waiter()?;
-                    tokio::select! {
+                    crate::sync::select! {
                         () = self.slot.woken() => {}
                         () = session.clock.sleep_until(deadline) => {}
                     }
@@ -266,7 +266,7 @@ impl<'a> Turn<'a> {
                     };
                     self.count_as_waiter()?;
                     self.note_own_holder(&own_holder);
-                    tokio::select! {
+                    crate::sync::select! {
                         biased;
                         () = self.slot.woken() => {}
                         () = own_holder.over_or_release_sent() => {}

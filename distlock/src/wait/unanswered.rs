@@ -31,7 +31,7 @@ impl Waiter<'_> {
         let until = now.after(pause).min(give_up).min(self.request.deadline());
         let slot = &self.turn.slot;
         let pause = async {
-            tokio::select! {
+            crate::sync::select! {
                 () = slot.woken() => {}
                 () = session.clock.sleep_until(until) => {}
             }

@@ -15,6 +15,7 @@ use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::Error;
 use crate::local::{NextStep, OpenShare, OpenShares, Registry, Ticket, WaiterSlot};
 use crate::session::{Retry, Session};
+use crate::sync::random::random_range;
 use crate::telemetry;
 
 /// What a waiter that is first in line does.
@@ -99,7 +100,7 @@ impl<'a> Waiter<'a> {
             };
             let (session, request) = (self.session(), self.request);
             let checks = self.turn.slot.answer_checks();
-            let granted = tokio::select! {
+            let granted = crate::sync::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
                 biased;
                 granted = self.go_to_server(yield_first) => granted?,
@@ -179,7 +180,7 @@ impl<'a> Waiter<'a> {
         }
         let (session, deadline) = (self.session(), self.request.deadline());
         let latest = deadline.min(self.give_up_at());
-        tokio::select! {
+        crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
             outcome = self.attempts.once(sent, deadline) => return Ok(AttemptEnd::Outcome(outcome)),
@@ -308,7 +309,7 @@ impl<'a> Waiter<'a> {
         let Some(subscription) = &mut self.subscription else {
             return;
         };
-        tokio::select! {
+        crate::sync::select! {
             biased;
             () = slot.woken() => {}
             () = subscription.changed(was_active) => {
@@ -326,7 +327,7 @@ impl<'a> Waiter<'a> {
     /// random, between half of the pause and all of it, so that waiters that arrived together do not always attempt
     /// together.
     pub(super) async fn back_off(&mut self, ttl: Option<Duration>) {
-        let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
+        let pause = self.pause.mul_f64(random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
         self.pause = (self.pause * 2).min(self.requested().backoff.longest);
         let until = self
@@ -334,7 +335,7 @@ impl<'a> Waiter<'a> {
             .now()
             .after(pause)
             .min(self.request.deadline());
-        tokio::select! {
+        crate::sync::select! {
             () = self.turn.slot.woken() => {}
             () = self.session().clock.sleep_until(until) => {}
         }

@@ -49,7 +49,7 @@ impl Waiter<'_> {
             // The message of this client's own release is over, most likely. The turn after it is not counted yet.
             self.counted -= 1;
         }
-        tokio::select! {
+        crate::sync::select! {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
@@ -230,7 +230,7 @@ impl Waiter<'_> {
     async fn heard_before(&mut self, until: Tick) {
         let session = self.session();
         let was_active = self.is_active();
-        tokio::select! {
+        crate::sync::select! {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => {}
         }
@@ -238,11 +238,11 @@ impl Waiter<'_> {
 
     async fn look_for_taker(&mut self, until: Tick) -> Taker {
         // In the memory backend nothing of this takes time. The tasks that were woken run here.
-        tokio::task::yield_now().await;
+        crate::sync::task::yield_now().await;
         self.subscribed().mark_seen();
         let session = self.session();
         let resource = &self.requested().resource;
-        let inspected = tokio::select! {
+        let inspected = crate::sync::select! {
             inspected = session.backend.inspect(resource) => inspected,
             () = session.clock.sleep_until(until) => return Taker::Unknown,
         };

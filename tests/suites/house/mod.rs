@@ -33,6 +33,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["error"],
     &["foreign"],
     &["mutex", "task"],
+    &["sync"],
 ];
 
 const DISTLOCK_TOWER: Staircase<'_> = &[
@@ -413,7 +414,34 @@ fn naming(crate_name: &str) -> Vec<String> {
 
 #[test]
 fn mutexes_of_distlock_are_those_that_count_in_tests() {
-    assert_eq!(naming("parking_lot"), ["mutex/counted.rs", "mutex/mod.rs"]);
+    assert_eq!(naming("parking_lot"), ["sync/mutex.rs"]);
+}
+
+#[test]
+fn what_the_interleavings_explore_comes_through_the_room_sync() {
+    let explored = [
+        "backend/memory/",
+        "clock/",
+        "foreign/",
+        "guard/",
+        "hold/",
+        "local/",
+        "mutex/",
+        "scope/mod.rs",
+        "session/",
+        "task/",
+        "wait/",
+    ];
+    let mut beside: Vec<String> = Vec::new();
+    for name in ["tokio", "rand", "std::sync::atomic", "std::thread_local"] {
+        let files = naming(name).into_iter();
+        let files = files.filter(|file| !file.ends_with("/tests.rs"));
+        let explored = files.filter(|file| explored.iter().any(|part| file.starts_with(part)));
+        beside.extend(explored.map(|file| format!("{file} names {name}")));
+    }
+    // The budget of tokio's tasks, which decides nothing here.
+    let known = ["backend/memory/mod.rs names tokio"];
+    assert_eq!(beside, known, "use `crate::sync`");
 }
 
 #[test]

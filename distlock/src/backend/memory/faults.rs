@@ -1,9 +1,6 @@
 //! What a test can do to a server in this process: take it down, fail or lose commands, and have it forget data.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use tokio::sync::watch;
 
 use super::server::MemoryServer;
 use super::store::State;
@@ -12,6 +9,8 @@ use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::watch;
 
 /// What is planned for the next commands.
 #[derive(Debug, Default)]

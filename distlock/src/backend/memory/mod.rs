@@ -29,7 +29,6 @@ use std::future::ready;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::coop::cooperative;
@@ -59,6 +58,7 @@ use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
+use crate::sync::atomic::Ordering;
 
 impl MemoryServer {
     /// A connection for one client.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::server::MemoryServer;
@@ -17,6 +16,7 @@ use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Holder;
+use crate::sync::watch;
 
 /// An acquisition that waits at a [`MemoryServer`]; listed by [`MemoryServer::waiters`].
 ///
@@ -250,7 +250,7 @@ impl MemoryServer {
             // Nothing happens in the server when a lease ends.
             let clock = &self.store.clock;
             let end = ttl.map_or(Tick::NEVER, |left| clock.now().after(left));
-            tokio::select! {
+            crate::sync::select! {
                 () = next(&mut changes) => {}
                 () = clock.sleep_until(end) => {}
             }

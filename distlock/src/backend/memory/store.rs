@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -14,6 +13,7 @@ use super::{fair, lock, number, permit, rw, semaphore};
 use crate::backend::{NamedClient, watched};
 use crate::clock::{Clock, Tick};
 use crate::mutex::Mutex;
+use crate::sync::atomic::AtomicU64;
 
 /// The name of a key, with its client's prefix.
 pub(super) type Name = Arc<str>;

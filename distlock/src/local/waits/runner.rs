@@ -2,8 +2,8 @@
 
 use std::thread::{self, ThreadId};
 
-use tokio::runtime::Handle;
-use tokio::task;
+use crate::sync::runtime::Handle;
+use crate::sync::task;
 
 /// A task, or the body of a `block_on`, which is what `#[tokio::main]` and `#[tokio::test]` make. Such a body has no task
 /// id, and stays on its thread.

@@ -241,7 +241,7 @@ async fn send(
         let targets = targets(session.now());
         let first = targets.first().map(|target| &target.resource.key);
         let epoch = first.map_or(0, |key| session.backend.epoch(key));
-        let answer = tokio::select! {
+        let answer = crate::sync::select! {
             biased;
             answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
             () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),

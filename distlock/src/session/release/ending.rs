@@ -1,8 +1,7 @@
 //! How many holds are being ended by the code that had them. A close of the client waits for these ends.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::session::Session;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of [endings](Ending).
 #[derive(Debug, Default)]

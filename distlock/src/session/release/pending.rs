@@ -1,12 +1,12 @@
 //! An owner that has to be ended, and what is known of its attempts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
 use crate::hold::{Hold, InDoubtAttempt};
 use crate::session::Session;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::CountedRelease;
 
 /// How a release ended.

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use scopeguard::guard;
-use tokio::sync::{Notify, Semaphore};
 
 use super::confirm::Release;
 use super::ending::Endings;
@@ -32,6 +31,7 @@ use crate::hold::Hold;
 use crate::mutex::Mutex;
 use crate::session::Session;
 use crate::session::per_server::PerServer;
+use crate::sync::{Notify, Semaphore};
 use crate::telemetry::CountedRelease;
 
 /// The pending releases of one client.
@@ -200,7 +200,7 @@ pub(crate) async fn run(session: Arc<Session>) {
             return;
         }
         let last_moment = session.last_moment();
-        tokio::select! {
+        crate::sync::select! {
             () = releaser.wake.notified() => {}
             () = session.clock.sleep_until(last_moment) => return,
             Some(()) = under_way.next() => {}

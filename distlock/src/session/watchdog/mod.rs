@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use tokio::sync::Notify;
 
 use self::agenda::Agenda;
 use super::Session;
@@ -36,6 +35,7 @@ use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
+use crate::sync::Notify;
 use crate::telemetry;
 
 /// The watched holds, and the task's way to learn of a change.
@@ -123,7 +123,7 @@ type Planned = (Arc<Hold>, u32, Duration);
 
 /// The watchdog task of one client. It also watches for suspends of the machine, for all sleepers of its client.
 pub(super) async fn run(session: Arc<Session>) {
-    tokio::select! {
+    crate::sync::select! {
         () = renew_until_retired(&session) => {}
         never = session.clock.watch() => match never {},
     }
@@ -158,7 +158,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
         }
         let tell_at = session.inspection.tell_long_waits(now);
         let next = watchdog.next_alarm(now).min(inspect_at).min(tell_at);
-        tokio::select! {
+        crate::sync::select! {
             () = watchdog.wake.notified() => {}
             () = session.clock.sleep_until(next) => {}
             Some(server) = renewals.next() => waiting.answered(server),

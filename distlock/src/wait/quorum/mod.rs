@@ -71,7 +71,7 @@ pub(crate) async fn acquire(
     };
     let rounds = Rounds::new(&requests, quorum);
     let checks = rounds.turn.as_ref().map(|turn| turn.slot.answer_checks());
-    let shares = tokio::select! {
+    let shares = crate::sync::select! {
         // In this order: the others are looked at only while there is no quorum.
         biased;
         won = rounds.win() => won,

@@ -8,6 +8,7 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, QUORUM_JITTER};
 use crate::resource::owner::Owner;
+use crate::sync::random::random;
 
 impl Rounds<'_> {
     /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or the
@@ -34,7 +35,7 @@ impl Rounds<'_> {
             let over = refusal.ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
             let channel = channel.as_mut()?;
             Some(async move {
-                tokio::select! {
+                crate::sync::select! {
                     () = channel.subscription.changed(channel.was_active) => {}
                     () = clock.sleep_until(over) => {}
                 }
@@ -48,11 +49,11 @@ impl Rounds<'_> {
                 }
             }
         };
-        tokio::select! {
+        crate::sync::select! {
             () = enough_changes => {}
             () = clock.sleep_until(now.after(longest).min(deadline)) => {}
         }
-        let jitter = QUORUM_JITTER.mul_f64(rand::random());
+        let jitter = QUORUM_JITTER.mul_f64(random());
         let until = clock.now().after(jitter).min(deadline);
         clock.sleep_until(until).await;
     }

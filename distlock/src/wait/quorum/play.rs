@@ -208,7 +208,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         }
         let until = self.until;
         let answer = async {
-            tokio::select! {
+            crate::sync::select! {
                 // In this order: an answer that has arrived counts, even if the time is over by now.
                 biased;
                 answer = tries.next() => answer,

@@ -15,8 +15,6 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
 use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
@@ -24,6 +22,8 @@ use crate::hold::lease::Term;
 use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
 use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
+use crate::sync::runtime::Handle;
+use crate::sync::task::AbortHandle;
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
 
 /// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.
@@ -160,7 +160,7 @@ impl Parts {
         let next = clock
             .now()
             .after(missing.first_lease() / RENEWALS_PER_LEASE);
-        tokio::select! {
+        crate::sync::select! {
             () = lost => {}
             () = clock.sleep_until(next) => {}
         }

@@ -184,7 +184,7 @@ impl SeveralKeysWaiter<'_> {
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
         let mut attempts = request.attempts_on(requested, self.waiter.registry, true);
         let sent = session.now();
-        let outcome = tokio::select! {
+        let outcome = crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
             outcome = attempts.once(sent, self.request().deadline()) => outcome,

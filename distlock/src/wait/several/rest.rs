@@ -13,6 +13,7 @@ use super::waiter::{RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{QueueSlot, Registry, SlotState};
+use crate::sync::random::random_range;
 use crate::wait::request::Request;
 
 /// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
@@ -40,7 +41,7 @@ impl WaitPosition {
                 false => std::future::pending().await,
             }
         };
-        tokio::select! {
+        crate::sync::select! {
             () = all_free => {}
             () = session.clock.sleep_until(until) => {}
             () = session.closing() => {}
@@ -62,7 +63,7 @@ impl WaitPosition {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
+            crate::sync::select! {
                 () = over => {}
                 () = slots[0].woken() => {}
             }
@@ -103,7 +104,7 @@ impl SeveralKeysWaiter<'_> {
         let mut position = self.position_elsewhere(at);
         let rest = rest_after(taken_for, self.failed);
         // Random, so that two clients do not take each other's keys in step.
-        let rest = rest.mul_f64(rand::random_range(1.0..2.0));
+        let rest = rest.mul_f64(random_range(1.0..2.0));
         position.rest = Rest {
             until: position.unhindered_since.after(rest),
             keeps_slots: false,

@@ -101,7 +101,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             };
             let (session, request) = (self.session(), self.request());
             let checks = self.waiter.turn.slot.answer_checks();
-            let outcome = tokio::select! {
+            let outcome = crate::sync::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
                 biased;
                 outcome = self.go_to_server(yield_first) => outcome?,
@@ -188,7 +188,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             let Some(subscription) = &mut self.waiter.subscription else {
                 return Ok(None);
             };
-            tokio::select! {
+            crate::sync::select! {
                 biased;
                 () = slot.woken() => return Ok(None),
                 () = holder.over() => return Ok(None),
@@ -270,7 +270,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        crate::sync::select! {
             biased;
             () = self.waiter.turn.slot.woken() => {}
             () = over => {}

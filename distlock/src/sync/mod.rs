@@ -1,0 +1,36 @@
+//! What tasks and threads meet in: atomics, mutexes, wake-ups, channels, tasks, timers.
+//!
+//! Each item is that of the standard library, of `parking_lot` or of tokio. The unit tests that are compiled with
+//! `--cfg distlock_shuttle` get another one, which lets the explorer `shuttle` decide at each use which task goes on: the folder
+//! `interleavings/` has these tests. An `Arc` is always the standard library's, and a semaphore and a channel are tokio's:
+//! tokio's own tests explore those.
+
+#![allow(unused_imports, reason = "not every set of features uses each of them")]
+
+pub(crate) mod atomic;
+mod mutex;
+mod notify;
+pub(crate) mod random;
+pub(crate) mod runtime;
+mod select;
+pub(crate) mod task;
+mod thread_local;
+pub(crate) mod time;
+mod waker;
+
+pub(crate) use std::sync::OnceLock;
+
+pub(crate) use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use self::notify::{Notified, Notify};
+pub(crate) use self::select::select;
+pub(crate) use self::thread_local::thread_local;
+pub(crate) use self::waker::AtomicWaker;
+
+/// Another task may go on here.
+#[cfg(all(test, distlock_shuttle))]
+pub(crate) fn point() {
+    // The explorer decides at each use of one of its own values.
+    atomic::AtomicBool::new(false).load(atomic::Ordering::SeqCst);
+}
