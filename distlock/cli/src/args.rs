@@ -160,11 +160,28 @@ pub(crate) struct Release {
     pub(crate) yes: bool,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct List {
+/// What `ls` and `watch` look at.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Looked {
     /// The pattern of the keys, as of SCAN: * for any text, ? for one character.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
+
+    /// Show each number, also if nobody has a permit of it or listens to it: semaphores and latches that are not in use, and
+    /// the counters of other programs.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// How many keys to look at, at most: those under the pattern that are of the type of a lock, a semaphore or a latch.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_keys: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) looked: Looked,
 
     /// How many locks to show at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
@@ -183,9 +200,8 @@ pub(crate) struct Who {
 
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
-    /// The pattern of the keys, as of SCAN: * for any text, ? for one character.
-    #[arg(default_value = "*")]
-    pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) looked: Looked,
 
     /// How many locks to look at.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]

@@ -1,55 +1,105 @@
 //! `ls` and `who`: the locks under a pattern, and one lock.
 
-use distlock::{Client, Error, HolderReport, KeyReport};
+use std::time::Duration;
+
+use distlock::{Client, HolderReport, KeyReport};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::args::{List, Who};
 use crate::exit::{Failed, Status};
+use crate::look::{End, Look};
+use crate::report::Table;
 use crate::{output, report, terminal};
 
-/// The locks under a pattern, by key. Stops at the limit; returns whether there may be more.
-pub(crate) async fn find(
-    client: &Client,
-    pattern: &str,
-    limit: usize,
-) -> Result<(Vec<KeyReport>, bool), Error> {
-    let mut scan = client.scan(pattern);
-    let mut found = Vec::new();
-    let mut is_cut = false;
-    while !is_cut && let Some(page) = scan.next_page().await? {
-        found.extend(page);
-        is_cut = found.len() > limit;
-    }
-    found.sort_by(|one, other| one.key.cmp(&other.key));
-    // A server may give a key twice while its table grows.
-    found.dedup_by(|one, other| one.key == other.key);
-    found.truncate(limit);
-    Ok((found, is_cut))
-}
+/// For so long what is found is gathered, sorted by key and shown in columns that fit. What takes longer is shown as it comes.
+const GATHERED: Duration = Duration::from_millis(500);
 
 /// Lists the locks. Returns the exit status.
 pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8, Failed> {
-    let (found, is_cut) = find(client, &args.pattern, args.limit).await?;
+    let mut look = Look::new(client, &args.looked, args.limit);
+    // A document is there as a whole or not at all.
+    let gathered = (!json).then_some(GATHERED);
+    let (found, is_over) = gather(&mut look, gathered).await?;
     if json {
         let locks: Vec<_> = found.iter().map(report::json).collect();
-        output::json(&json!({ "locks": locks, "is_cut": is_cut }))?;
+        output::json(&json!({ "locks": locks, "is_cut": look.end().is_cut() }))?;
         return Ok(0);
     }
-    if found.is_empty() {
-        eprintln!("distlock: no locks under {:?}", args.pattern);
-        return Ok(0);
-    }
-    let rows: Vec<_> = found.iter().map(report::row).collect();
     let width = terminal::columns().filter(|_| !args.wide);
-    let mut lines = report::table(&rows, width);
-    lines[0] = terminal::stdout().bold(&lines[0]);
-    output::text(&(lines.join("\n") + "\n"))?;
-    if is_cut {
-        eprintln!("distlock: there are more than {}; see --limit", args.limit);
+    let mut shown = Shown::new(width);
+    shown.rows(&found)?;
+    if !is_over {
+        while let Some(page) = look.next().await? {
+            shown.rows(&page)?;
+        }
     }
-    tell_missing_rights(&found);
-    tell_faults(&found);
+    if shown.is_empty() {
+        eprintln!("distlock: no locks under {:?}", args.looked.pattern);
+    }
+    match look.end() {
+        End::Over => {}
+        End::Limit => eprintln!("distlock: there are more than {}; see --limit", args.limit),
+        End::MostKeys(keys) => eprintln!(
+            "distlock: looked at {keys} keys and stopped; a pattern of fewer keys or --max-keys shows the rest"
+        ),
+    }
     Ok(0)
+}
+
+/// What is found within this time, or all, by key; and whether that is all.
+async fn gather(
+    look: &mut Look,
+    within: Option<Duration>,
+) -> Result<(Vec<KeyReport>, bool), Failed> {
+    let started = Instant::now();
+    let mut found = Vec::new();
+    let mut is_over = false;
+    while !is_over && within.is_none_or(|within| started.elapsed() < within) {
+        match look.next().await? {
+            Some(page) => found.extend(page),
+            None => is_over = true,
+        }
+    }
+    found.sort_by(|one, other| one.key.cmp(&other.key));
+    Ok((found, is_over))
+}
+
+/// What stands on stdout so far.
+struct Shown {
+    table: Table,
+    are_rights_told: bool,
+}
+
+impl Shown {
+    fn new(width: Option<usize>) -> Self {
+        Self {
+            table: Table::new(width),
+            are_rights_told: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    fn rows(&mut self, found: &[KeyReport]) -> Result<(), Failed> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let is_first = self.is_empty();
+        let rows: Vec<_> = found.iter().map(report::row).collect();
+        let mut lines = self.table.lines(&rows);
+        if is_first {
+            lines[0] = terminal::stdout().bold(&lines[0]);
+        }
+        output::text(&(lines.join("\n") + "\n"))?;
+        if !self.are_rights_told {
+            self.are_rights_told = tell_missing_rights(found);
+        }
+        tell_faults(found);
+        Ok(())
+    }
 }
 
 /// Why some keys could not be read.
@@ -63,8 +113,8 @@ fn tell_faults(found: &[KeyReport]) {
     }
 }
 
-/// Which rights the user lacks for what the reports leave out.
-fn tell_missing_rights(found: &[KeyReport]) {
+/// Which rights the user lacks for what the reports leave out. Returns whether there are any.
+fn tell_missing_rights(found: &[KeyReport]) -> bool {
     let missing = found
         .iter()
         .find(|report| !report.missing_rights.is_empty());
@@ -72,6 +122,7 @@ fn tell_missing_rights(found: &[KeyReport]) {
         let rights = report.missing_rights.join(" ");
         eprintln!("distlock: some columns are incomplete; the user lacks {rights}");
     }
+    missing.is_some()
 }
 
 /// Shows one lock. Returns the exit status.

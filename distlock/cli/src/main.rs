@@ -5,6 +5,7 @@ mod connect;
 mod doctor;
 mod exit;
 mod help;
+mod look;
 mod ls;
 mod output;
 mod pages;

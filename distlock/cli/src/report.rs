@@ -111,27 +111,53 @@ fn millis(time: Duration) -> u64 {
 /// The columns that may be cut, and what has to be left of each.
 const CUT: [(usize, usize); 2] = [(0, 16), (2, 12)];
 
-/// A table. In lines of at most this width, if there is one: long keys and names are cut in their middle, because they often
-/// differ at the end.
-pub(crate) fn table(rows: &[[String; 6]], width: Option<usize>) -> Vec<String> {
-    let heads = HEADS.map(str::to_owned);
-    let rows = [&heads].into_iter().chain(rows);
-    let length = |text: &String| text.chars().count();
-    let mut widths: [usize; 6] =
-        std::array::from_fn(|at| rows.clone().map(|row| length(&row[at])).max().unwrap_or(0));
-    let width = width.unwrap_or(usize::MAX);
-    for (at, least) in CUT {
-        let all = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-        let rest = widths[at].saturating_sub(all.saturating_sub(width));
-        widths[at] = rest.max(least.min(widths[at]));
+/// A table, of which some lines may be shown before the others are known.
+pub(crate) struct Table {
+    /// That of a line, if it has an end.
+    width: usize,
+    /// Those of the columns, of the lines so far.
+    widths: Option<[usize; 6]>,
+}
+
+impl Table {
+    /// A table in lines of at most this width, if there is one: long keys and names are cut in their middle, because they
+    /// often differ at the end.
+    pub(crate) fn new(width: Option<usize>) -> Self {
+        Self {
+            width: width.unwrap_or(usize::MAX),
+            widths: None,
+        }
     }
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(widths);
-        let cells = cells.map(|(cell, width)| format!("{:<width$}", middle_cut(cell, width)));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        line.trim_end().chars().take(width).collect()
-    };
-    rows.clone().map(line).collect()
+
+    /// Whether it has no line yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.widths.is_none()
+    }
+
+    /// The next lines, below the heads if they are the first. The columns are as wide as in the lines before, or wider.
+    pub(crate) fn lines(&mut self, rows: &[[String; 6]]) -> Vec<String> {
+        let heads = self.is_empty().then(|| HEADS.map(str::to_owned));
+        let rows = heads.iter().chain(rows);
+        let length = |text: &String| text.chars().count();
+        let before = self.widths.unwrap_or_default();
+        let mut widths: [usize; 6] = std::array::from_fn(|at| {
+            let lengths = rows.clone().map(|row| length(&row[at]));
+            lengths.fold(before[at], usize::max)
+        });
+        for (at, least) in CUT {
+            let all = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+            let rest = widths[at].saturating_sub(all.saturating_sub(self.width));
+            widths[at] = rest.max(least.min(widths[at]));
+        }
+        self.widths = Some(widths);
+        let line = |row: &[String; 6]| {
+            let cells = row.iter().zip(widths);
+            let cells = cells.map(|(cell, width)| format!("{:<width$}", middle_cut(cell, width)));
+            let line = cells.collect::<Vec<_>>().join("  ");
+            line.trim_end().chars().take(self.width).collect()
+        };
+        rows.map(line).collect()
+    }
 }
 
 /// A text of at most this width: if it is longer, its beginning and its end.
@@ -149,6 +175,26 @@ fn middle_cut(text: &str, width: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn table(rows: &[[String; 6]], width: Option<usize>) -> Vec<String> {
+        Table::new(width).lines(rows)
+    }
+
+    #[test]
+    fn lines_that_come_later_have_no_heads_and_columns_that_are_as_wide_or_wider() {
+        let row = |key: &str| [key, "lock", "web-1", "28s", "0", "2"].map(str::to_owned);
+        let mut table = Table::new(None);
+        assert!(table.is_empty());
+        assert_eq!(table.lines(&[row("order:42")]).len(), 2);
+        assert_eq!(
+            table.lines(&[row("a")]),
+            ["a         lock  web-1   28s    0        2"]
+        );
+        assert_eq!(
+            table.lines(&[row("order:4242")]),
+            ["order:4242  lock  web-1   28s    0        2"]
+        );
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_lines_are_cut() {

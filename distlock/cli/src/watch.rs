@@ -1,18 +1,23 @@
 //! `watch`: the locks under a pattern, again and again.
 
 use std::io::{self, IsTerminal, Read};
-use std::thread;
+use std::pin::pin;
+use std::time::Duration;
+use std::{mem, thread};
 
 use distlock::{Client, Error, KeyReport};
+use futures_util::{Stream, StreamExt, stream};
 use rustix::process::Signal;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::interval;
+use tokio::time::{Instant, sleep};
 
 use crate::args::{List, Watch};
 use crate::exit::{Failed, Status};
+use crate::look::{End, Look};
+use crate::report::Table;
 use crate::signals::Signals;
 use crate::{ls, output, report, terminal};
 
@@ -29,7 +34,7 @@ const END_OF_SCREEN: &str = "\x1b[J";
 pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u8, Failed> {
     if json || !io::stdout().is_terminal() {
         let list = List {
-            pattern: args.pattern.clone(),
+            looked: args.looked.clone(),
             limit: args.limit,
             wide: true,
         };
@@ -40,23 +45,82 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
     let mut resized = signal(SignalKind::window_change()).map_err(software)?;
     let _screen = Screen::enter()?;
     let mut keys = keys();
-    let mut ticks = interval(args.interval);
-    let mut seen = ls::find(client, &args.pattern, args.limit).await;
+    let mut picture = Picture::default();
+    let mut looks = pin!(looks(client, args));
     loop {
-        draw(args, &seen)?;
+        draw(args, &picture)?;
         tokio::select! {
-            _ = ticks.tick() => seen = ls::find(client, &args.pattern, args.limit).await,
-            _ = resized.recv() => {}
-            Some(b'q' | b'Q') = keys.recv() => return Ok(0),
+            // A person who wants to end it, or a window that changed, is not kept waiting by a server.
+            biased;
             signal = signals.next() => return Ok(match signal {
                 Signal::INT => 0,
                 signal => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             }),
+            Some(b'q' | b'Q') = keys.recv() => return Ok(0),
+            _ = resized.recv() => {}
+            Some(news) = looks.next() => picture.take(news),
         }
     }
 }
 
-fn draw(args: &Watch, seen: &Result<(Vec<KeyReport>, bool), Error>) -> Result<(), Failed> {
+/// What a look has to tell.
+enum News {
+    /// More locks.
+    Found(Vec<KeyReport>),
+    /// It has ended.
+    Ended(Result<End, Error>),
+}
+
+/// One look after the other. Each waits for as long as the one before took, or for the interval if that is longer.
+fn looks<'a>(client: &'a Client, args: &'a Watch) -> impl Stream<Item = News> + 'a {
+    let start = || (Look::new(client, &args.looked, args.limit), Instant::now());
+    let state = (start(), Duration::ZERO);
+    stream::unfold(state, move |((mut look, mut since), pause)| async move {
+        if !pause.is_zero() {
+            sleep(pause).await;
+            (look, since) = start();
+        }
+        loop {
+            let ended = match look.next().await {
+                // Nothing to draw.
+                Ok(Some(page)) if page.is_empty() => continue,
+                Ok(Some(page)) => {
+                    return Some((News::Found(page), ((look, since), Duration::ZERO)));
+                }
+                Ok(None) => Ok(look.end()),
+                Err(error) => Err(error),
+            };
+            let pause = args.interval.max(since.elapsed());
+            return Some((News::Ended(ended), ((look, since), pause)));
+        }
+    })
+}
+
+/// What is on the screen.
+#[derive(Default)]
+struct Picture {
+    /// The last look that has ended.
+    last: Option<Result<(Vec<KeyReport>, End), Error>>,
+    /// What the present one has found so far.
+    found: Vec<KeyReport>,
+}
+
+impl Picture {
+    fn take(&mut self, news: News) {
+        match news {
+            News::Found(page) => {
+                self.found.extend(page);
+                self.found.sort_by(|one, other| one.key.cmp(&other.key));
+            }
+            News::Ended(ended) => {
+                let found = mem::take(&mut self.found);
+                self.last = Some(ended.map(|end| (found, end)));
+            }
+        }
+    }
+}
+
+fn draw(args: &Watch, picture: &Picture) -> Result<(), Failed> {
     let (columns, rows) = match tcgetwinsize(stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
@@ -64,18 +128,28 @@ fn draw(args: &Watch, seen: &Result<(Vec<KeyReport>, bool), Error>) -> Result<()
     let every = report::time(args.interval);
     let mut lines = vec![format!(
         "{}  every {every}, q ends",
-        output::plain(&args.pattern)
+        output::plain(&args.looked.pattern)
     )];
-    match seen {
-        Ok((found, is_cut)) => {
-            let more = if *is_cut { " or more" } else { "" };
-            lines[0] += &format!("  {}{more} locks", found.len());
-            let rows: Vec<_> = found.iter().map(report::row).collect();
-            lines.extend(report::table(&rows, Some(columns)));
-        }
+    let (found, more) = match &picture.last {
+        None => (&picture.found, " so far".to_owned()),
+        Some(Ok((found, End::Over))) => (found, String::new()),
+        Some(Ok((found, End::Limit))) => (found, " or more".to_owned()),
+        Some(Ok((found, End::MostKeys(keys)))) => (found, format!(" in the first {keys} keys")),
+        Some(Err(_)) => (&picture.found, String::new()),
+    };
+    let is_error = match &picture.last {
         // It may be back at the next look.
-        Err(error) => lines.push(output::plain(&error.to_string())),
-    }
+        Some(Err(error)) => {
+            lines.push(output::plain(&error.to_string()));
+            true
+        }
+        _ => {
+            lines[0] += &format!("  {} locks{more}", found.len());
+            let rows: Vec<_> = found.iter().map(report::row).collect();
+            lines.extend(Table::new(Some(columns)).lines(&rows));
+            false
+        }
+    };
     let shown = lines
         .iter()
         .take(rows)
@@ -83,10 +157,10 @@ fn draw(args: &Watch, seen: &Result<(Vec<KeyReport>, bool), Error>) -> Result<()
     let mut shown: Vec<String> = shown.map(Iterator::collect).collect();
     // After the lines are cut, since a colour has no width.
     let paint = terminal::stdout();
-    match (seen, shown.get_mut(1)) {
-        (Ok(_), Some(heads)) => *heads = paint.bold(heads),
-        (Err(_), Some(error)) => *error = paint.red(error),
-        (_, None) => {}
+    match shown.get_mut(1) {
+        Some(error) if is_error => *error = paint.red(error),
+        Some(heads) => *heads = paint.bold(heads),
+        None => {}
     }
     // Without an end of line after the last one, which would scroll.
     let text = shown.join(END_OF_LINE);

@@ -56,7 +56,7 @@ use uuid::Uuid;
 
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 pub use self::examined::{
-    Examined, HolderSeen, Listed, Listeners, NamedClient, ScanCursor, ScanPosition, Scanned,
+    Examined, HolderSeen, Listed, Listeners, NamedClient, ScanCursor, ScanPosition, Scanned, Sweep,
     ValueSeen,
 };
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
@@ -369,12 +369,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What is under a key and beside it, whichever primitive that is. Changes nothing.
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined>;
 
-    /// The next page of the names of keys that match a pattern, from this position on: of some `most` keys of one server those
-    /// that match. Names that belong to a primitive under another key are left out.
+    /// The next page of the names of keys that match the pattern and may be what the sweep looks for, from this position on: of
+    /// some `most` keys of one server those that match. Names that belong to a primitive under another key are left out.
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        pattern: &'a str,
+        wanted: (&'a str, Sweep),
         most: u32,
     ) -> Reply<'a, Scanned>;
 

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::Client;
 use super::report::{Names, report, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
-use crate::backend::{Fault, ScanPosition, glob};
+use crate::backend::{Fault, ScanPosition, Sweep, glob};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::resource::key::Key;
@@ -26,8 +26,11 @@ pub struct Scan {
     /// With the client's prefix.
     full: String,
     page_size: u32,
-    /// Where the next page begins; `None` after the last one.
-    position: Option<ScanPosition>,
+    /// What is looked for, one after the other. The last one is first.
+    sweeps: Vec<Sweep>,
+    /// Where the next page of the sweep begins.
+    position: ScanPosition,
+    looked_at: u64,
     names: Names,
 }
 
@@ -39,8 +42,8 @@ impl Client {
     /// all keys. Only keys with the client's [prefix](crate::Builder::key_prefix) are found, and the pattern does not contain
     /// the prefix.
     ///
-    /// The keys are read with `SCAN`, on a cluster from one master after the other, and each key of a page is then looked at as
-    /// by [`inspect`](Client::inspect). A page is read when it is asked for, so the caller decides how much the server
+    /// The keys are read with `SCAN`, once for locks and then once for numbers, on a cluster from one master after the other.
+    /// Each key of a page is then looked at as by [`inspect`](Client::inspect). A page is read when it is asked for, so the caller decides how much the server
     /// has to do. A key that exists during the whole scan is found, possibly on several pages. A key that is made
     /// or removed meanwhile, or whose slot moves between the nodes of a cluster, may be found or not.
     ///
@@ -75,7 +78,10 @@ impl Client {
             session,
             pattern,
             page_size: SCAN_PAGE,
-            position: Some(ScanPosition::default()),
+            // Locks are there first, however many numbers other programs have.
+            sweeps: vec![Sweep::Numbers, Sweep::Locks],
+            position: ScanPosition::default(),
+            looked_at: 0,
             names: Names::default(),
         }
     }
@@ -104,6 +110,56 @@ impl Scan {
         self
     }
 
+    /// Leaves out the numbers that nothing shows to be a semaphore or a latch, which would be reported as
+    /// [`Primitive::Number`]: most of them are counters of other programs.
+    ///
+    /// A number is shown to be one by permits that somebody has, or by a client that listens to its messages. So a semaphore of
+    /// which no permit is taken and that nobody waits for is left out, too. Where other programs have many numbers, such a scan
+    /// is much cheaper: the server has two short commands for each of them in place of a script.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// client.semaphore("used").try_set_permits(3).await?;
+    /// client.semaphore("unused").try_set_permits(3).await?;
+    /// let _permit = client.semaphore("used").acquire().await?;
+    ///
+    /// let (mut scan, mut found) = (client.scan("*").skip_numbers(), Vec::new());
+    /// while let Some(page) = scan.next_page().await? {
+    ///     found.extend(page.into_iter().map(|report| report.key));
+    /// }
+    /// assert_eq!(found, ["used"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn skip_numbers(mut self) -> Self {
+        let in_use = |sweep| match sweep {
+            Sweep::Numbers => Sweep::NumbersInUse,
+            sweep => sweep,
+        };
+        self.sweeps = self.sweeps.into_iter().map(in_use).collect();
+        self
+    }
+
+    /// How many keys the scan has looked at so far: those under its pattern that are of the type of a lock, a semaphore or a
+    /// latch. A program that shall not look at more ends its scan here.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.multi_lock(["order:42", "order:43"]).acquire().await?;
+    /// let mut scan = client.scan("*");
+    /// while scan.looked_at() < 100_000
+    ///     && let Some(_page) = scan.next_page().await?
+    /// {}
+    /// assert_eq!(scan.looked_at(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
+
     /// Whether the pattern of the scan matches a key, without the client's prefix. It asks no server.
     ///
     /// # Examples
@@ -120,7 +176,8 @@ impl Scan {
 
     /// Reads the next page; `None` after the last one.
     ///
-    /// A page may be empty although others follow, because few keys match. The keys of a page are in alphabetical order.
+    /// A page may be empty although others follow, because few keys match. The keys of a page are in alphabetical order, and
+    /// the pages with locks come before those with semaphores and latches.
     ///
     /// # Errors
     /// * [`Error::InvalidConfig`]: the [page size](Scan::page_size) is out of range.
@@ -140,7 +197,7 @@ impl Scan {
             let expected = format!("1 to {MAX_SCAN_PAGE}");
             return Err(Error::invalid_config("page_size", self.page_size, expected));
         }
-        let Some(position) = &self.position else {
+        let Some(&sweep) = self.sweeps.last() else {
             return Ok(None);
         };
         let session = &self.session;
@@ -150,8 +207,8 @@ impl Scan {
         let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
         let failed = |fault: Fault| fault.into_error(&asked, session.now().since(since));
         let backend = &session.backend;
-        let page = backend.scan(position, &self.full, self.page_size).await;
-        let page = page.map_err(failed)?;
+        let page = backend.scan(&self.position, (&self.full, sweep), self.page_size);
+        let page = page.await.map_err(failed)?;
         let keys = page
             .names
             .iter()
@@ -168,6 +225,9 @@ impl Scan {
                 .map_err(failed)?;
         }
         let mut reports: Vec<_> = examined.into_iter().map(|(report, _)| report).collect();
+        if sweep == Sweep::NumbersInUse {
+            reports.retain(|report| report.primitive != Primitive::Number);
+        }
         reports
             .iter_mut()
             .for_each(|report| self.names.resolve(report));
@@ -176,7 +236,11 @@ impl Scan {
         let no_text = no_text.filter_map(|key| Key::new(prefix, key).ok());
         reports.extend(no_text.map(|key| unreadable(&key, NO_TEXT)));
         reports.sort_by(|one, other| one.key.cmp(&other.key));
-        self.position = page.next;
+        self.looked_at += page.looked_at;
+        self.position = page.next.unwrap_or_else(|| {
+            self.sweeps.pop();
+            ScanPosition::default()
+        });
         Ok(Some(reports))
     }
 }
@@ -207,7 +271,7 @@ impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan")
             .field("pattern", &self.pattern)
-            .field("is_over", &self.position.is_none())
+            .field("is_over", &self.sweeps.is_empty())
             .finish_non_exhaustive()
     }
 }

@@ -21,6 +21,7 @@
 //! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
 //! | [`connections`] | the URLs of servers, Sentinel, users and passwords, and TLS |
 //! | [`least_privilege`] | the ACL rules that each primitive, and each look at locks, needs on the server |
+//! | [`hosted_services`] | Redis as a service: what works, what to set, what cannot work, and what was not tried |
 //! | [`failover`] | what happens to locks when another server becomes the master, and which leases outlast that |
 //! | [`cluster`] | Redis Cluster: slots that move, nodes that fail, and the keys that a cluster refuses |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
@@ -47,6 +48,8 @@ pub mod from_redisson {}
 // Its examples need the other crate: the package of the examples runs them.
 #[cfg_attr(not(doctest), doc = include_str!("layer.md"))]
 pub mod layer {}
+#[doc = include_str!("hosted_services.md")]
+pub mod hosted_services {}
 #[doc = include_str!("leader.md")]
 pub mod leader {}
 #[doc = include_str!("least_privilege.md")]

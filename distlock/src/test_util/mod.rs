@@ -23,7 +23,7 @@ pub use crate::backend::{
     Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, Disconnection, Examined,
     Fault, Forced, HolderSeen, Home, Inspected, LatchChange, LatchSeen, Listed, Listeners,
     NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanPosition,
-    Scanned, Seen, SemaphoreChange, Signal, Subscription, Target, ValueSeen, cause,
+    Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, ValueSeen, cause,
     renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};

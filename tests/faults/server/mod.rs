@@ -32,6 +32,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         changed_rights::rows(),
         rights_by_kind::rows(),
         needed_rights::rows(),
+        needed_rights::hosted::rows(),
         needed_rights::sentinel::rows(),
         scripts::rows(),
         sentinel::rows(),

@@ -19,6 +19,7 @@ on_every_backend! {
     latch_is_reported_with_its_count_while_somebody_waits_and_is_a_number_before,
     waiting_process_is_counted_as_a_listener,
     scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive,
+    scan_that_skips_numbers_finds_locks_first_and_of_numbers_those_in_use,
     scan_of_a_pattern_that_matches_nothing_ends_without_a_key,
     pattern_does_not_reach_beyond_the_prefix_of_the_client,
     key_that_cannot_be_read_is_reported_and_hides_no_other,
@@ -293,6 +294,76 @@ async fn waiting_process_is_counted_as_a_listener(stage: &Stage) {
         .await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn scan_that_skips_numbers_finds_locks_first_and_of_numbers_those_in_use(stage: &Stage) {
+    let client = stage.client().await;
+    for key in ["a unused", "pool", "{pool}:x", "waited"] {
+        let semaphore = client.semaphore(key);
+        semaphore.try_set_permits(1).await.unwrap();
+    }
+    let permit = client.semaphore("pool").acquire().await.unwrap();
+    let tagged = client.semaphore("{pool}:x").acquire().await.unwrap();
+    for key in ["b unused", "seats"] {
+        let seats = client.expirable_semaphore(key);
+        seats.try_set_permits(1).await.unwrap();
+    }
+    let seat = client.expirable_semaphore("seats").acquire().await.unwrap();
+    let guard = client.lock("z").acquire().await.unwrap();
+    let two = client.semaphore("waited").acquire_many(2);
+    let waiter = tokio::spawn(two.into_future());
+    let latch = client.count_down_latch("awaited");
+    latch.try_set_count(1).await.unwrap();
+    let latch_waiter = tokio::spawn(async move { latch.wait().await });
+    stage
+        .eventually("listeners", stage.lease(), async || {
+            let listeners = async |key| client.inspect(key).await.unwrap().listeners;
+            listeners("waited").await == Some(1) && listeners("awaited").await == Some(1)
+        })
+        .await;
+
+    for page_size in [1, 1_000] {
+        let mut scan = client.scan("*").skip_numbers().page_size(page_size);
+        let mut found = Vec::new();
+        while let Some(page) = scan.next_page().await.unwrap() {
+            for report in page {
+                // The server may tell a key on two pages.
+                let one = (report.key, report.primitive);
+                if !found.contains(&one) {
+                    found.push(one);
+                }
+            }
+        }
+        assert_eq!(found.remove(0), ("z".to_owned(), Primitive::Lock));
+        found.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+        let expected = [
+            ("awaited", Primitive::CountDownLatch),
+            ("pool", Primitive::Semaphore),
+            ("seats", Primitive::ExpirableSemaphore),
+            ("waited", Primitive::Semaphore),
+            ("{pool}:x", Primitive::Semaphore),
+        ];
+        let expected = expected.map(|(key, primitive)| (key.to_owned(), primitive));
+        assert_eq!(found, expected, "in pages of {page_size}");
+        // All of them, and nothing beside them but the lists of owners.
+        assert!((8..=16).contains(&scan.looked_at()), "{}", scan.looked_at());
+    }
+    assert_eq!(scanned(&client, "* unused", 1_000).await.len(), 2);
+    waiter.abort();
+    latch_waiter.abort();
+    for held in [permit, tagged] {
+        held.release().await.unwrap();
+    }
+    seat.release().await.unwrap();
+    guard.release().await.unwrap();
+    for key in ["a unused", "pool", "{pool}:x", "waited"] {
+        assert!(client.semaphore(key).delete().await.unwrap());
+    }
+    for key in ["b unused", "seats"] {
+        assert!(client.expirable_semaphore(key).delete().await.unwrap());
+    }
+    let latch = client.count_down_latch("awaited");
+    assert!(latch.delete().await.unwrap());
 }
 
 async fn scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive(stage: &Stage) {

@@ -45,6 +45,73 @@ async fn values_of_other_programs_are_no_locks_and_a_scan_leaves_them_out() {
     assert_eq!(found, [("other:number".to_owned(), Primitive::Number)]);
 }
 
+#[tokio::test]
+async fn scan_that_skips_numbers_runs_no_script_for_the_keys_of_other_programs() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("job").acquire().await.unwrap();
+    server.cli(&["DEBUG", "POPULATE", "3000", "text"]).await;
+    for n in 0..50 {
+        server.cli(&["SET", &format!("count:{n}"), "7"]).await;
+        server.cli(&["RPUSH", &format!("list:{n}"), "7"]).await;
+    }
+    for (skips, scripts) in [(true, 1), (false, 3_051)] {
+        server.cli(&["CONFIG", "RESETSTAT"]).await;
+        let mut scan = client.scan("*").page_size(500);
+        if skips {
+            scan = scan.skip_numbers();
+        }
+        let mut found = Vec::new();
+        while let Some(page) = scan.next_page().await.unwrap() {
+            found.extend(page.into_iter().map(|report| report.primitive));
+        }
+        let locks = found.iter().filter(|found| **found == Primitive::Lock);
+        assert_eq!(
+            (locks.count(), found.len()),
+            (1, if skips { 1 } else { 51 })
+        );
+        // The server may tell a key on two pages. Lists are not told at all.
+        assert!(
+            (3_051..3_200).contains(&scan.looked_at()),
+            "{}",
+            scan.looked_at()
+        );
+        let calls = server.command_calls("evalsha").await + server.command_calls("eval").await;
+        // The watchdog may renew the lock meanwhile, and a script may be new to the server.
+        assert!((scripts..scripts + 150).contains(&calls), "{calls}");
+        if skips {
+            assert!(calls < 10, "{calls}");
+        }
+    }
+    guard.release().await.unwrap();
+}
+
+/// A key that moves, or rights that are missing, make the look dearer, and hide nothing.
+#[tokio::test]
+async fn scan_that_skips_numbers_without_the_right_to_count_listeners_still_finds_permits() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let mut rights = distlock_tests::rights::of(distlock_tests::rights::LOCKS);
+    rights.extend(distlock_tests::rights::of("looks at locks"));
+    rights.extend(distlock_tests::rights::of("semaphore, count-down latch"));
+    rights.retain(|right| *right != "+pubsub|numsub");
+    server.set_user("shop", &rights).await;
+    let url = format!(
+        "redis://shop:{}@{}",
+        distlock_tests::rights::PASSWORD,
+        server.addr()
+    );
+    let client = Client::builder().connect(&url).await.unwrap();
+    let pool = client.semaphore("shop:pool");
+    pool.try_set_permits(2).await.unwrap();
+    let permit = pool.acquire().await.unwrap();
+    let (mut scan, mut found) = (client.scan("shop:*").skip_numbers(), Vec::new());
+    while let Some(page) = scan.next_page().await.unwrap() {
+        found.extend(page.into_iter().map(|report| report.key));
+    }
+    assert_eq!(found, ["shop:pool"]);
+    permit.release().await.unwrap();
+}
+
 /// Each of them made a look at all keys fail.
 #[tokio::test]
 async fn odd_data_beside_some_locks_hides_no_lock_from_a_scan() {

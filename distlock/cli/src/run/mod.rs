@@ -10,18 +10,19 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use distlock::{Client, LockSource};
+use futures_util::FutureExt;
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use self::child::Child;
 pub(crate) use self::child::become_command;
 use self::held::{Held, KEY_VARIABLE};
-use self::outcome::{Outcome, names, not_released};
+use self::outcome::{NotReleased, Outcome, names};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
 use crate::signals::Signals;
 
-/// How long the end of an acquisition that was given up may take to reach the server. Later its lease frees the lock.
+/// How long the end of what is given up may take to reach the server. Later its lease frees the lock.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the command under the lock. Returns the exit status of this program.
@@ -45,16 +46,26 @@ pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, F
     let since = Instant::now();
     let ended = command(args, &held, &mut signals, json).await;
     let held_for = since.elapsed();
-    let released = held.release().await;
+    let released = tokio::select! {
+        released = held.release() => released.map_err(NotReleased::Failed),
+        signal = later_signal(&mut signals) => Err(NotReleased::Left(signal)),
+    };
     let ended = match (ended, &released) {
         (Ok(ended), _) => ended,
-        (Err(failed), Err(error)) if !error.is_lost() => {
-            return Err(failed.and(not_released(args, lease, error)));
+        (Err(failed), Err(why)) if !why.is_lost() => {
+            return Err(failed.and(why.text(args, lease)));
         }
         (Err(failed), _) => return Err(failed),
     };
     let outcome = Outcome::ended(args, ended, waited, held_for).with_token(token);
     Ok(outcome.released(args, lease, ended, &released).told(json))
+}
+
+/// The next signal after a moment. One that has just ended the command does not end the release as well.
+async fn later_signal(signals: &mut Signals) -> Signal {
+    sleep(CLOSE_TIMEOUT).await;
+    while signals.next().now_or_never().is_some() {}
+    signals.next().await
 }
 
 /// Runs the command until it has ended, by itself or because the lock is lost.

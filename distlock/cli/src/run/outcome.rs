@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use distlock::Error;
+use rustix::process::Signal;
 use serde::Serialize;
 
 use crate::args::Run;
@@ -90,7 +91,7 @@ impl<'a> Outcome<'a> {
         args: &Run,
         lease: Duration,
         ended: ExitStatus,
-        released: &Result<(), Error>,
+        released: &Result<(), NotReleased>,
     ) -> Self {
         self.released = Some(released.is_ok());
         match released {
@@ -100,7 +101,7 @@ impl<'a> Outcome<'a> {
                     .map(|least| millis(least).saturating_sub(self.held_ms));
                 self.free_within_ms = Some(rest.unwrap_or(0));
             }
-            Err(error) if error.is_lost() => {
+            Err(NotReleased::Failed(error)) if error.is_lost() => {
                 self.outcome = "lost";
                 self.status = Status::Lost.code();
                 self.message = Some(format!(
@@ -109,13 +110,10 @@ impl<'a> Outcome<'a> {
                 ));
             }
             // What the command did was done under the lock.
-            Err(error) => {
+            Err(why) => {
                 let within = free_within(args, lease);
                 self.free_within_ms = Some(millis(within));
-                self.message = Some(format!(
-                    "the command has ended, {}",
-                    not_released(args, lease, error)
-                ));
+                self.message = Some(format!("the command has ended, {}", why.text(args, lease)));
             }
         }
         self
@@ -135,16 +133,36 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// That the release was not confirmed, and for how long the key may stay.
-pub(super) fn not_released(args: &Run, lease: Duration, error: &Error) -> String {
-    let (names, within) = (
-        names(&args.keys),
-        humantime::format_duration(free_within(args, lease)),
-    );
-    format!(
-        "released: false: {names} may stay taken for up to {within} from now, until the lease ends: {}",
-        by_options(error)
-    )
+/// Why a release was not confirmed.
+#[derive(Debug)]
+pub(super) enum NotReleased {
+    Failed(Error),
+    /// A signal has ended the wait for the server.
+    Left(Signal),
+}
+
+impl NotReleased {
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.is_lost())
+    }
+
+    /// That the release was not confirmed, and for how long the key may stay.
+    pub(super) fn text(&self, args: &Run, lease: Duration) -> String {
+        let (names, within) = (
+            names(&args.keys),
+            humantime::format_duration(free_within(args, lease)),
+        );
+        let why = match self {
+            Self::Failed(error) => by_options(error),
+            Self::Left(signal) => format!(
+                "signal {} has ended the wait for the server's answer",
+                signal.as_raw()
+            ),
+        };
+        format!(
+            "released: false: {names} may stay taken for up to {within} from now, until the lease ends: {why}"
+        )
+    }
 }
 
 /// The rest of a lease that was renewed just now, since the answer to the last renewal may be what got lost.

@@ -62,6 +62,61 @@ async fn locks_under_a_pattern_are_listed_with_their_holders() {
 }
 
 #[tokio::test]
+async fn counters_of_other_programs_push_no_lock_out_of_the_list_and_are_shown_with_all() {
+    let server = RedisServer::start().await;
+    for n in 0..40 {
+        server.cli(&["SET", &format!("count:{n}"), "7"]).await;
+    }
+    let _held = holder(&server, &["run", "job:1"]).await;
+    let _permit = holder(&server, &["run", "export", "--permits", "2"]).await;
+    let keys = |listed: &Value| {
+        let locks = listed["locks"].as_array().unwrap().iter();
+        locks
+            .map(|lock| lock["key"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let listed = json(&output(&server, &["ls", "--json", "--limit", "2"]).await);
+    assert_eq!(keys(&listed), ["export", "job:1"], "{listed:#}");
+    assert_eq!(listed["is_cut"], false);
+    let all = json(&output(&server, &["ls", "--json", "--all"]).await);
+    assert_eq!(keys(&all).len(), 42, "{all:#}");
+    // Locks come first, so a limit leaves out numbers.
+    let few = json(&output(&server, &["watch", "--json", "--all", "--limit", "1"]).await);
+    assert_eq!(
+        (keys(&few), &few["is_cut"]),
+        (vec!["job:1".to_owned()], &true.into())
+    );
+
+    let cut = output(&server, &["ls", "--max-keys", "1"]).await;
+    assert!(
+        stderr(&cut).contains("keys and stopped"),
+        "{}",
+        stderr(&cut)
+    );
+    assert!(stdout(&cut).contains("job:1"), "{}", stdout(&cut));
+    let cut = json(&output(&server, &["ls", "--max-keys", "1", "--json"]).await);
+    assert_eq!(cut["is_cut"], true);
+}
+
+#[tokio::test]
+async fn lock_among_many_keys_is_shown_before_all_are_looked_at_and_an_interrupt_ends_the_look() {
+    let server = RedisServer::start().await;
+    let _held = holder(&server, &["run", "job:1"]).await;
+    server.cli(&["DEBUG", "POPULATE", "300000", "text"]).await;
+    let mut ls = start(&server, &["ls", "--all", "--max-keys", "1000000"]);
+    ls.expect("KEY", SOON).await;
+    ls.expect("job:1", SOON).await;
+    assert!(
+        ls.exited().is_none(),
+        "it has looked at all keys: {}",
+        ls.stderr()
+    );
+    ls.interrupt();
+    let ended = ls.wait(Duration::from_secs(5)).await;
+    assert_eq!(ended.code(), None, "{ended}");
+}
+
+#[tokio::test]
 async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none() {
     let server = RedisServer::start().await;
     let mut run = holder(&server, &["run", "job", "--kind", "fair"]).await;

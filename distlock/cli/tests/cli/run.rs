@@ -181,6 +181,41 @@ async fn server_goes_away_and_the_command_goes_on_until_the_lease_is_over() {
 }
 
 #[tokio::test]
+async fn signal_ends_the_wait_for_a_server_that_does_not_answer_the_release() {
+    let mut server = RedisServer::start().await;
+    let patient = ["--lease", "10m", "--response-timeout", "1m", "--json"];
+    let script = [
+        "--",
+        "sh",
+        "-c",
+        "trap '' TERM; echo running; read line; echo over; exit 3",
+    ];
+    let mut run = start(&server, &[&["run", "job"], &patient[..], &script].concat());
+    run.expect("running", SOON).await;
+    server.stop();
+    run.send("end");
+    run.expect("over", SOON).await;
+    let since = Instant::now();
+    let ended = loop {
+        // A signal that comes while the command ends is the command's.
+        run.terminate();
+        if let Some(ended) = run.exited() {
+            break ended;
+        }
+        assert!(since.elapsed() < SOON, "it waits: {}", run.stderr());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(ended.code(), Some(3));
+    let said: serde_json::Value = serde_json::from_str(run.stderr().trim()).unwrap();
+    assert_eq!(said["released"], false, "{said:#}");
+    let message = said["message"].as_str().unwrap();
+    assert!(
+        message.contains("signal 15") && message.contains("10m"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn signals_to_the_program_reach_the_command_and_its_status_is_passed_back() {
     let server = RedisServer::start().await;
     for (name, sent) in [

@@ -173,6 +173,26 @@ async fn watch_goes_on_while_the_server_is_away_and_ends_by_an_interrupt() {
 }
 
 #[tokio::test]
+async fn watch_ends_by_q_and_by_an_interrupt_in_the_middle_of_a_long_look_and_restores_the_terminal()
+ {
+    let server = RedisServer::start().await;
+    server.cli(&["DEBUG", "POPULATE", "300000", "text"]).await;
+    let keys = ["--all", "--max-keys", "1000000"];
+    for typed in ["q", "\x03"] {
+        let mut watch = Terminal::start(&server, &[&["watch"], &keys[..]].concat());
+        watch.shows("0 locks so far").await;
+        let modes = watch.master.try_clone().unwrap();
+        watch.type_in(typed);
+        // A look at all of them takes far longer.
+        let ended = tokio::time::timeout(Duration::from_secs(5), watch.ended()).await;
+        assert_eq!(ended.expect("it ends at once").code(), Some(0));
+        watch.shows("\x1b[?1049l").await;
+        let modes = tcgetattr(&modes).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+    }
+}
+
+#[tokio::test]
 async fn interrupt_from_the_terminal_reaches_the_command_once() {
     let server = RedisServer::start().await;
     let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo usr1' USR1; \

@@ -6,7 +6,8 @@ use super::semaphore;
 use super::store::{Name, State, Value};
 use crate::backend::reports::KeyReport;
 use crate::backend::{
-    Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, ValueSeen, glob,
+    Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, Sweep, ValueSeen,
+    glob,
 };
 use crate::clock::Tick;
 use crate::resource::key::Key;
@@ -93,13 +94,19 @@ fn value_seen(state: &State, name: &Name, value: Option<&Value>, now: Tick) -> V
 
 /// The names in alphabetical order, from the last one of the former page on. The keys are in no order, so each page goes
 /// through all of them.
-pub(super) fn scan(state: &State, position: &ScanPosition, pattern: &str, most: u32) -> Scanned {
+pub(super) fn scan(
+    state: &State,
+    position: &ScanPosition,
+    (pattern, sweep): (&str, Sweep),
+    most: u32,
+) -> Scanned {
     let after = position.at.as_ref().map(|at| at.next.as_str());
-    let is_primitive = |value: &Value| {
-        matches!(
-            value,
-            Value::Lock(_) | Value::ReadWrite(_) | Value::Number(_) | Value::Permits(_)
-        )
+    let is_primitive = |value: &Value| match sweep {
+        Sweep::Locks => matches!(value, Value::Lock(_) | Value::ReadWrite(_)),
+        // A look at one costs nothing here.
+        Sweep::Numbers | Sweep::NumbersInUse => {
+            matches!(value, Value::Number(_) | Value::Permits(_))
+        }
     };
     let names = state.values.iter();
     let names = names.filter(|(name, entry)| {
@@ -121,6 +128,7 @@ pub(super) fn scan(state: &State, position: &ScanPosition, pattern: &str, most: 
         }),
     });
     Scanned {
+        looked_at: names.len() as u64,
         no_text: Vec::new(),
         names: names.into_iter().map(ToString::to_string).collect(),
         next,

@@ -49,7 +49,7 @@ use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, Examined, Fault, Forced, Inspected, LatchSeen,
     NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Seen,
-    Subscription, Target, renewed_together,
+    Subscription, Sweep, Target, renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -248,10 +248,10 @@ impl Backend for MemoryBackend {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        pattern: &'a str,
+        wanted: (&'a str, Sweep),
         most: u32,
     ) -> Reply<'a, Scanned> {
-        self.run(|state, _| Ok(examine::scan(state, position, pattern, most)))
+        self.run(|state, _| Ok(examine::scan(state, position, wanted, most)))
     }
 
     fn named_clients<'a>(&'a self, _: &'a Key) -> Reply<'a, Vec<NamedClient>> {

@@ -1,6 +1,4 @@
-//! What lives under a key, whichever primitive that is, which keys there are, and which clients the server knows by name.
-
-use std::collections::BTreeSet;
+//! What lives under a key, whichever primitive that is, and which clients the server knows by name.
 
 use redis::Value;
 use uuid::Uuid;
@@ -9,8 +7,7 @@ use super::script::{self, Call, Publish};
 use super::{RedisBackend, names, reply};
 use crate::backend::reports::{KeyReport, client_id};
 use crate::backend::{
-    Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ScanPosition, Scanned, ValueSeen,
-    cause, side_keys,
+    Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ValueSeen, cause,
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
@@ -20,8 +17,8 @@ use crate::resource::kind::Kind;
 const NEEDED: &str = "+time +type +getrange +hscan +llen +lrange +zscore +zcount +zrangebyscore";
 
 /// The commands that count listeners, and the right to each.
-const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
-const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
+pub(super) const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
+pub(super) const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
 
 pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examined, Fault> {
     // Decides below how messages are counted.
@@ -230,7 +227,7 @@ fn is_writer(owner: &[u8]) -> bool {
     words.skip(2).any(|word| word == b"write")
 }
 
-fn bytes(value: &Value) -> Option<&[u8]> {
+pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
         Value::SimpleString(text) => Some(text.as_bytes()),
@@ -247,57 +244,6 @@ fn number(text: &[u8]) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     // `+1` and `007` are no numbers of Redis.
     (itoa::Buffer::new().format(number) == text).then_some(number)
-}
-
-/// A page of names. Of those that belong to a primitive under another key, none.
-pub(super) async fn scan(
-    backend: &RedisBackend,
-    position: &ScanPosition,
-    pattern: &str,
-    most: u32,
-) -> Result<Scanned, Fault> {
-    let page = backend.servers.scan(position, |cursor| {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(pattern);
-        scan.arg("COUNT").arg(most);
-        scan
-    });
-    let (value, server) = page.await.map_err(|fault| needs("+scan", fault))?;
-    let (next, keys) = match &value {
-        Value::Array(parts) => match parts.as_slice() {
-            [next, Value::Array(keys)] => bytes(next).zip(Some(keys)),
-            _ => None,
-        },
-        _ => None,
-    }
-    .ok_or_else(|| reply::unexpected(&value))?;
-    let next = String::from_utf8_lossy(next).into_owned();
-    // The server may tell a key several times.
-    let (mut names, mut no_text) = (BTreeSet::new(), BTreeSet::new());
-    for name in keys.iter().filter_map(bytes) {
-        match std::str::from_utf8(name) {
-            Ok(name) if side_keys::belongs_to_another(name) => {}
-            Ok(name) => drop(names.insert(name.to_owned())),
-            Err(_) => drop(no_text.insert(as_text(name))),
-        }
-    }
-    Ok(Scanned {
-        names: names.into_iter().collect(),
-        no_text: no_text.into_iter().collect(),
-        next: backend.servers.after(position, server, next),
-    })
-}
-
-/// A name that is not UTF-8, with the bytes that are none as `%FF`.
-fn as_text(name: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in name.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
 }
 
 pub(super) async fn named_clients(
@@ -342,7 +288,7 @@ fn id_in(name: &str) -> Option<Uuid> {
 }
 
 /// Names the rights of which one is missing. Not every server does.
-fn needs(rights: &str, fault: Fault) -> Fault {
+pub(super) fn needs(rights: &str, fault: Fault) -> Fault {
     match fault {
         Fault::Denied(denied) => Fault::Denied(cause(format!(
             "a look at locks needs `{rights}` and the patterns of keys in the guide's page `least_privilege` ({denied})"
@@ -382,11 +328,6 @@ mod tests {
         let guide = include_str!("../../guide/least_privilege.md");
         let (_, list) = guide.split_once("looks at locks\n").unwrap();
         assert!(list.lines().any(|line| line.trim() == NEEDED));
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_shown_as_numbers() {
-        assert_eq!(as_text(b"bin:\xff\x00\xc3\xa9\xc3"), "bin:%FF\0é%C3");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod peek;
 mod permit;
 pub(crate) mod reply;
 mod rw;
+mod scan;
 mod script;
 mod semaphore;
 pub(crate) mod servers;
@@ -38,7 +39,7 @@ use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Forced,
     Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply,
-    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
+    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Sweep, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -229,10 +230,10 @@ impl Backend for RedisBackend {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        pattern: &'a str,
+        wanted: (&'a str, Sweep),
         most: u32,
     ) -> Reply<'a, Scanned> {
-        Box::pin(examine::scan(self, position, pattern, most))
+        Box::pin(scan::scan(self, position, wanted, most))
     }
 
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {

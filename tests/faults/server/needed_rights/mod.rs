@@ -1,6 +1,7 @@
 //! Row 53: of the rights that the guide lists none is surplus. Each is taken away once, and an operation fails that the
 //! list promises. That the rights suffice is what the conformance tests show, whose users have them and no others.
 
+pub(super) mod hosted;
 mod operations;
 pub(super) mod sentinel;
 mod table;

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use self::cluster::Cluster;
 pub(super) use self::node::Node;
 use self::node::Shared;
+pub(super) use self::scan::ScannedServer;
 use self::sentinel::Sentinels;
 use super::connection::url::{Target, Url};
 use super::connection::{Address, Connector, Epochs, Expected, Locate};

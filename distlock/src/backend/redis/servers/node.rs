@@ -319,6 +319,26 @@ impl Node {
         answer.map_err(|failed| self.fault(failed))
     }
 
+    /// Sends commands other than scripts in one pipeline. `None` in place of what the server refuses.
+    pub(crate) async fn send_all(&self, commands: &[Cmd]) -> Result<Vec<Option<Value>>, Fault> {
+        let mut connected = self.link.connected(self.response_timeout).await?;
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let answers = pipeline.query_async::<Vec<RedisResult<Value>>>(&mut connected.connection);
+        let waited = self.response_timeout;
+        let (answer, answers) = match timeout(waited, answers).await {
+            Ok(Ok(answers)) => (Some(Ok(Value::Nil)), answers),
+            Ok(Err(error)) => (Some(Err(error)), Vec::new()),
+            Err(_) => (None, Vec::new()),
+        };
+        let answer = self.read(answer, connected.epoch, (waited, 0));
+        answer.map_err(|failed| self.fault(failed))?;
+        Ok(answers.into_iter().map(Result::ok).collect())
+    }
+
     async fn try_send(&self, command: Cmd, script: u64) -> Result<Value, Failed> {
         let mut connected = self
             .link

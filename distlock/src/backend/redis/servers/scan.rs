@@ -80,6 +80,21 @@ impl Servers {
         Ok((value, server))
     }
 
+    /// Asks the server that has told the last page, in one go. `None` in place of what it refuses, which may lie elsewhere by now.
+    pub(crate) async fn ask_scanned(
+        &self,
+        server: &ScannedServer,
+        commands: &[Cmd],
+    ) -> Result<Vec<Option<Value>>, Fault> {
+        let masters = self.masters();
+        let found = masters.iter().find(|(name, _)| *name == server.name);
+        match found {
+            Some((_, master)) => master.node().send_all(commands).await,
+            // It has gone meanwhile, and others have its keys.
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Where the page after this one begins. `next` is what the server has answered.
     pub(crate) fn after(
         &self,

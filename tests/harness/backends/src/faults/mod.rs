@@ -15,8 +15,8 @@ use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Target,
-    cause,
+    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Sweep,
+    Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -492,13 +492,13 @@ impl Backend for Faulty {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        pattern: &'a str,
+        (pattern, sweep): (&'a str, Sweep),
         most: u32,
     ) -> Reply<'a, Scanned> {
         let (position, pattern) = (position.clone(), pattern.to_owned());
         Box::pin(self.through(Op::Inspect, move |inner| {
             let (position, pattern) = (position.clone(), pattern.clone());
-            Box::pin(async move { inner.scan(&position, &pattern, most).await })
+            Box::pin(async move { inner.scan(&position, (&pattern, sweep), most).await })
         }))
     }
 

@@ -29,7 +29,7 @@ use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
     Examined, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient,
     Peeked, Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription,
-    Target,
+    Sweep, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -165,10 +165,10 @@ impl Backend for Flawed {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        pattern: &'a str,
+        wanted: (&'a str, Sweep),
         most: u32,
     ) -> Reply<'a, Scanned> {
-        self.inner.scan(position, pattern, most)
+        self.inner.scan(position, wanted, most)
     }
 
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
