@@ -98,6 +98,27 @@ impl Builder {
         self
     }
 
+    /// Sets the file of the password for Sentinels, which is read again as that of
+    /// [`password_file`](Builder::password_file) is; none by default.
+    ///
+    /// The user is `sentinel_user` in the URL, which may stand there without `sentinel_password`. Without one it is the default
+    /// user. Where there are no Sentinels the file is not read.
+    ///
+    /// # Errors
+    /// A file that cannot be read counts as a Sentinel that cannot be reached.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().sentinel_password_file("/run/secrets/sentinel");
+    /// let client = builder.connect("redis+sentinel://10.0.0.1,10.0.0.2/locks?sentinel_user=watcher").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn sentinel_password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.sentinel_password_file = Some(path.into());
+        self
+    }
+
     /// Sets the file of the password, which is read again for each connection and each
     /// [`credentials_interval`](Builder::credentials_interval); none by default.
     ///

@@ -143,6 +143,9 @@ pub(crate) struct Config {
     /// The file of the password, unless there are `credentials`.
     #[cfg(feature = "redis")]
     pub(crate) password_file: Option<PathBuf>,
+    /// The file of the password for the Sentinels.
+    #[cfg(feature = "redis")]
+    pub(crate) sentinel_password_file: Option<PathBuf>,
     /// The certificates of the authorities that issue those of the servers, instead of the system's.
     #[cfg(feature = "_tls")]
     pub(crate) tls_ca_pem: Option<Source<Pem>>,
@@ -218,6 +221,8 @@ impl Default for Config {
             credentials_interval: CREDENTIALS_INTERVAL,
             #[cfg(feature = "redis")]
             password_file: None,
+            #[cfg(feature = "redis")]
+            sentinel_password_file: None,
             #[cfg(feature = "_tls")]
             tls_ca_pem: None,
             #[cfg(feature = "_tls")]

@@ -11,6 +11,7 @@ use distlock_tests::{eventually, eventually_eq};
 use tokio::time::sleep;
 
 use super::rights::{connect, grant, server_without_default_user};
+use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, idle, ms, waiting};
 
@@ -32,6 +33,34 @@ async fn f66_user_that_is_deleted_is_denied_until_it_is_back(row: &Row) {
     let again = async || client.lock("k").acquire().wait(SOON).await;
     let again = eventually(SOON, "a grant", again).await;
     again.release().await.unwrap();
+    idle(&client).await;
+}
+
+async fn f66_new_password_that_the_server_refuses_is_told_and_the_old_right_goes_on(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let vault = Arc::new(Mutex::new(rights::PASSWORD.to_owned()));
+    let password = Arc::clone(&vault);
+    let builder = Client::builder()
+        .key_prefix("shop:")
+        .credentials_interval(ms(200))
+        .credentials_from(move || {
+            let password = password.lock().unwrap().clone();
+            async move { Ok::<_, io::Error>(Credentials::new("shop", password)) }
+        });
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let address = server.addr().to_string();
+    let told = || lines_with(&["WARN", &address, "new credentials cannot be used"]);
+    assert_eq!(told(), 0);
+    *vault.lock().unwrap() = "no such password".to_owned();
+    row.injected("new password that is wrong", 1);
+    eventually(SOON, "a warning", async || told() > 0).await;
+    assert_eq!(lines_with(&[&address, "no such password"]), 0);
+    assert!(guard.is_held());
+    let other = client.lock("other").acquire().await.unwrap();
+    other.release().await.unwrap();
+    guard.release().await.unwrap();
     idle(&client).await;
 }
 
@@ -175,5 +204,6 @@ rows! {
         f66_changed_password_behind_sentinels_costs_no_hold,
         f66_user_that_is_deleted_behind_sentinels_is_denied_until_it_is_back,
         f66_user_that_is_deleted_is_denied_until_it_is_back,
-        f66_waiter_that_may_listen_no_more_asks_by_itself;
+        f66_waiter_that_may_listen_no_more_asks_by_itself,
+        f66_new_password_that_the_server_refuses_is_told_and_the_old_right_goes_on;
 }

@@ -2,8 +2,10 @@
 
 use distlock::{Builder, Client, Error, Replicas};
 use distlock_tests::RedisServer;
+use distlock_tests::server::free_port;
 
 use super::replicas::{Pair, TIMEOUT, assert_unconfirmed};
+use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, free};
 
@@ -77,7 +79,30 @@ async fn f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cann
     free(&with, &[&client]).await;
 }
 
+async fn f56_client_of_sentinels_or_a_cluster_whose_grants_nobody_confirms_says_so_once(row: &Row) {
+    let port = free_port();
+    let confirmed = "?replicas=connected&replicas_timeout=1s";
+    for (url, expected) in [
+        (format!("redis+sentinel://127.0.0.1:{port}/locks"), 1),
+        (format!("redis+cluster://127.0.0.1:{port}"), 1),
+        (format!("redis://127.0.0.1:{port}"), 0),
+        (
+            format!("redis+sentinel://127.0.0.1:{port}/locks{confirmed}"),
+            0,
+        ),
+        (format!("redis+cluster://127.0.0.1:{port}{confirmed}"), 0),
+    ] {
+        let address = port.to_string();
+        let told = || lines_with(&["INFO", "`replicas=connected`", &address]);
+        let before = told();
+        let _client = Client::connect_lazy(&url).unwrap();
+        assert_eq!(told() - before, expected, "{url}");
+    }
+    row.injected("server that is not there", 5);
+}
+
 rows! {
-    Real: f56_connected_replicas_confirm_and_a_server_without_any_grants_alone,
+    Real: f56_client_of_sentinels_or_a_cluster_whose_grants_nobody_confirms_says_so_once,
+        f56_connected_replicas_confirm_and_a_server_without_any_grants_alone,
         f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cannot_is_told;
 }

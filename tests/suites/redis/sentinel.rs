@@ -92,6 +92,35 @@ async fn servers_and_sentinels_have_users_of_their_own() {
 }
 
 #[tokio::test]
+async fn password_for_sentinels_is_read_from_its_file_and_again_at_each_connection() {
+    let builder = SentinelSet::builder().sentinel_credentials("watcher", "other");
+    let set = builder.start().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display().to_string();
+    let by_file = format!("sentinel_password_file={}", path.replace('/', "%2F"));
+    let url = set.url().replace("sentinel_password=other", &by_file);
+    assert!(url.contains("sentinel_user=watcher&sentinel_password_file="));
+    std::fs::write(file.path(), "hidden\n").unwrap();
+    let error = refused(&url).await;
+    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+    std::fs::write(file.path(), "other\n").unwrap();
+    for client in [
+        Client::connect(&url).await.unwrap(),
+        Client::builder()
+            .sentinel_password_file(file.path())
+            .connect(&set.url().replace("&sentinel_password=other", ""))
+            .await
+            .unwrap(),
+    ] {
+        let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+        guard.release().await.unwrap();
+    }
+    let alone = set.url().replace("&sentinel_password=other", "");
+    let error = Client::connect_lazy(&alone).unwrap_err().to_string();
+    assert!(error.contains("`sentinel_password_file`"), "{error}");
+}
+
+#[tokio::test]
 async fn sentinels_that_do_not_answer_are_passed_over() {
     let mut set = SentinelSet::start().await;
     set.sentinel_mut(0).stop();

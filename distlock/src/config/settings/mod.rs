@@ -53,6 +53,10 @@ impl Config {
                 settings.credentials_interval,
             );
             replace(&mut self.password_file, settings.password_file);
+            replace(
+                &mut self.sentinel_password_file,
+                settings.sentinel_password_file,
+            );
             replace(&mut self.files.ca, settings.tls_ca_file);
             if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
                 return Err(match settings.tls_client_key_file {

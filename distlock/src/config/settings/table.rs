@@ -80,6 +80,8 @@ settings! {
         restart_grace: Duration, "How long a server that was started grants nothing";
         /// The user is that of the URL, which may stand there without a password.
         password_file: PathBuf, "File of the password, which is read again for each connection";
+        /// The user is `sentinel_user` in the URL.
+        sentinel_password_file: PathBuf, "File of the password for the Sentinels, which is read again for each connection";
         credentials_interval: Duration, "How often a changed password is sent over connections that stand; 0 is never";
         tls_ca_file: PathBuf, "File (PEM) of the authorities that have issued the servers' certificates";
         /// It needs `tls_client_key_file`.

@@ -93,6 +93,29 @@ async fn broken_and_missing_files_of_the_systems_store_are_one_warning_and_the_r
 }
 
 #[tokio::test]
+async fn store_of_the_system_is_read_once_for_sentinels_and_servers() {
+    if let Ok(url) = std::env::var(SERVER) {
+        tracing_subscriber::fmt().with_ansi(false).init();
+        drop(Client::connect_lazy(&url).unwrap());
+        return;
+    }
+    let (_server, authority) = server().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("good.pem"), authority.pem()).unwrap();
+    std::os::unix::fs::symlink("/no/such/file", folder.path().join("dangling.pem")).unwrap();
+    let test = "store_of_the_system_is_read_once_for_sentinels_and_servers";
+    for url in [
+        "rediss+sentinel://127.0.0.1:1/locks",
+        "rediss+sentinel://127.0.0.1:1/locks?sentinel_tls=false",
+        "redis+sentinel://127.0.0.1:1/locks?sentinel_tls=true",
+    ] {
+        let written = with_store(test, url, folder.path()).await;
+        let warnings = written.matches("store of authorities").count();
+        assert_eq!(warnings, 1, "{url}: {written}");
+    }
+}
+
+#[tokio::test]
 async fn empty_store_of_the_system_is_an_error_at_once_that_names_the_places() {
     if let Ok(url) = std::env::var(SERVER) {
         for error in [

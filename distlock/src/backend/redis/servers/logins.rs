@@ -31,6 +31,25 @@ pub(super) fn credentials(
     Ok(in_url.map(Source::Fixed))
 }
 
+/// The credentials for the Sentinels, which have users of their own.
+pub(super) fn of_sentinels(
+    in_url: Option<Credentials>,
+    user: Option<String>,
+    config: &Config,
+) -> Result<Option<CredentialsSource>, Error> {
+    if let Some(path) = &config.sentinel_password_file {
+        let user = user.or_else(|| in_url?.user().map(str::to_owned));
+        return Ok(Some(of_file(user, path.clone())));
+    }
+    if user.is_some() {
+        return Err(Error::InvalidUrl {
+            reason: "`sentinel_user` without `sentinel_password`; write both, set `sentinel_password_file`, or leave both out"
+                .to_owned(),
+        });
+    }
+    Ok(in_url.map(Source::Fixed))
+}
+
 /// The password that the file has at each connection.
 fn of_file(user: Option<String>, path: PathBuf) -> CredentialsSource {
     let ask = move || ready(password(&path));

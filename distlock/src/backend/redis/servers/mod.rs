@@ -35,7 +35,6 @@ use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::config::credentials::CredentialsSource;
 use crate::error::Error;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
@@ -99,11 +98,13 @@ impl Servers {
                 service,
                 db,
                 credentials,
+                user,
                 tls,
             } => {
-                let credentials = credentials.map(CredentialsSource::Fixed);
-                let to_sentinels = Connector::new(0, credentials, own(), tls, config)?;
-                let shared = Shared::new(connector(db)?, config, clock);
+                let credentials = logins::of_sentinels(credentials, user, config)?;
+                let to_servers = connector(db)?;
+                let to_sentinels = to_servers.for_sentinels(credentials, tls, config)?;
+                let shared = Shared::new(to_servers, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
                 let times = (config.response_timeout, config.look_up_interval);
                 let (sentinels, lives) =

@@ -79,6 +79,8 @@ pub(crate) enum Target {
         db: u32,
         /// For the Sentinels, not for the servers.
         credentials: Option<Credentials>,
+        /// The same without a password, which a file may have.
+        user: Option<String>,
         /// How to connect to the Sentinels.
         tls: Tls,
     },
@@ -304,11 +306,20 @@ impl<'a> Parts<'a> {
             Some("false") => false,
             Some(_) => return Err(invalid("`sentinel_tls` is neither `true` nor `false`")),
         };
+        let (user, password) = (
+            self.query.take("sentinel_user")?,
+            self.query.take("sentinel_password")?,
+        );
+        let (credentials, user) = match password {
+            Some(password) => (Some(login_of(user.unwrap_or_default(), password)?), None),
+            None => (None, user.filter(|user| !user.is_empty())),
+        };
         Ok(Target::Sentinel {
             sentinels: addresses(self.hosts, SENTINEL_PORT)?,
             service: decoded(service, "the name of the service")?,
             db: self.database(db)?,
-            credentials: login(&mut self.query, "sentinel_user", "sentinel_password")?,
+            credentials,
+            user,
             tls: self.tls(has_tls),
         })
     }

@@ -23,7 +23,7 @@ pub(crate) struct Connector {
     identity: Arc<Identity>,
     /// What the server is to call each connection.
     client_name: String,
-    tls: Option<TlsConnector>,
+    tls: Option<Arc<TlsConnector>>,
     resolver: Arc<Resolver>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
@@ -40,11 +40,7 @@ impl Connector {
         tls: Tls,
         config: &Config,
     ) -> Result<Self, Error> {
-        let tls = match tls {
-            Tls::Off => None,
-            Tls::Verified => Some(TlsConnector::new(false, config)?),
-            Tls::Insecure => Some(TlsConnector::new(true, config)?),
-        };
+        let tls = tls_connector(tls, config)?;
         Ok(Self {
             db,
             credentials,
@@ -54,6 +50,32 @@ impl Connector {
             resolver: Resolver::new(config.look_up.clone()),
             timeout: config.connect_timeout,
             credentials_interval: config.credentials_interval,
+        })
+    }
+
+    /// Connections to the Sentinels of these servers, with a login of their own and with or without TLS. The system's authorities
+    /// are not read for them once more.
+    pub(crate) fn for_sentinels(
+        &self,
+        credentials: Option<CredentialsSource>,
+        tls: Tls,
+        config: &Config,
+    ) -> Result<Self, Error> {
+        let tls = match (tls, &self.tls) {
+            (Tls::Off, _) => None,
+            // A URL says for both whether certificates are checked.
+            (_, Some(of_servers)) => Some(Arc::clone(of_servers)),
+            (tls, None) => tls_connector(tls, config)?,
+        };
+        Ok(Self {
+            db: 0,
+            credentials,
+            identity: Arc::clone(&self.identity),
+            client_name: self.client_name.clone(),
+            tls,
+            resolver: Resolver::new(config.look_up.clone()),
+            timeout: self.timeout,
+            credentials_interval: self.credentials_interval,
         })
     }
 
@@ -157,4 +179,13 @@ impl Connector {
             None => login,
         })
     }
+}
+
+fn tls_connector(tls: Tls, config: &Config) -> Result<Option<Arc<TlsConnector>>, Error> {
+    let insecure = match tls {
+        Tls::Off => return Ok(None),
+        Tls::Verified => false,
+        Tls::Insecure => true,
+    };
+    Ok(Some(Arc::new(TlsConnector::new(insecure, config)?)))
 }

@@ -160,6 +160,7 @@ fn cluster_has_nodes_and_sentinel_a_service() {
         service: "my locks".into(),
         db: 4,
         credentials: None,
+        user: None,
         tls: Tls::Off,
     };
     assert_eq!(
@@ -174,6 +175,7 @@ fn cluster_has_nodes_and_sentinel_a_service() {
         service: "locks".into(),
         db: 0,
         credentials: Some(Credentials::new("s", "&")),
+        user: None,
         tls: Tls::Off,
     };
     assert_eq!(
@@ -335,10 +337,6 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
             "are for `redis+sentinel://`",
         ),
         (
-            "redis+sentinel://h/s?sentinel_user=x",
-            "`sentinel_user` without `sentinel_password`",
-        ),
-        (
             "redis+sentinel://h/s?sentinel_tls=yes",
             "`sentinel_tls` is neither",
         ),
@@ -462,6 +460,7 @@ proptest! {
             service,
             db,
             credentials: None,
+            user: None,
             tls: Tls::Off,
         };
         let url = read(&url);
