@@ -80,6 +80,22 @@ pub(super) struct Scene<'a> {
     servers: &'a Servers,
     user: String,
     key: String,
+    /// What begins like these may be denied: the client can do without.
+    optional: &'static [&'static str],
+}
+
+impl Scene<'_> {
+    /// What the user was denied that it needs.
+    async fn denied(&self) -> BTreeSet<String> {
+        let mut denied = self.servers.denied_to(&self.user).await;
+        denied.retain(|object| {
+            !self
+                .optional
+                .iter()
+                .any(|begins| object.starts_with(begins))
+        });
+        denied
+    }
 }
 
 /// An operation that needs a right of a list, among the rights of that list and those that it is added to.
@@ -133,7 +149,12 @@ async fn play(row: &Row, servers: &Servers, cases: &[Case]) {
                 true => format!("{{{user}}}:tag"),
                 false => user.clone(),
             };
-            Scene { servers, user, key }
+            Scene {
+                servers,
+                user,
+                key,
+                optional: &[],
+            }
         };
         let shop = scene("shop");
         servers.set_user(&shop.user, rights).await;

@@ -131,7 +131,7 @@ impl Scene<'_> {
     ) -> Result<(), Failed> {
         let deadline = Instant::now() + 2 * SOON;
         loop {
-            let denied = self.servers.denied_to(&self.user).await;
+            let denied = self.denied().await;
             if fact().await {
                 return Ok(());
             }
@@ -248,7 +248,7 @@ async fn listen_in_silence(scene: &Scene<'_>) -> Result<(), Failed> {
         listening.any(|line| line.field("cmd") == "ping")
     });
     let asked = match asked.await {
-        Ok(()) if scene.servers.denied_to(&scene.user).await.is_empty() => Ok(()),
+        Ok(()) if scene.denied().await.is_empty() => Ok(()),
         _ => Err(Failed::Missing("a silent connection is kept")),
     };
     waiter.abort();
