@@ -40,6 +40,10 @@ pub(crate) struct Size {
     pub(crate) ground_coverage: Coverage,
     /// The tests on a cluster and with Sentinels that are played unasked. The others are played by hand.
     pub(crate) grounds: &'static [&'static str],
+    /// The kinds of lock whose processes are killed, if not all.
+    pub(crate) kinds_of_processes: Option<&'static [&'static str]>,
+    /// The tests that this size leaves to the other one. They are listed as ignored.
+    pub(crate) left_to_full: &'static [&'static str],
 }
 
 /// What the fixed seeds in memory have to reach.
@@ -89,6 +93,8 @@ const FULL: Size = Size {
         .then_undisturbed_for(GROUND_UNDISTURBED),
     ground_coverage: GROUND_COVERAGE,
     grounds: &["cluster_fenced", "cluster_fair", "sentinel_fenced"],
+    kinds_of_processes: None,
+    left_to_full: &[],
 };
 
 const SMOKE: Size = Size {
@@ -113,6 +119,24 @@ const SMOKE: Size = Size {
         .then_undisturbed_for(GROUND_UNDISTURBED),
     ground_coverage: GROUND_COVERAGE,
     grounds: &[],
+    kinds_of_processes: Some(&["fair", "read_write", "permit", "multi"]),
+    // Kinds that share their scripts with one that is played, and flaws that take more than 1.7 s of the processor to catch.
+    left_to_full: &[
+        "redis_non_reentrant",
+        "redis_spin",
+        "redis_fenced",
+        "redis_non_reentrant_fair",
+        "redis_write",
+        "flaw_SeveralKeysByTries_is_caught_by_A13",
+        "flaw_NoTryAfterReconnect_is_caught",
+        "flaw_LeaseCutShort_is_caught",
+        "flaw_TtlForgotten_is_caught",
+        "flaw_NoCleanUp_is_caught",
+        "flaw_DeltaInsteadOfCount_is_caught",
+        "flaw_ReleaseWithoutOwnerTest_is_caught",
+        "flaw_HandOverNotConfirmed_is_caught",
+        "flaw_ReentryByKey_is_caught",
+    ],
 };
 
 impl Size {

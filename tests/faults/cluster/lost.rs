@@ -130,7 +130,7 @@ async fn f49_shard_that_is_gone_costs_the_others_no_hold_and_no_error(row: &Row)
 }
 
 rows! {
-    Threads:
+    Threads, left to "engines":
         f49_shard_that_is_gone_costs_the_others_no_hold_and_no_error;
     Real:
         f02_acquire_whose_reply_is_lost_counts_once_on_a_cluster,

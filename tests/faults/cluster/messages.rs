@@ -87,8 +87,8 @@ async fn f60_waiters_with_plain_messages_hear_after_a_move(row: &Row) {
 }
 
 rows! {
-    Real:
-        f60_waiters_hear_of_releases_after_their_slot_has_moved,
+    Real: f60_waiters_hear_of_releases_after_their_slot_has_moved;
+    Real, left to "engines":
         f60_waiters_that_listen_both_ways_hear_after_a_move,
         f60_waiters_with_plain_messages_hear_after_a_move;
 }

@@ -258,11 +258,13 @@ async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
 rows! {
     Threads:
         f62_connections_that_are_all_killed_cost_no_error,
-        f62_master_that_is_killed_under_load_is_replaced_without_an_error,
+        f62_master_that_is_killed_under_load_is_replaced_without_an_error;
+    Threads, left to "engines":
         f62_planned_failovers_under_load_cost_no_error,
         f62_waiters_of_a_node_that_fails_read_the_map_a_few_times;
     Real:
-        f07_command_whose_reply_is_lost_takes_effect_once_on_a_cluster,
+        f07_command_whose_reply_is_lost_takes_effect_once_on_a_cluster;
+    Real, left to "engines":
         f24_holds_in_thousands_of_slots_are_renewed_without_a_loss,
         f23_node_that_stands_still_delays_no_renewal_on_other_nodes;
 }

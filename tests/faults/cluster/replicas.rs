@@ -53,7 +53,7 @@ async fn f56_more_replicas_than_a_shard_has_are_told_with_both_numbers(row: &Row
 }
 
 rows! {
-    Threads:
+    Threads, left to "engines":
         f56_killed_master_takes_no_confirmed_grant_with_it;
     Real:
         f56_more_replicas_than_a_shard_has_are_told_with_both_numbers;

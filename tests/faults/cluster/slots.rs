@@ -179,7 +179,7 @@ async fn f61_names_of_several_slots_are_refused_and_nothing_is_sent(row: &Row) {
 }
 
 rows! {
-    Threads:
+    Threads, left to "engines":
         f59_hot_slot_that_moves_to_and_fro_costs_no_error,
         f59_scripts_with_several_keys_survive_moves_of_their_slot,
         f59_slot_between_two_nodes_for_seconds_costs_no_error,

@@ -240,6 +240,6 @@ async fn f53_each_right_of_a_clusters_user_is_needed(row: &Row) {
 }
 
 rows! {
-    Real: f53_guides_rights_suffice_for_each_primitive_and_each_is_needed,
-        f53_each_right_of_a_clusters_user_is_needed;
+    Real: f53_guides_rights_suffice_for_each_primitive_and_each_is_needed;
+    Real, left to "engines": f53_each_right_of_a_clusters_user_is_needed;
 }

@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn map_agrees_with_a_table_of_all_slots(steps in prop::collection::vec(step(), 1..40)) {
