@@ -12,6 +12,7 @@ mod corpus;
 mod differential;
 mod docs;
 mod flaws;
+mod found;
 mod harness;
 mod house;
 mod redis;

@@ -10,6 +10,33 @@ use crate::workspace::{self, published};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
+/// The crates whose types are in the public API. A new major version of one of them is a new major version of ours, so none gets in
+/// unseen.
+const FOREIGN: &[(&str, &[&str])] = &[
+    // `pin_project_lite` stands in bounds that it writes itself, and nobody can name them.
+    (
+        "distlock",
+        &["futures_core", "pin_project_lite", "serde_core", "uuid"],
+    ),
+    ("distlock_macros", &[]),
+    (
+        "distlock_tower",
+        &[
+            "axum",
+            "axum_core",
+            "bytes",
+            "distlock",
+            "http",
+            "http_body",
+            "http_body_util",
+            "pin_project_lite",
+            "serde_core",
+            "tower_layer",
+            "tower_service",
+        ],
+    ),
+];
+
 /// Set to write the texts anew.
 const UPDATE: &str = "UPDATE_API";
 
@@ -88,4 +115,27 @@ fn the_public_api_is_the_one_that_was_reviewed() {
         changes.is_empty(),
         "the public API changed; after a look at each line, write the texts anew by `{UPDATE}=1 .ci/run api`\n{changes}"
     );
+}
+
+/// The first segments of the paths in a text of an API that name a crate.
+fn crates_in(text: &str) -> BTreeSet<&str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_:".contains(letter))
+        .filter_map(|path| path.split_once("::"))
+        .map(|(first, _)| first)
+        // `T::Output`, and the rest of `<T as Trait>::Output`.
+        .filter(|first| first.starts_with(|letter: char| letter.is_ascii_lowercase()))
+        // `str` is a type of the language.
+        .filter(|first| !["alloc", "core", "std", "str"].contains(first))
+        .collect()
+}
+
+#[test]
+fn crates_whose_types_are_in_the_public_api_are_listed() {
+    for (name, listed) in FOREIGN {
+        let file = Path::new(HERE).join("api").join(name).with_extension("txt");
+        let text = fs::read_to_string(file).unwrap();
+        let mut found = crates_in(&text);
+        assert!(found.remove(name), "{name}: no path of its own");
+        assert_eq!(found, listed.iter().copied().collect(), "{name}");
+    }
 }
