@@ -138,14 +138,28 @@ async fn adjustments(verbs: &Verbs, kind: Kind) -> Vec<(&'static str, Answered)>
     }
 }
 
-/// All keys, each with its serialised value and the end of its life in ms since 1970, -1 without one.
+/// All keys, each with its value and the end of its life in ms since 1970, -1 without one. Hashes and sets are put in order: a look
+/// at a large one may go on with the growth of its table, and then it is serialised in another order.
 async fn snapshot(server: &RedisServer) -> BTreeMap<String, (String, i64)> {
     let script = "local time, all = redis.call('TIME'), {}
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         for i, key in ipairs(redis.call('KEYS', '*')) do
           local left = redis.call('PTTL', key)
           if left >= 0 then left = left + now end
-          all[i] = { key, redis.sha1hex(redis.call('DUMP', key)), left }
+          local kind, value = redis.call('TYPE', key).ok
+          if kind == 'hash' then
+            local fields, pairs = redis.call('HGETALL', key), {}
+            for at = 1, #fields, 2 do pairs[#pairs + 1] = cmsgpack.pack({ fields[at], fields[at + 1] }) end
+            table.sort(pairs)
+            value = cmsgpack.pack(pairs)
+          elseif kind == 'set' then
+            value = redis.call('SMEMBERS', key)
+            table.sort(value)
+            value = cmsgpack.pack(value)
+          else
+            value = redis.call('DUMP', key)
+          end
+          all[i] = { key, redis.sha1hex(value), left }
         end
         return all";
     let keys: Vec<(String, String, i64)> = server.try_cli(&["EVAL", script, "0"]).await.unwrap();
