@@ -1,9 +1,10 @@
 //! A grant, and an attempt that may become one.
 
-use std::panic::Location;
 use std::time::Duration;
 
-use crate::backend::Target;
+use super::lease::Term;
+use super::terms::HoldTerms;
+use crate::backend::Attempt;
 use crate::clock::Tick;
 use crate::telemetry::Meter;
 
@@ -19,19 +20,30 @@ pub(crate) struct InDoubtAttempt {
 /// A grant of a backend.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
-    pub(crate) target: &'a Target,
+    /// What was asked for.
+    pub(crate) attempt: &'a Attempt,
+    pub(crate) terms: &'a HoldTerms,
     pub(crate) token: Option<u64>,
     /// When the attempt was queued: the lease counts from then.
     pub(crate) sent: Tick,
     /// When the grant was noticed.
     pub(crate) now: Tick,
-    pub(crate) lease: Duration,
     /// The lease that the watchdog renews.
     pub(crate) watchdog: Duration,
     pub(crate) in_doubt: Option<InDoubtAttempt>,
     /// The connection that the attempt was sent over, or an earlier one.
     pub(crate) epoch: u64,
-    /// Where in the user's code the acquisition was made.
-    pub(crate) call_site: &'static Location<'static>,
     pub(crate) meter: Meter,
+}
+
+impl Grant<'_> {
+    /// The term of the guard that has the hold.
+    pub(super) fn term(&self) -> Term {
+        let lease = self.attempt.lease;
+        if self.attempt.target.resource.kind.has_lease() {
+            self.terms.term(self.sent, lease)
+        } else {
+            Term::Until(self.sent.after(lease))
+        }
+    }
 }

@@ -51,7 +51,8 @@ impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {
     /// The first guard's reference to a hold that was granted.
-    pub(crate) fn granted(grant: Grant<'_>, term: Term, origin: Origin) -> Arc<Self> {
+    pub(crate) fn granted(grant: Grant<'_>, origin: Origin) -> Arc<Self> {
+        let term = grant.term();
         Self::new(Hold::granted(grant, term), origin, term)
     }
 

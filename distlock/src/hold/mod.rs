@@ -155,17 +155,17 @@ impl Hold {
     /// A hold that was granted to a guard with this term.
     fn granted(grant: Grant<'_>, term: Term) -> Arc<Self> {
         let Grant {
-            target,
+            attempt,
+            terms,
             token,
             sent,
             now,
-            lease,
             watchdog,
             in_doubt,
             epoch,
-            call_site,
             meter,
         } = grant;
+        let (target, lease) = (&attempt.target, attempt.lease);
         Arc::new(Self {
             resource: target.resource.clone(),
             owner: target.owner,
@@ -184,7 +184,7 @@ impl Hold {
                 stated: 1,
                 taken_until: Tick::default(),
                 since: now,
-                call_site,
+                call_site: terms.call_site,
             }),
         })
     }

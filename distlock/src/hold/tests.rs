@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::*;
+use crate::backend::Attempt;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::resource::identity::Identity;
@@ -24,18 +25,22 @@ fn granted() -> Arc<HoldRef> {
         margin: Duration::ZERO,
     };
     let grant = Grant {
-        target: &target,
+        attempt: &Attempt::new(target, LEASE),
+        terms: &HoldTerms {
+            lease: None,
+            max_hold: None,
+            margin: Duration::ZERO,
+            call_site: Location::caller(),
+        },
         token: None,
         sent: origin.clock.now(),
         now: origin.clock.now(),
-        lease: LEASE,
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
-        call_site: Location::caller(),
         meter: Meter::of(&resource, &Config::default()),
     };
-    HoldRef::granted(grant, Term::Kept, origin)
+    HoldRef::granted(grant, origin)
 }
 
 fn nested(beside: &HoldRef, closed: &AtomicBool) -> Result<Arc<HoldRef>, NestError> {

@@ -39,17 +39,12 @@ pub(crate) struct Joining<'a> {
 
 /// A waiter's slot in the queue of its key. Dropping it leaves the queue and passes on what the slot contained.
 #[derive(Debug)]
-pub(crate) struct QueueSlot {
-    registry: Arc<Registry>,
-    pub(super) resource: Resource,
+pub(crate) struct QueueSlot<'a> {
+    registry: &'a Arc<Registry>,
+    pub(super) joining: Joining<'a>,
     /// The position in the queue, if the waiter is in it.
     pub(super) ticket: Option<Ticket>,
     pub(super) signal: Arc<Signal>,
-    /// The place that it had in the queue of another key.
-    pub(super) rank: Option<Ticket>,
-    takes_over: bool,
-    collects: bool,
-    terms: HoldTerms,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -72,35 +67,31 @@ pub(crate) enum NextStep {
 impl Registry {
     /// Makes a slot for an acquisition. If the acquisition has to queue before its first attempt, the slot is at the
     /// end of the key's queue.
-    pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
+    pub(crate) fn join<'a>(self: &'a Arc<Self>, joining: Joining<'a>) -> QueueSlot<'a> {
         let line = joining.resource.kind.line();
         let mut slot = QueueSlot::new(self, joining);
-        let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
+        let queues_now = slot.queues && (line == Line::Local || self.has_waiters(joining.resource));
         if queues_now {
-            let others = self.yielding.lock().take(&slot.resource, joining.since);
+            let others = self.yielding.lock().take(joining.resource, joining.since);
             slot.join_queue(others);
         }
         slot
     }
 }
 
-impl QueueSlot {
+impl<'a> QueueSlot<'a> {
     /// A slot that is not in the queue yet.
-    pub(super) fn new(registry: &Arc<Registry>, joining: Joining<'_>) -> Self {
-        let resource = joining.resource.clone();
-        registry.note_use_of(resource.kind);
+    pub(super) fn new(registry: &'a Arc<Registry>, joining: Joining<'a>) -> Self {
+        let kind = joining.resource.kind;
+        registry.note_use_of(kind);
         Self {
-            registry: Arc::clone(registry),
+            registry,
             // An acquisition that a scope admits must not wait behind waiters that the scope's hold excludes.
-            queues: resource.kind.line() != Line::Server && !joining.is_let_in,
-            resource,
+            queues: kind.line() != Line::Server && !joining.is_let_in,
+            joining,
             ticket: None,
-            rank: joining.rank,
             signal: Arc::default(),
-            takes_over: joining.takes_over,
             follows: false,
-            collects: joining.collects,
-            terms: *joining.terms,
         }
     }
 
@@ -126,17 +117,17 @@ impl QueueSlot {
         let (unwanted, needs_checks) = {
             let mut entries = self.registry.entries.lock();
             let entry = entries
-                .entry(self.resource.clone())
+                .entry(self.joining.resource.clone())
                 .or_insert_with(|| Box::new(Entry::new()));
             if let Some(others) = others {
                 entry.yield_to(others);
             }
-            let (signal, rank) = (Arc::clone(&self.signal), self.rank.take());
-            let ticket = entry.queue.join(signal, self.takes_over, rank);
+            let (signal, rank) = (Arc::clone(&self.signal), self.joining.rank.take());
+            let ticket = entry.queue.join(signal, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
-            let needs_checks = self.registry.check_later(entry, &self.resource);
+            let needs_checks = self.registry.check_later(entry, self.joining.resource);
             // A hold that was handed to a waiter behind its place.
-            let unwanted = match self.takes_over {
+            let unwanted = match self.joining.takes_over {
                 true => None,
                 false => entry.queue.take(ticket),
             };
@@ -260,7 +251,7 @@ impl QueueSlot {
     /// Other processes have no turn in between, so such grants count like hand-overs.
     pub(crate) fn may_follow(&mut self, hold: &Hold) -> bool {
         let session = &self.registry.session;
-        if !hold.is_release_sent_over(|| session.backend.epoch(&self.resource.key)) {
+        if !hold.is_release_sent_over(|| session.backend.epoch(&self.joining.resource.key)) {
             return false;
         }
         let now = session.now();
@@ -279,7 +270,7 @@ impl QueueSlot {
     }
 
     fn step(&mut self) -> NextStep {
-        let (collects, takes_over) = (self.collects, self.takes_over);
+        let (collects, takes_over) = (self.joining.collects, self.joining.takes_over);
         let now = || self.registry.session.now();
         let step = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
@@ -309,7 +300,7 @@ impl QueueSlot {
                 None => NextStep::Attempt { yield_first: false },
             },
             Some((step, None)) => step,
-            None if self.ticket.is_some() && self.resource.kind.line() == Line::Local => {
+            None if self.ticket.is_some() && self.joining.resource.kind.line() == Line::Local => {
                 // It was not polled for too long, and has lost its place.
                 self.join_queue(None);
                 self.step()
@@ -326,12 +317,12 @@ impl QueueSlot {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
         let origin = self.registry.session.origin(Duration::ZERO);
-        let Some(hold_ref) = HoldRef::succeed(hold, origin, &self.terms) else {
+        let Some(hold_ref) = HoldRef::succeed(hold, origin, self.joining.terms) else {
             self.registry.give_back(hold);
             return None;
         };
         // Made first: its drop ends the hold, whatever happens from here on.
-        let share = OpenShare::new(&self.registry, hold_ref);
+        let share = OpenShare::new(self.registry, hold_ref);
         self.leave_with(hold, None);
         // The server may have to hear of the count, and this guard may have another limit.
         self.registry.session.schedule_check(hold);
@@ -343,19 +334,20 @@ impl QueueSlot {
     }
 
     /// A slot of the same waiter for another key. It has the same place, and is woken together with this one.
-    pub(super) fn beside(&self, joining: Joining<'_>) -> Self {
-        Self::at(&self.registry, joining, &self.signal, self.ticket)
+    pub(super) fn beside(&self, joining: Joining<'a>) -> Self {
+        Self::at(self.registry, joining, &self.signal, self.ticket)
     }
 
     /// A slot that is woken by this signal, and will have this place.
     pub(super) fn at(
-        registry: &Arc<Registry>,
-        joining: Joining<'_>,
+        registry: &'a Arc<Registry>,
+        joining: Joining<'a>,
         signal: &Arc<Signal>,
         rank: Option<Ticket>,
     ) -> Self {
         let mut slot = Self::new(registry, joining);
-        (slot.signal, slot.rank) = (Arc::clone(signal), rank);
+        slot.signal = Arc::clone(signal);
+        slot.joining.rank = rank;
         slot
     }
 
@@ -392,7 +384,7 @@ impl QueueSlot {
         self.ticket = None;
         // Holds that exclude each other are the holders of their entries.
         if left.is_none() || kind.line() == Line::Shared {
-            self.registry.forget_if_idle(&self.resource);
+            self.registry.forget_if_idle(self.joining.resource);
         }
         let Some((former, left_over, effect, dismissed)) = left else {
             // It had lost its place, and nobody else is there.
@@ -417,12 +409,12 @@ impl QueueSlot {
     /// Runs a function on the key's entry, if the waiter has a ticket.
     pub(super) fn with_entry<T>(&self, with: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
-        let entry = entries.get_mut(&self.resource)?;
+        let entry = entries.get_mut(self.joining.resource)?;
         Some(with(entry, self.ticket?))
     }
 }
 
-impl Drop for QueueSlot {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else {
             return;
@@ -430,12 +422,12 @@ impl Drop for QueueSlot {
         let now = self.registry.session.now();
         let effect = {
             let mut entries = self.registry.entries.lock();
-            let Some(entry) = entries.get_mut(&self.resource) else {
+            let Some(entry) = entries.get_mut(self.joining.resource) else {
                 return;
             };
             let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
-                entries.remove(&self.resource);
+                entries.remove(self.joining.resource);
             }
             effect
         };

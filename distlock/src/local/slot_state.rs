@@ -26,9 +26,9 @@ impl Registry {
     /// Places of one waiter at the end of the queues of several keys: everybody else goes first, also those that come later. A
     /// change of any of them wakes it.
     pub(crate) fn slots_at_the_end<'a>(
-        self: &Arc<Self>,
+        self: &'a Arc<Self>,
         keys: impl Iterator<Item = Joining<'a>>,
-    ) -> Vec<QueueSlot> {
+    ) -> Vec<QueueSlot<'a>> {
         let (signal, rank) = (Arc::<Signal>::default(), Ticket::last());
         let slot = |key| {
             let mut slot = QueueSlot::at(self, key, &signal, Some(rank));
@@ -54,9 +54,9 @@ impl Entry {
     }
 }
 
-impl QueueSlot {
+impl<'a> QueueSlot<'a> {
     /// The slot of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
-    pub(crate) fn slot_beside(&self, joining: Joining<'_>) -> Self {
+    pub(crate) fn slot_beside(&self, joining: Joining<'a>) -> Self {
         let mut slot = self.beside(joining);
         slot.join_queue(None);
         slot
@@ -78,7 +78,7 @@ impl QueueSlot {
     pub(crate) fn state_at_rest(&mut self) -> SlotState {
         self.signal.note_step(false);
         if self.with_entry(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
-            self.rank = self.ticket.take();
+            self.joining.rank = self.ticket.take();
             self.join_queue(None);
         }
         let seen = self.with_entry(|entry, ticket| {
@@ -126,29 +126,33 @@ mod tests {
     use crate::Client;
     use crate::hold::HoldTerms;
     use crate::local::waits::tests::resource;
+    use crate::resource::key::Resource;
+
+    const TERMS: HoldTerms = HoldTerms {
+        lease: None,
+        max_hold: None,
+        margin: Duration::ZERO,
+        call_site: Location::caller(),
+    };
+
+    fn resources(keys: [&str; 2]) -> [Resource; 2] {
+        keys.map(resource)
+    }
 
     /// Places at the end of the queues of these keys.
-    fn resting(client: &Client, keys: &[&str]) -> Vec<QueueSlot> {
-        let resources: Vec<_> = keys.iter().map(|key| resource(key)).collect();
-        let registry = client.registry();
-        let terms = HoldTerms {
-            lease: None,
-            max_hold: None,
-            margin: Duration::ZERO,
-            call_site: Location::caller(),
-        };
+    fn resting<'a>(registry: &'a Arc<Registry>, resources: &'a [Resource]) -> Vec<QueueSlot<'a>> {
         registry.slots_at_the_end(resources.iter().map(|resource| Joining {
             resource,
             since: registry.session.now(),
             takes_over: false,
-            terms: &terms,
+            terms: &TERMS,
             is_let_in: false,
             rank: None,
             collects: false,
         }))
     }
 
-    fn all_free(slots: &mut [QueueSlot]) -> bool {
+    fn all_free(slots: &mut [QueueSlot<'_>]) -> bool {
         let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
         states.all(|state| matches!(state, SlotState::Free { .. }))
     }
@@ -160,8 +164,10 @@ mod tests {
         let busy = client.lock("b").acquire().await.unwrap();
         let waiting = tokio::spawn(client.lock("b").acquire().into_future());
         tokio::task::yield_now().await;
-        let mut first = resting(&client, &["b", "c"]);
-        let mut second = resting(&client, &["a", "b"]);
+        let registry = &client.registry();
+        let (of_first, of_second) = (resources(["b", "c"]), resources(["a", "b"]));
+        let mut first = resting(registry, &of_first);
+        let mut second = resting(registry, &of_second);
         assert!(!all_free(&mut first) && !all_free(&mut second));
         // The waiter is granted the key, gives it back, and so leaves the resting ones alone.
         busy.release().await.unwrap();

@@ -24,7 +24,7 @@ pub(super) struct Tasks {
 
 impl Tasks {
     /// Remembers the caller's runtime, if it has one. A task that is started in a runtime that has ended ends at once.
-    fn newest_runtime(&self) -> Option<Handle> {
+    fn note_runtime(&self) {
         let mut newest = self.runtime.lock();
         if let Ok(here) = Handle::try_current()
             && newest
@@ -33,7 +33,11 @@ impl Tasks {
         {
             *newest = Some(here);
         }
-        newest.clone()
+    }
+
+    /// The runtime of the newest caller.
+    fn newest_runtime(&self) -> Option<Handle> {
+        self.runtime.lock().clone()
     }
 }
 
@@ -41,9 +45,21 @@ impl Session {
     /// Starts the tasks that are not running, in the caller's runtime. On a thread without a runtime, it uses the
     /// newest runtime that was seen.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
-        if let Some(runtime) = self.tasks.newest_runtime() {
+        self.tasks.note_runtime();
+        // Asked first: nearly every caller finds all tasks running, and needs no copy of the handle.
+        if self.lacks_a_task()
+            && let Some(runtime) = self.tasks.newest_runtime()
+        {
             self.start_tasks_in(&runtime);
         }
+    }
+
+    /// Whether a task with work does not run.
+    fn lacks_a_task(&self) -> bool {
+        let tasks = &self.tasks;
+        !tasks.watchdog.is_running()
+            || self.releaser.has_work() && !tasks.releaser.is_running()
+            || self.peeks.has_work() && !tasks.peeks.is_running()
     }
 
     fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
@@ -120,7 +136,7 @@ impl Drop for ServingTask {
     fn drop(&mut self) {
         // First: the tasks that are started below may be this one.
         drop(self.running.take());
-        let newest = self.session.tasks.runtime.lock().clone();
+        let newest = self.session.tasks.newest_runtime();
         if self.done {
             // A release that came while the releaser ended has woken that task alone.
             if let Some(newest) = newest {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::request::Request;
 use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::error::HeldBy;
 use crate::foreign;
-use crate::hold::lease::Term;
-use crate::hold::{Grant, HoldRef, HoldTerms, InDoubtAttempt};
+use crate::hold::{Grant, HoldRef, InDoubtAttempt};
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
@@ -24,11 +24,10 @@ use crate::telemetry::{self, Meter};
 /// Dropping it hands the owners to the releaser if one of the attempts is in doubt, or if the server keeps the
 /// owner in its queue.
 #[derive(Debug)]
-pub(super) struct Attempts {
-    registry: Arc<Registry>,
+pub(super) struct Attempts<'a> {
+    registry: &'a Arc<Registry>,
+    request: &'a Request,
     attempts: SmallVec<[Attempt; 1]>,
-    /// What the acquisition asks of the holds that are granted.
-    terms: HoldTerms,
     /// Whether there is no guard until other attempts are granted as well.
     is_part: bool,
     in_doubt: Option<InDoubtAttempt>,
@@ -37,8 +36,6 @@ pub(super) struct Attempts {
     /// The attempt that is under way, if it began while there was no connection. Boxed, because that is rare, and each waiter
     /// would have room for it.
     unsent: Option<Box<Unsent>>,
-    /// When the caller began to wait.
-    since: Tick,
     /// Whether one of these attempts was refused by a semaphore that exists.
     has_seen_number: bool,
     /// The server keeps the owner in its queue until this time at the latest.
@@ -83,23 +80,21 @@ pub(super) enum Outcome {
     Absent,
 }
 
-impl Attempts {
+impl<'a> Attempts<'a> {
     pub(super) fn new(
-        registry: &Arc<Registry>,
+        registry: &'a Arc<Registry>,
+        request: &'a Request,
         attempts: SmallVec<[Attempt; 1]>,
-        terms: HoldTerms,
         is_part: bool,
-        since: Tick,
     ) -> Self {
         Self {
-            registry: Arc::clone(registry),
+            registry,
+            request,
             attempts,
-            terms,
             is_part,
             in_doubt: None,
             is_under_way: false,
             unsent: None,
-            since,
             has_seen_number: false,
             queued_until: None,
         }
@@ -113,8 +108,7 @@ impl Attempts {
             attempt.target.owner = session.new_owner();
             attempt
         });
-        let (terms, is_part) = (self.terms, self.is_part);
-        Self::new(&self.registry, anew.collect(), terms, is_part, self.since)
+        Self::new(self.registry, self.request, anew.collect(), self.is_part)
     }
 
     fn session(&self) -> &Arc<Session> {
@@ -348,7 +342,11 @@ impl Attempts {
     /// since the wait began, the semaphore was removed, and the wait fails.
     fn unset(&self, at: usize) -> Outcome {
         let key = &self.attempts[at].target.resource.key;
-        if self.has_seen_number || self.session().has_seen_number_after(key, self.since) {
+        if self.has_seen_number
+            || self
+                .session()
+                .has_seen_number_after(key, self.request.since)
+        {
             // For those behind it: they began to wait before this was noticed.
             self.session().number_is_gone(key);
             return Outcome::Failed(Fault::NumberGone);
@@ -393,29 +391,24 @@ impl Attempts {
         token: Option<u64>,
         in_doubt: Option<InDoubtAttempt>,
     ) -> OpenShare {
-        let Attempt { target, lease, .. } = attempt;
+        let target = &attempt.target;
         if let Some(token) = token {
             self.session().saw_token(&target.resource.key, token);
         }
-        let term = if target.resource.kind.has_lease() {
-            self.terms.term(sent, *lease)
-        } else {
-            Term::Until(sent.after(*lease))
-        };
+        let terms = &self.request.hold;
         let grant = Grant {
-            target,
+            attempt,
+            terms,
             token,
             sent,
             now,
-            lease: *lease,
             watchdog: self.session().config.watchdog_timeout,
             in_doubt,
             epoch,
-            call_site: self.terms.call_site,
             meter: Meter::of(&target.resource, &self.session().config),
         };
-        let hold_ref = HoldRef::granted(grant, term, self.session().origin(self.terms.margin));
-        let share = OpenShare::new(&self.registry, hold_ref);
+        let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));
+        let share = OpenShare::new(self.registry, hold_ref);
         if self.attempts.len() > 1 {
             share.hold().keep_to_its_guards();
         }
@@ -441,7 +434,7 @@ impl Unguarded for OwnersInDoubt {
     }
 }
 
-impl Drop for Attempts {
+impl Drop for Attempts<'_> {
     fn drop(&mut self) {
         if self.is_under_way {
             self.count_doubt_from_now();

@@ -49,7 +49,7 @@ pub(super) fn due_without_a_message(
 /// The lease of the owner that blocks a waiter. It keeps the time of its end up to date in the waiter's turn and queue.
 pub(super) struct LeaseInTheWay<'a> {
     blocking: &'a mut Blocking,
-    pub(super) slot: &'a QueueSlot,
+    pub(super) slot: &'a QueueSlot<'a>,
     over_at: Tick,
 }
 

@@ -96,7 +96,7 @@ impl Request {
     }
 
     /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
-    pub(super) fn attempts(&self, registry: &Arc<Registry>, waits: bool) -> Attempts {
+    pub(super) fn attempts<'a>(&'a self, registry: &'a Arc<Registry>, waits: bool) -> Attempts<'a> {
         self.attempts_on(self.requested.iter(), registry, waits)
     }
 
@@ -104,9 +104,9 @@ impl Request {
     pub(super) fn attempts_on<'a>(
         &'a self,
         requested: impl Iterator<Item = &'a RequestedKey>,
-        registry: &Arc<Registry>,
+        registry: &'a Arc<Registry>,
         waits: bool,
-    ) -> Attempts {
+    ) -> Attempts<'a> {
         let session = &registry.session;
         let attempt = |requested: &RequestedKey| {
             let mut target = Target::of(&requested.resource, session.new_owner());
@@ -127,7 +127,7 @@ impl Request {
         let is_part = self.is_part || attempts.len() < self.requested.len();
         // The margin is zero except for a quorum.
         let is_part = is_part || !self.hold.margin.is_zero();
-        Attempts::new(registry, attempts, self.hold, is_part, self.since)
+        Attempts::new(registry, self, attempts, is_part)
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.
@@ -137,7 +137,7 @@ impl Request {
     }
 
     /// The description of its wait for the key with this index.
-    pub(super) fn wait_for(&self, at: usize, session: &Session, slot: &QueueSlot) -> Wait {
+    pub(super) fn wait_for(&self, at: usize, session: &Session, slot: &QueueSlot<'_>) -> Wait {
         let resources = self.requested.iter().map(|one| one.resource.clone());
         let around = self.around.as_ref();
         let inside = around.map(|around| around.holds(session.id));

@@ -16,7 +16,7 @@ pub(super) struct Turn<'a> {
     request: &'a Request,
     /// The index of the key in whose queue it waits.
     pub(super) at: usize,
-    pub(super) slot: QueueSlot,
+    pub(super) slot: QueueSlot<'a>,
     /// The last known reason why the acquisition has to wait.
     pub(super) blocking: Blocking,
     /// Was it ever in the queue behind others, or behind a holder of its own client?

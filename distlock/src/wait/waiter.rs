@@ -43,7 +43,7 @@ pub(super) struct Waiter<'a> {
     pub(super) request: &'a Request,
     // The fields are dropped in this order: `attempts` has its owner ended before `turn` wakes the next waiter. In the
     // other order the server could refuse that waiter because of this owner.
-    pub(super) attempts: Attempts,
+    pub(super) attempts: Attempts<'a>,
     pub(super) subscription: Option<Subscription>,
     pub(super) turn: Turn<'a>,
     /// Its attempts in a row that were not answered. Boxed, because that is rare, and each waiter has room for it.
@@ -248,7 +248,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Makes these attempts from here on. The owners of those before are ended, if they are in doubt.
-    pub(super) fn replace_attempts(&mut self, attempts: Attempts) {
+    pub(super) fn replace_attempts(&mut self, attempts: Attempts<'a>) {
         self.attempts = attempts;
         // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
         // subscription.

@@ -72,7 +72,7 @@ impl WaitPosition {
 }
 
 /// Returns `None` if all slots are first in line and their keys free. Otherwise the hold that is in the way, if it is known.
-fn in_the_way(slots: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
+fn in_the_way(slots: &mut [QueueSlot<'_>]) -> Option<Option<Arc<Hold>>> {
     let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
     states.find_map(|state| match state {
         SlotState::InLine => Some(None),

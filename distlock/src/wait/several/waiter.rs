@@ -29,7 +29,7 @@ pub(super) struct SeveralKeysWaiter<'a> {
     /// Waits for its turn, and makes the attempts. Dropped first: it has the owners ended before the slots wake others.
     pub(super) waiter: Waiter<'a>,
     /// Its slots in the queues of the other keys, by the index of the key, while it collects.
-    pub(super) slots: Vec<(usize, QueueSlot)>,
+    pub(super) slots: Vec<(usize, QueueSlot<'a>)>,
     /// Its place in all queues. It keeps it if it has to give a granted key back.
     pub(super) rank: Option<Ticket>,
     /// The indices of the keys that the server is asked for; `None` is all of them.
