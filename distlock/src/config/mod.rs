@@ -297,41 +297,46 @@ impl Config {
             return Err(Error::invalid_time("warn_after", self.warn_after, expected));
         }
         #[cfg(feature = "redis")]
-        {
-            self.fencing_token_ttl = self.fencing_token_ttl.filter(|ttl| *ttl != Duration::MAX);
-            if let Some(ttl) = self.fencing_token_ttl {
-                check_hold("fencing_token_ttl", ttl)?;
-            }
-            if self.connect_timeout == Duration::MAX {
-                self.connect_timeout = MAX_WAIT;
-            }
-            check_timeout("connect_timeout", self.connect_timeout)?;
-            if let Some(confirmation) = self.confirmation {
-                confirmation.check()?;
-            }
-            // Longer ones are as good as never.
-            self.look_up_interval = self.look_up_interval.min(MAX_WAIT);
-            if self.credentials_interval > MAX_WAIT {
-                return Err(Error::invalid_time(
-                    "credentials_interval",
-                    self.credentials_interval,
-                    "at most 365days",
-                ));
-            }
-            self.ping_interval = self.ping_interval.min(MAX_WAIT);
-            if self.restart_grace > MAX_WAIT {
-                let expected = "at most 365days";
-                return Err(Error::invalid_time(
-                    "restart_grace",
-                    self.restart_grace,
-                    expected,
-                ));
-            }
-        }
+        self.check_connections()?;
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
         let most = most.max(MIN_LEASE).min(self.unavailable_after);
         self.response_timeout = self.response_timeout.min(most);
         Ok(self)
+    }
+
+    /// Rejects settings of connections that cannot work. A time that is as good as never is shortened to one that can be added.
+    #[cfg(feature = "redis")]
+    fn check_connections(&mut self) -> Result<(), Error> {
+        self.fencing_token_ttl = self.fencing_token_ttl.filter(|ttl| *ttl != Duration::MAX);
+        if let Some(ttl) = self.fencing_token_ttl {
+            check_hold("fencing_token_ttl", ttl)?;
+        }
+        if self.connect_timeout == Duration::MAX {
+            self.connect_timeout = MAX_WAIT;
+        }
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        if let Some(confirmation) = self.confirmation {
+            confirmation.check()?;
+        }
+        // Longer ones are as good as never.
+        self.look_up_interval = self.look_up_interval.min(MAX_WAIT);
+        if self.credentials_interval > MAX_WAIT {
+            return Err(Error::invalid_time(
+                "credentials_interval",
+                self.credentials_interval,
+                "at most 365days",
+            ));
+        }
+        self.ping_interval = self.ping_interval.min(MAX_WAIT);
+        if self.restart_grace > MAX_WAIT {
+            let expected = "at most 365days";
+            return Err(Error::invalid_time(
+                "restart_grace",
+                self.restart_grace,
+                expected,
+            ));
+        }
+        Ok(())
     }
 
     /// [`OWNERS_REMEMBERED`] for this client's lease.

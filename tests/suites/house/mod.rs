@@ -248,9 +248,12 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "run",
             "mod",
+            "opening",
+            "config",
             "name_watch",
             "together",
             "relogin",
+            "pings",
             "outage",
             "stake",
             "known_run",
@@ -263,7 +266,9 @@ const ORDERS: &[(&str, &[&str])] = &[
         "backend/redis/connection/connect",
         &[
             "mod",
+            "pause",
             "probe",
+            "first_check",
             "handshake",
             "connector",
             "transport",

@@ -27,10 +27,10 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 
 impl Config {
     /// This configuration with these settings.
-    pub(crate) fn with(mut self, settings: Settings) -> Result<Self, Error> {
+    pub(crate) fn with(mut self, mut settings: Settings) -> Result<Self, Error> {
         set(&mut self.watchdog_timeout, settings.watchdog_timeout);
-        set(&mut self.key_prefix, settings.key_prefix);
-        set(&mut self.name, settings.name.map(ClientName::new));
+        set(&mut self.key_prefix, settings.key_prefix.take());
+        set(&mut self.name, settings.name.take().map(ClientName::new));
         replace(&mut self.default_wait, settings.default_wait);
         replace(&mut self.max_hold, settings.max_hold);
         self.max_waiters = settings.max_waiters.or(self.max_waiters);
@@ -40,49 +40,54 @@ impl Config {
         set(&mut self.waiter_timeout, settings.waiter_timeout);
         set(&mut self.warn_after, settings.warn_after);
         #[cfg(feature = "redis")]
-        {
-            replace(&mut self.fencing_token_ttl, settings.fencing_token_ttl);
-            set(&mut self.nodelay, settings.nodelay);
-            set(&mut self.pub_sub, settings.pub_sub);
-            set(&mut self.connect_timeout, settings.connect_timeout);
-            set(&mut self.ping_interval, settings.ping_interval);
-            set(&mut self.look_up_interval, settings.look_up_interval);
-            set(&mut self.restart_grace, settings.restart_grace);
-            set(
-                &mut self.credentials_interval,
-                settings.credentials_interval,
-            );
-            replace(&mut self.password_file, settings.password_file);
-            replace(
-                &mut self.sentinel_password_file,
-                settings.sentinel_password_file,
-            );
-            replace(&mut self.files.ca, settings.tls_ca_file);
-            if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
-                return Err(match settings.tls_client_key_file {
-                    None => missing("tls_client_key_file", "tls_client_cert_file"),
-                    Some(_) => missing("tls_client_cert_file", "tls_client_key_file"),
-                });
-            }
-            replace(&mut self.files.client_cert, settings.tls_client_cert_file);
-            replace(&mut self.files.client_key, settings.tls_client_key_file);
-            replace(&mut self.tls_server_name, settings.tls_server_name);
-            let confirmation = match (settings.replicas, settings.replicas_timeout) {
-                (Some(replicas), Some(timeout)) => Some(Confirmation {
-                    replicas,
-                    timeout,
-                    on_disk: settings.replicas_on_disk.unwrap_or_default(),
-                }),
-                (None, None) if settings.replicas_on_disk == Some(true) => {
-                    return Err(missing("replicas", "replicas_on_disk"));
-                }
-                (None, None) => None,
-                (Some(_), None) => return Err(missing("replicas_timeout", "replicas")),
-                (None, Some(_)) => return Err(missing("replicas", "replicas_timeout")),
-            };
-            replace(&mut self.confirmation, confirmation);
-        }
+        self.connect_with(settings)?;
         Ok(self)
+    }
+
+    /// Takes the settings of connections.
+    #[cfg(feature = "redis")]
+    fn connect_with(&mut self, settings: Settings) -> Result<(), Error> {
+        replace(&mut self.fencing_token_ttl, settings.fencing_token_ttl);
+        set(&mut self.nodelay, settings.nodelay);
+        set(&mut self.pub_sub, settings.pub_sub);
+        set(&mut self.connect_timeout, settings.connect_timeout);
+        set(&mut self.ping_interval, settings.ping_interval);
+        set(&mut self.look_up_interval, settings.look_up_interval);
+        set(&mut self.restart_grace, settings.restart_grace);
+        set(
+            &mut self.credentials_interval,
+            settings.credentials_interval,
+        );
+        replace(&mut self.password_file, settings.password_file);
+        replace(
+            &mut self.sentinel_password_file,
+            settings.sentinel_password_file,
+        );
+        replace(&mut self.files.ca, settings.tls_ca_file);
+        if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
+            return Err(match settings.tls_client_key_file {
+                None => missing("tls_client_key_file", "tls_client_cert_file"),
+                Some(_) => missing("tls_client_cert_file", "tls_client_key_file"),
+            });
+        }
+        replace(&mut self.files.client_cert, settings.tls_client_cert_file);
+        replace(&mut self.files.client_key, settings.tls_client_key_file);
+        replace(&mut self.tls_server_name, settings.tls_server_name);
+        let confirmation = match (settings.replicas, settings.replicas_timeout) {
+            (Some(replicas), Some(timeout)) => Some(Confirmation {
+                replicas,
+                timeout,
+                on_disk: settings.replicas_on_disk.unwrap_or_default(),
+            }),
+            (None, None) if settings.replicas_on_disk == Some(true) => {
+                return Err(missing("replicas", "replicas_on_disk"));
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(missing("replicas_timeout", "replicas")),
+            (None, Some(_)) => return Err(missing("replicas", "replicas_timeout")),
+        };
+        replace(&mut self.confirmation, confirmation);
+        Ok(())
     }
 }
 

@@ -97,20 +97,12 @@ fn login_at_sentinels(credentials: &Credentials) -> String {
 
 /// A URL that says the same, with everything encoded that can be.
 fn written_anew(url: &Url) -> String {
-    let login = |credentials: &Option<Credentials>| {
-        let login = credentials.as_ref().map(|credentials| {
-            let user = credentials.user().unwrap_or_default();
-            format!("{}:{}@", encoded(user), encoded(credentials.password()))
-        });
-        login.unwrap_or_default()
-    };
     let scheme = if url.tls == Tls::Off {
         "redis"
     } else {
         "rediss"
     };
-    let alone = url.user.as_ref().map(|user| format!("{}@", encoded(user)));
-    let user = alone.unwrap_or_else(|| login(&url.credentials));
+    let user = login_anew(url);
     let hosts = url.target.to_string();
     let settings = settings_anew(&url.settings);
     let mut is_insecure = url.tls == Tls::Insecure;
@@ -148,6 +140,18 @@ fn written_anew(url: &Url) -> String {
         format!("{text}#insecure")
     } else {
         text
+    }
+}
+
+/// The user and the password, as they stand before the hosts.
+fn login_anew(url: &Url) -> String {
+    match (&url.user, &url.credentials) {
+        (Some(user), _) => format!("{}@", encoded(user)),
+        (None, Some(credentials)) => {
+            let user = credentials.user().unwrap_or_default();
+            format!("{}:{}@", encoded(user), encoded(credentials.password()))
+        }
+        (None, None) => String::new(),
     }
 }
 

@@ -5,8 +5,8 @@ mod connect;
 mod link;
 
 pub(crate) use self::addresses::{Address, Locate, Located, url};
-pub(super) use self::connect::{Connector, Expected, handshake, probe};
+pub(super) use self::connect::{Connector, Expected, FirstCheck, ReconnectPause, handshake, probe};
 pub(super) use self::link::{
-    Connected, ConnectedGauge, Epochs, FirstCheck, Link, LinkConfig, NameWatch, OnPush, OutageLog,
-    Pings, REPEATED_AFTER, Stake, Together, join,
+    Connected, ConnectedGauge, Epochs, Link, LinkConfig, NameWatch, OnPush, OutageLog, Pings,
+    REPEATED_AFTER, Stake, Together, join,
 };

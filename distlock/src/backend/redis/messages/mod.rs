@@ -2,7 +2,10 @@
 
 mod channels;
 mod checks;
+mod shared;
 mod subscriber;
+mod task;
 
 pub(super) use self::channels::ServerNumber;
-pub(super) use self::subscriber::{PubSubMode, Slots, Subscriber, Subscriptions};
+pub(super) use self::shared::{PubSubMode, Slots};
+pub(super) use self::subscriber::{Subscriber, Subscriptions};

@@ -95,6 +95,38 @@ pub(crate) struct Node {
     attempt_slots: Arc<Semaphore>,
 }
 
+/// What the connections to one server have in common.
+struct Beside<'a> {
+    shared: &'a Shared,
+    together: Arc<Together>,
+    expected: Expected,
+    outages: &'a Arc<OutageLog>,
+}
+
+impl Beside<'_> {
+    /// A connection that carries no commands of locks: it has epochs of its own. It is always without Nagle's delay, because its
+    /// commands are small and rare, and somebody waits for each answer.
+    fn link(&self, what: &'static str, server: &Arc<dyn Locate>) -> LinkConfig {
+        let shared = self.shared;
+        LinkConfig {
+            what,
+            server: Arc::clone(server),
+            together: Arc::clone(&self.together),
+            connector: Arc::clone(&shared.connector),
+            names: Arc::clone(&shared.names),
+            expected: self.expected,
+            nodelay: true,
+            pings: shared.pings,
+            longest_pause: shared.longest_pause,
+            outages: Arc::clone(self.outages),
+            epochs: Arc::default(),
+            restart_grace: Duration::ZERO,
+            first: None,
+            on_push: Arc::new(|_, _| {}),
+        }
+    }
+}
+
 /// How a script is named.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
@@ -124,27 +156,14 @@ impl Node {
     ) -> Self {
         let gauge = shared.gauge.as_ref();
         let outages = Arc::new(OutageLog::of_keys(server.name(), gauge, &shared.stake));
-        let together = Arc::new(Together::default());
-        // For connections that carry no commands of locks: they have epochs of their own. They are always without Nagle's
-        // delay, because their commands are small and rare, and somebody waits for each answer.
-        let beside = |what, server: &Arc<dyn Locate>| LinkConfig {
-            what,
-            server: Arc::clone(server),
-            together: Arc::clone(&together),
-            connector: Arc::clone(&shared.connector),
-            names: Arc::clone(&shared.names),
+        let beside = Beside {
+            shared,
+            together: Arc::default(),
             expected,
-            nodelay: true,
-            pings: shared.pings,
-            longest_pause: shared.longest_pause,
-            outages: Arc::clone(&outages),
-            epochs: Arc::default(),
-            restart_grace: Duration::ZERO,
-            first: None,
-            on_push: Arc::new(|_, _| {}),
+            outages: &outages,
         };
         let confirmations = shared.confirmation.map(|wanted| {
-            let link = Link::new(beside("confirmations", &server));
+            let link = Link::new(beside.link("confirmations", &server));
             Confirmations::new(link, wanted, shared.response_timeout)
         });
         let commands = LinkConfig {
@@ -152,12 +171,12 @@ impl Node {
             epochs: Arc::clone(&shared.epochs),
             restart_grace: shared.restart_grace,
             first: Some(Arc::clone(&shared.first)),
-            ..beside("commands", &server)
+            ..beside.link("commands", &server)
         };
         let messages = |on_push| LinkConfig {
             longest_pause: RECONNECT_BACKOFF.longest,
             on_push,
-            ..beside("messages", &messages)
+            ..beside.link("messages", &messages)
         };
         let node = Self {
             number,
@@ -169,7 +188,7 @@ impl Node {
             carried_out: AtomicU64::new(0),
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         };
-        join(&together, node.links());
+        join(&beside.together, node.links());
         node
     }
 

@@ -2,7 +2,9 @@
 
 mod connector;
 mod driven;
+mod first_check;
 pub(crate) mod handshake;
+mod pause;
 mod probe;
 mod step;
 mod stream;
@@ -11,6 +13,8 @@ mod transport;
 
 pub(crate) use self::connector::Connector;
 pub(crate) use self::driven::Driven;
+pub(crate) use self::first_check::FirstCheck;
 pub(crate) use self::handshake::Expected;
+pub(crate) use self::pause::ReconnectPause;
 pub(crate) use self::probe::{probe, probe_at};
 pub(crate) use self::step::Step;

@@ -7,31 +7,37 @@
 //! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs, and none
 //! beside a connection; see [`Phase`]. If it ended with its runtime, the next caller starts it again in the caller's runtime.
 
+mod config;
 mod epochs;
 mod known_run;
 mod name_watch;
+mod opening;
 mod outage;
 mod phase;
+mod pings;
 mod relogin;
 mod run;
 mod stake;
 mod together;
 mod unanswered;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rand::RngExt;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind};
+use redis::PushKind;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+pub(crate) use self::config::{LinkConfig, OnPush};
 pub(crate) use self::epochs::Epochs;
 use self::known_run::KnownRun;
 pub(crate) use self::name_watch::NameWatch;
+pub(crate) use self::opening::Connected;
+use self::opening::{For, Opening};
 pub(crate) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
 use self::phase::Phase;
+pub(crate) use self::pings::Pings;
 use self::relogin::keep_logged_in;
 pub(crate) use self::stake::Stake;
 use self::together::Member;
@@ -39,112 +45,13 @@ pub(crate) use self::together::Together;
 use self::unanswered::Unanswered;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
-use crate::backend::redis::connection::addresses::{Address, Endpoint, Locate, first_of};
-use crate::backend::redis::connection::connect::{
-    Connector, Driven, Expected, Step, handshake, tls,
-};
+use crate::backend::redis::connection::addresses::Endpoint;
+use crate::backend::redis::connection::connect::{Driven, Expected, ReconnectPause};
 use crate::backend::{Fault, cause};
-use crate::config::{
-    GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
-    TIMEOUTS_TO_REPLACE,
-};
+use crate::config::TIMEOUTS_TO_REPLACE;
 use crate::foreign;
 use crate::mutex::Mutex;
 use crate::telemetry;
-
-/// Called with the number of a connection, and with what the server sends over it unrequested.
-pub(crate) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
-
-/// The signs of life that a connection asks for, so that nobody between here and the server forgets it, and so that its silent
-/// end is found before somebody needs it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pings {
-    /// The time between two of them; zero if there are none.
-    pub(crate) every: Duration,
-    /// How long the server may take for the answer.
-    pub(crate) patience: Duration,
-}
-
-/// What a link needs to connect.
-pub(crate) struct LinkConfig {
-    /// What the connection is for, as the log says it.
-    pub(crate) what: &'static str,
-    /// Says which server to connect to.
-    pub(crate) server: Arc<dyn Locate>,
-    /// The connections to the same server.
-    pub(crate) together: Arc<Together>,
-    pub(crate) connector: Arc<Connector>,
-    pub(crate) names: Arc<NameWatch>,
-    pub(crate) expected: Expected,
-    /// Whether small commands are sent at once.
-    pub(crate) nodelay: bool,
-    /// The signs of life that it asks for.
-    pub(crate) pings: Pings,
-    /// The longest pause between two tries to connect.
-    pub(crate) longest_pause: Duration,
-    pub(crate) outages: Arc<OutageLog>,
-    pub(crate) epochs: Arc<Epochs>,
-    /// How long the server has to be up before it may grant. Its time is asked for only if this is not zero.
-    pub(crate) restart_grace: Duration,
-    /// Whether the first connection of the client finds out if the server has all that locks need.
-    pub(crate) first: Option<Arc<FirstCheck>>,
-    pub(crate) on_push: OnPush,
-}
-
-impl LinkConfig {
-    /// A connection was made to this address. Which node of a cluster is where is told by the others, and which server is the
-    /// master by Sentinels. The names of the others are looked up again.
-    fn watch_name(&self, address: &Address) {
-        if matches!(self.expected, Expected::Server | Expected::Sentinel) {
-            self.names.watch(&self.together, address);
-        }
-    }
-}
-
-/// What the first connection of a client finds out.
-#[derive(Debug)]
-pub(crate) struct FirstCheck {
-    is_done: AtomicBool,
-    /// How long the server may take for each answer.
-    patience: Duration,
-}
-
-impl FirstCheck {
-    pub(crate) fn new(patience: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            is_done: AtomicBool::new(false),
-            patience,
-        })
-    }
-
-    /// Finds out whether the server has all that locks need, unless that was done. A server that does not answer in time may
-    /// still have it.
-    async fn check(&self, server: &str, connection: &mut Driven) -> Result<(), Fault> {
-        // Relaxed: two connections that are made at the same time may both ask.
-        if self.is_done.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let known = handshake::check_commands(server, connection);
-        let was_told = match tokio::time::timeout(self.patience, known).await {
-            Ok(answered) => answered?,
-            Err(_) => false,
-        };
-        let warned = handshake::warn_of_eviction(server, connection);
-        // Without an answer there is no warning. It is not needed for locks.
-        let _in_time = tokio::time::timeout(self.patience, warned).await;
-        self.is_done.store(was_told, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-/// An established connection.
-#[derive(Clone)]
-pub(crate) struct Connected {
-    pub(crate) connection: Driven,
-    pub(crate) epoch: u64,
-    /// When the server may grant, if it was started only recently.
-    grants_from: Option<Instant>,
-}
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {
@@ -166,12 +73,9 @@ pub(crate) struct Link {
     grants_from: Mutex<Option<Instant>>,
     /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
-    /// When the server was last asked why it had ended a connection, and what it said.
-    goodbye: Mutex<Option<(Instant, Endpoint, Option<Fault>)>>,
     /// Where the current connection leads, or the last one.
     endpoint: Mutex<Option<Endpoint>>,
-    /// What the present try to connect waits for.
-    step: Mutex<Step>,
+    opening: Opening,
     pub(crate) known_run: KnownRun,
 }
 
@@ -189,9 +93,8 @@ impl Link {
             unanswered: Unanswered::default(),
             grants_from: Mutex::default(),
             down_since: Mutex::new(Instant::now()),
-            goodbye: Mutex::default(),
             endpoint: Mutex::default(),
-            step: Mutex::default(),
+            opening: Opening::default(),
             known_run: KnownRun::default(),
         })
     }
@@ -305,7 +208,7 @@ impl Link {
         match settled {
             Phase::Up(connected) => Ok(connected),
             Phase::Down { failure, .. } => {
-                let none = || self.step.lock().unfinished(patience);
+                let none = || self.opening.unfinished(patience);
                 Err(failure.unwrap_or_else(none))
             }
         }
@@ -375,14 +278,6 @@ impl Link {
         let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
     }
 
-    /// The connection of this number, if it is the current one.
-    fn current(&self, epoch: u64) -> Option<Connected> {
-        match &*self.phase.borrow() {
-            Phase::Up(connected) if connected.epoch == epoch => Some(connected.clone()),
-            _ => None,
-        }
-    }
-
     /// Starts the task that connects, unless it runs, there is a connection by now, or there is no runtime to run it in.
     pub(crate) fn connect(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -404,124 +299,22 @@ impl Link {
         }
     }
 
+    /// Tries to connect once.
     async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
-        let connect_timeout = self.config.connector.timeout();
-        match tokio::time::timeout(connect_timeout, self.establish()).await {
-            Ok(connected) => connected,
-            Err(_) => Err(self.step.lock().unfinished(connect_timeout)),
-        }
-    }
-
-    /// Connects to the server, where it is at the moment, and checks that it is the server that is expected.
-    async fn establish(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
-        *self.step.lock() = Step::Connection;
-        let address = self.config.server.locate().await?;
-        *self.step.lock() = Step::LookUp(address.clone());
-        let endpoints = self.config.connector.endpoints(&address).await?;
-        let endpoints = self.config.together.order(&**self, endpoints);
-        first_of(endpoints, |endpoint| self.establish_at(endpoint)).await
-    }
-
-    /// Connects to one of the addresses that the name of the server stands for.
-    async fn establish_at(
-        self: &Arc<Self>,
-        endpoint: Endpoint,
-    ) -> Result<(Connected, Endpoint), Fault> {
-        let connector = &self.config.connector;
-        if connector.asks_for_credentials() {
-            *self.step.lock() = Step::Credentials;
-        }
-        let dial = connector.dial(&endpoint, self.config.nodelay).await?;
-        *self.step.lock() = Step::Connection;
-        let epoch = self.config.epochs.next();
-        let of_driver = self.config_of_driver(epoch);
-        let connected = dial.connect(of_driver);
-        let connected = tokio::select! {
-            connected = connected => connected,
-            fault = self.no_tls_there(&endpoint) => return Err(fault),
-        };
-        let mut connection = match connected {
-            Ok(connection) => connection,
-            Err(error) => {
-                let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
-                    self.rejection(&endpoint).await
-                } else {
-                    None
-                };
-                let refused = || handshake::refused(&endpoint.address.to_string(), error);
-                return Err(fault.unwrap_or_else(refused));
-            }
-        };
-        let greeted = (self.config.expected, connector.client_name());
-        handshake::check(&endpoint.address.to_string(), greeted, &mut connection).await?;
-        if let Some(first) = &self.config.first {
-            let server = self.config.outages.server();
-            first.check(server, &mut connection).await?;
-        }
-        let connected = Connected {
-            grants_from: self.grants_from(&mut connection).await?,
-            connection,
-            epoch,
-        };
-        Ok((connected, endpoint))
-    }
-
-    fn config_of_driver(self: &Arc<Self>, epoch: u64) -> AsyncConnectionConfig {
-        let on_push = Arc::clone(&self.config.on_push);
         let link = Arc::downgrade(self);
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.config.connector.timeout()))
-            // Off: the response timeout is applied and counted by the callers.
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE_BUFFER)
-            .set_push_sender(move |push: PushInfo| {
-                match (&push.kind, link.upgrade()) {
-                    (PushKind::Disconnection, Some(link)) => {
-                        link.broken(epoch, "the server closed the connection")
-                    }
-                    _ => on_push(epoch, push),
-                }
-                Ok::<(), ()>(())
-            })
-    }
-
-    /// When the server at the end of a new connection may grant, if it was started only recently.
-    async fn grants_from(&self, connection: &mut Driven) -> Result<Option<Instant>, Fault> {
-        let grace = self.config.restart_grace;
-        if grace.is_zero() {
-            return Ok(None);
-        }
-        let now = Instant::now();
-        let left = grace.saturating_sub(handshake::uptime(connection).await?);
-        Ok((!left.is_zero()).then(|| now + left))
-    }
-
-    /// What the server says that ended the last connection. It is asked now and then only, because asking takes another
-    /// connection.
-    async fn rejection(&self, endpoint: &Endpoint) -> Option<Fault> {
-        let now = Instant::now();
-        let last = self.goodbye.lock().clone();
-        if let Some((at, asked, fault)) = last
-            && asked == *endpoint
-            && now.duration_since(at) < GOODBYE_AGAIN_AFTER
-        {
-            return fault;
-        }
-        let (has_tls, expected) = (self.config.connector.has_tls(), self.config.expected);
-        let fault = handshake::rejection(endpoint, has_tls, expected).await;
-        *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
-        fault
-    }
-
-    /// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
-    async fn no_tls_there(&self, endpoint: &Endpoint) -> Fault {
-        if self.config.connector.has_tls() {
-            tokio::time::sleep(HANDSHAKE_SILENCE).await;
-            if let Some(fault) = self.rejection(endpoint).await {
-                return fault;
+        let on_push = Arc::clone(&self.config.on_push);
+        let on_push: OnPush = Arc::new(move |epoch, push| match (&push.kind, link.upgrade()) {
+            (PushKind::Disconnection, Some(link)) => {
+                link.broken(epoch, "the server closed the connection");
             }
-        }
-        std::future::pending().await
+            _ => on_push(epoch, push),
+        });
+        let link = For {
+            config: &self.config,
+            member: &**self,
+            on_push: &on_push,
+        };
+        self.opening.connect(link).await
     }
 
     /// A new connection is established by the task that connects, which ends.
@@ -532,7 +325,7 @@ impl Link {
         connecting: Connecting,
     ) {
         let epoch = connected.epoch;
-        *self.goodbye.lock() = None;
+        self.opening.succeeded();
         let was_taken = foreign::send_if_modified(&self.phase, |phase| {
             let grants_from = connected.grants_from;
             let was_taken = phase.establish(connected);
@@ -556,14 +349,19 @@ impl Link {
             let connector = Arc::clone(&self.config.connector);
             let (what, server) = (self.config.what, self.config.outages.server().to_owned());
             let link = Arc::downgrade(self);
-            let this = Arc::downgrade(self);
+            let pings = self.config.pings;
             drop(tokio::spawn(async move {
                 let _runtime_ends = runtime_ends;
                 let connection = || link.upgrade()?.connection_of(epoch);
+                let heard = |is_in_time| match link.upgrade() {
+                    Some(link) if is_in_time => link.answered(epoch),
+                    Some(link) => link.timed_out(epoch),
+                    None => {}
+                };
                 tokio::select! {
                     _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
                     () = keep_logged_in(what, &server, &connector, connection) => {}
-                    () = ping_again_and_again(this, epoch) => {}
+                    () = pings.ask(connection, heard) => {}
                 }
             }));
             self.config.epochs.changed();
@@ -601,10 +399,13 @@ pub(crate) fn join<'a>(together: &Together, links: impl IntoIterator<Item = &'a 
 
 /// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
 async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
-    let mut pause = RECONNECT_BACKOFF.first;
+    let longest = |link: Arc<Link>| link.config.longest_pause;
+    let Some(longest) = link.upgrade().map(longest) else {
+        return;
+    };
+    let mut pause = ReconnectPause::new(longest);
     loop {
         let Some(link) = link.upgrade() else { return };
-        pause = pause.min(link.config.longest_pause);
         let was_refused = match link.connect_once().await {
             Ok((connected, endpoint)) => {
                 link.established(connected, &endpoint, connecting);
@@ -618,7 +419,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
                 return;
             }
             Err(fault) => {
-                telemetry::connect_failed(link.config.what, &fault, pause);
+                telemetry::connect_failed(link.config.what, &fault, pause.next());
                 link.note_failed(&fault);
                 fault.is_refusal()
             }
@@ -626,61 +427,13 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         let wanted = Arc::clone(&link.wanted);
         // Not held during the pause, so that the link can be dropped.
         drop(link);
-        // Jitter: the many clients that lost one server should not all return at the same moment.
-        let jitter = rand::rng().random_range(0.5..1.0);
-        tokio::select! {
-            () = tokio::time::sleep(pause.mul_f64(jitter)) => {}
-            // The server is there, and may admit the next try.
-            () = wanted_after(REFUSED_PAUSE, &wanted), if was_refused => {}
-        }
-        pause *= 2;
-    }
-}
-
-/// Asks for a sign of life over connection `epoch` now and then, until that is not the current one.
-async fn ping_again_and_again(link: Weak<Link>, epoch: u64) {
-    let Some(Pings { every, patience }) = link.upgrade().map(|link| link.config.pings) else {
-        return;
-    };
-    if every.is_zero() {
-        std::future::pending::<()>().await;
-    }
-    let mut pause = every;
-    loop {
-        // Not held during the pause, so that the link can be dropped.
-        tokio::time::sleep(pause).await;
-        let current = link.upgrade().and_then(|link| link.current(epoch));
-        let Some(mut connected) = current else {
-            return;
-        };
-        let ping = redis::cmd("PING");
-        let answer = ping.query_async::<redis::Value>(&mut connected.connection);
-        let answer = tokio::time::timeout(patience, answer).await;
-        let Some(link) = link.upgrade() else {
-            return;
-        };
-        pause = every;
-        match answer {
-            // An error is an answer as well. The driver reports the end of a connection by itself.
-            Ok(_) => link.answered(epoch),
-            Err(_) => {
-                link.timed_out(epoch);
-                // Again at once: two of them replace the connection.
-                pause = Duration::ZERO;
-            }
-        }
+        pause.sleep(was_refused, &wanted).await;
     }
 }
 
 /// Whether connection `epoch` is the current one.
 fn is_current(phase: &Phase<Connected>, epoch: u64) -> bool {
     matches!(phase, Phase::Up(connected) if connected.epoch == epoch)
-}
-
-/// Completes after the pause, when somebody waits for a connection.
-async fn wanted_after(pause: Duration, wanted: &Notify) {
-    tokio::time::sleep(pause).await;
-    wanted.notified().await;
 }
 
 /// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds

@@ -1,6 +1,7 @@
 //! How a command finds the node that has its slot. A node that does not have the slot says where it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
@@ -49,12 +50,7 @@ impl Cluster {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
                     // It lasts as long as the slot is on its way.
-                    let next = Instant::now() + pause;
-                    if next >= give_up {
-                        return Err(moving());
-                    }
-                    tokio::time::sleep_until(next).await;
-                    pause = (pause * 2).min(TRY_AGAIN_PAUSE.longest);
+                    pause = sleep_before(give_up, pause).await?;
                 }
                 Err(Failed::Elsewhere(elsewhere)) => {
                     hops += 1;
@@ -230,4 +226,14 @@ impl Drop for Astray<'_> {
             self.cluster.went_astray(self.slot);
         }
     }
+}
+
+/// Sleeps before the next try to send a command. Returns the pause after that, or an error if there is no time left.
+async fn sleep_before(give_up: Instant, pause: Duration) -> Result<Duration, Fault> {
+    let next = Instant::now() + pause;
+    if next >= give_up {
+        return Err(moving());
+    }
+    tokio::time::sleep_until(next).await;
+    Ok((pause * 2).min(TRY_AGAIN_PAUSE.longest))
 }

@@ -5,16 +5,15 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rand::RngExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::Cluster;
 use super::greet::greet;
 use super::map::no_map;
-use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog};
+use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog, ReconnectPause};
 use crate::backend::{Fault, cause};
-use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
+use crate::config::PubSub;
 use crate::error::show;
 use crate::foreign;
 use crate::task::{OnDemandTask, RunningTask};
@@ -179,7 +178,11 @@ impl Cluster {
 
 /// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
 async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
-    let mut pause = RECONNECT_BACKOFF.first;
+    let longest = |cluster: Arc<Cluster>| cluster.shared.longest_pause;
+    let Some(longest) = this.upgrade().map(longest) else {
+        return;
+    };
+    let mut pause = ReconnectPause::new(longest);
     loop {
         let Some(cluster) = this.upgrade() else {
             return;
@@ -188,7 +191,6 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
         if opening.is_open() {
             return;
         }
-        pause = pause.min(cluster.shared.longest_pause);
         let patience = cluster.shared.connector.timeout();
         let was_refused = match cluster.open(patience).await {
             Ok(()) => {
@@ -198,7 +200,7 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
                 return;
             }
             Err((name, fault)) => {
-                telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause);
+                telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause.next());
                 opening.outages.failed(WHAT, &fault);
                 let was_refused = fault.is_refusal();
                 foreign::send_modify(&opening.failure, |value| *value = Some(fault));
@@ -208,15 +210,6 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
         let wanted = Arc::clone(&opening.wanted);
         // Not held during the pause, so that the cluster can be dropped.
         drop(cluster);
-        let jitter = rand::rng().random_range(0.5..1.0);
-        tokio::select! {
-            () = tokio::time::sleep(pause.mul_f64(jitter)) => {}
-            // The node is there, and may admit the next try.
-            () = async {
-                tokio::time::sleep(REFUSED_PAUSE).await;
-                wanted.notified().await;
-            }, if was_refused => {}
-        }
-        pause *= 2;
+        pause.sleep(was_refused, &wanted).await;
     }
 }

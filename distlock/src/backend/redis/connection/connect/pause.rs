@@ -1,0 +1,48 @@
+//! The pauses between tries to connect.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::config::{RECONNECT_BACKOFF, REFUSED_PAUSE};
+
+/// The pause before the next try to connect. Each is twice as long as the one before, up to a longest one.
+pub(crate) struct ReconnectPause {
+    next: Duration,
+    longest: Duration,
+}
+
+impl ReconnectPause {
+    pub(crate) fn new(longest: Duration) -> Self {
+        Self {
+            next: RECONNECT_BACKOFF.first.min(longest),
+            longest,
+        }
+    }
+
+    /// How long it is at most.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+
+    /// Sleeps. If the server refused the last try, somebody who waits for the connection ends a long pause.
+    pub(crate) async fn sleep(&mut self, was_refused: bool, wanted: &Notify) {
+        // Jitter: the many clients that lost one server should not all return at the same moment.
+        let jitter = rand::rng().random_range(0.5..1.0);
+        let pause = self.next.mul_f64(jitter);
+        self.next = (self.next * 2).min(self.longest);
+        tokio::select! {
+            () = sleep(pause) => {}
+            // The server is there, and may admit the next try.
+            () = wanted_after(REFUSED_PAUSE, wanted), if was_refused => {}
+        }
+    }
+}
+
+/// Completes after the pause, when somebody waits for a connection.
+async fn wanted_after(pause: Duration, wanted: &Notify) {
+    sleep(pause).await;
+    wanted.notified().await;
+}

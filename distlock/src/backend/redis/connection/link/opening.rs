@@ -1,0 +1,174 @@
+//! How a link makes a connection, and what it remembers of the tries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::AsyncConnectionConfig;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::config::{LinkConfig, OnPush};
+use super::together::Member;
+use crate::backend::Fault;
+use crate::backend::redis::connection::addresses::{Endpoint, first_of};
+use crate::backend::redis::connection::connect::{Driven, Step, handshake, tls};
+use crate::config::{GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER};
+use crate::mutex::Mutex;
+
+/// An established connection.
+#[derive(Clone)]
+pub(crate) struct Connected {
+    pub(crate) connection: Driven,
+    pub(crate) epoch: u64,
+    /// When the server may grant, if it was started only recently.
+    pub(super) grants_from: Option<Instant>,
+}
+
+/// The tries of a link to connect.
+#[derive(Default)]
+pub(super) struct Opening {
+    /// What the present try waits for.
+    step: Mutex<Step>,
+    /// When the server was last asked why it had ended a connection, and what it said.
+    goodbye: Mutex<Option<(Instant, Endpoint, Option<Fault>)>>,
+}
+
+/// For which link a connection is made.
+#[derive(Clone, Copy)]
+pub(super) struct For<'a> {
+    pub(super) config: &'a LinkConfig,
+    /// The link, among the connections to the same server.
+    pub(super) member: &'a dyn Member,
+    /// Gets what the server sends unrequested.
+    pub(super) on_push: &'a OnPush,
+}
+
+impl Opening {
+    /// What the present try has not finished within this time.
+    pub(super) fn unfinished(&self, within: Duration) -> Fault {
+        self.step.lock().unfinished(within)
+    }
+
+    /// There is a connection: what the server said at the end of an earlier one does not count any more.
+    pub(super) fn succeeded(&self) {
+        *self.goodbye.lock() = None;
+    }
+
+    /// Connects once, within the time that the client sets for that.
+    pub(super) async fn connect(&self, link: For<'_>) -> Result<(Connected, Endpoint), Fault> {
+        let within = link.config.connector.timeout();
+        match timeout(within, self.establish(link)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(self.unfinished(within)),
+        }
+    }
+    /// Connects to the server, where it is at the moment, and checks that it is the server that is expected.
+    async fn establish(&self, link: For<'_>) -> Result<(Connected, Endpoint), Fault> {
+        let config = link.config;
+        *self.step.lock() = Step::Connection;
+        let address = config.server.locate().await?;
+        *self.step.lock() = Step::LookUp(address.clone());
+        let endpoints = config.connector.endpoints(&address).await?;
+        let endpoints = config.together.order(link.member, endpoints);
+        first_of(endpoints, |endpoint| self.establish_at(link, endpoint)).await
+    }
+
+    /// Connects to one of the addresses that the name of the server stands for.
+    async fn establish_at(
+        &self,
+        link: For<'_>,
+        endpoint: Endpoint,
+    ) -> Result<(Connected, Endpoint), Fault> {
+        let config = link.config;
+        let connector = &config.connector;
+        if connector.asks_for_credentials() {
+            *self.step.lock() = Step::Credentials;
+        }
+        let dial = connector.dial(&endpoint, config.nodelay).await?;
+        *self.step.lock() = Step::Connection;
+        let epoch = config.epochs.next();
+        let connected = dial.connect(config_of_driver(link, epoch));
+        let connected = tokio::select! {
+            connected = connected => connected,
+            fault = self.no_tls_there(config, &endpoint) => return Err(fault),
+        };
+        let mut connection = match connected {
+            Ok(connection) => connection,
+            Err(error) => {
+                let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                    self.rejection(config, &endpoint).await
+                } else {
+                    None
+                };
+                let refused = || handshake::refused(&endpoint.address.to_string(), error);
+                return Err(fault.unwrap_or_else(refused));
+            }
+        };
+        let greeted = (config.expected, connector.client_name());
+        handshake::check(&endpoint.address.to_string(), greeted, &mut connection).await?;
+        if let Some(first) = &config.first {
+            let server = config.outages.server();
+            first.check(server, &mut connection).await?;
+        }
+        let connected = Connected {
+            grants_from: grants_from(config, &mut connection).await?,
+            connection,
+            epoch,
+        };
+        Ok((connected, endpoint))
+    }
+
+    /// What the server says that ended the last connection. It is asked now and then only, because asking takes another
+    /// connection.
+    async fn rejection(&self, config: &LinkConfig, endpoint: &Endpoint) -> Option<Fault> {
+        let now = Instant::now();
+        let last = self.goodbye.lock().clone();
+        if let Some((at, asked, fault)) = last
+            && asked == *endpoint
+            && now.duration_since(at) < GOODBYE_AGAIN_AFTER
+        {
+            return fault;
+        }
+        let (has_tls, expected) = (config.connector.has_tls(), config.expected);
+        let fault = handshake::rejection(endpoint, has_tls, expected).await;
+        *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
+        fault
+    }
+
+    /// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
+    async fn no_tls_there(&self, config: &LinkConfig, endpoint: &Endpoint) -> Fault {
+        if config.connector.has_tls() {
+            sleep(HANDSHAKE_SILENCE).await;
+            if let Some(fault) = self.rejection(config, endpoint).await {
+                return fault;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn config_of_driver(link: For<'_>, epoch: u64) -> AsyncConnectionConfig {
+    let on_push = Arc::clone(link.on_push);
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(link.config.connector.timeout()))
+        // Off: the response timeout is applied and counted by the callers.
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(PIPELINE_BUFFER)
+        .set_push_sender(move |push| {
+            on_push(epoch, push);
+            Ok::<(), ()>(())
+        })
+}
+
+/// When the server at the end of a new connection may grant, if it was started only recently.
+async fn grants_from(
+    config: &LinkConfig,
+    connection: &mut Driven,
+) -> Result<Option<Instant>, Fault> {
+    let grace = config.restart_grace;
+    if grace.is_zero() {
+        return Ok(None);
+    }
+    let now = Instant::now();
+    let left = grace.saturating_sub(handshake::uptime(connection).await?);
+    Ok((!left.is_zero()).then(|| now + left))
+}

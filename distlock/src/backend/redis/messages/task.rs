@@ -1,0 +1,248 @@
+//! The task that subscribes at one server, and keeps what it has subscribed to in step with the state machine in
+//! [`channels`](super::channels).
+//!
+//! Every command goes through this task, one at a time, so that confirmations arrive in the order of the commands.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{RedisResult, Value};
+use tokio::time::{Instant, timeout};
+
+use super::channels::Channel;
+use super::shared::{PubSubMode, ServerSubscriptions, Shared};
+use crate::backend::redis::connection::Connected;
+use crate::backend::redis::reply;
+use crate::backend::{Fault, cause};
+use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_PING};
+use crate::error::show;
+use crate::task::RunningTask;
+
+/// The most channels in one command.
+const BATCH: usize = 500;
+
+/// The task of one server.
+pub(super) struct Task {
+    pub(super) server: Arc<ServerSubscriptions>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) running: Option<RunningTask>,
+}
+
+impl Drop for Task {
+    /// Runs also when the task's runtime ends: without the task no subscription is maintained.
+    fn drop(&mut self) {
+        // Before the notifications: the waiters that they wake must find that the task has to be started again.
+        drop(self.running.take());
+        let notifications = self.shared.channels.lock().disconnected(self.server.number);
+        notifications.send();
+    }
+}
+
+impl Task {
+    pub(super) async fn run(self) {
+        while !self.is_closed() {
+            if self.shared.channels.lock().is_empty(self.server.number) {
+                self.server.wake.notified().await;
+                continue;
+            }
+            let patience = self.shared.response_timeout;
+            match self.server.link.connected(patience).await {
+                Ok(connected) => self.serve(connected).await,
+                // The link keeps connecting on its own. A login that is denied now may be allowed later. Meanwhile the
+                // channels may move to another server.
+                Err(_) => self.pause(RECONNECT_BACKOFF.longest).await,
+            }
+        }
+    }
+
+    /// Pauses, but not after the end.
+    async fn pause(&self, pause: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.server.wake.notified(), if self.server.mode.slots().is_some() => {}
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: pairs with the store in the drop of `Subscriber`.
+        self.server.closed.load(Ordering::Acquire)
+    }
+
+    /// Subscribes and unsubscribes over one connection, until that is lost.
+    async fn serve(&self, mut connected: Connected) {
+        let (epoch, mut answered) = (connected.epoch, Instant::now());
+        while !self.is_closed() {
+            let done = tokio::select! {
+                biased;
+                () = self.server.link.down(epoch) => break,
+                done = self.next_command(&mut connected, answered + SUBSCRIPTION_PING) => done,
+            };
+            match done {
+                Ok(true) => answered = Instant::now(),
+                Ok(false) => {}
+                Err(fault) => {
+                    self.failed(epoch, &fault).await;
+                    break;
+                }
+            }
+        }
+        let notifications = self.shared.channels.lock().disconnected(self.server.number);
+        notifications.send();
+    }
+
+    /// Sends the next commands, or sleeps until there are any. If there are none until `ping_at`, sends a PING, since a
+    /// silent connection may be dead. Answers whether the server has answered anything.
+    async fn next_command(
+        &self,
+        connected: &mut Connected,
+        ping_at: Instant,
+    ) -> Result<bool, Fault> {
+        let number = self.server.number;
+        let (leave, join, next_end) = {
+            let mut channels = self.shared.channels.lock();
+            let leave = channels.take_lingered(number, self.shared.clock.now(), BATCH);
+            let join = channels.take_wanted(number, BATCH);
+            (leave, join, channels.next_end(number))
+        };
+        if !leave.is_empty() {
+            self.unsubscribe(connected, &leave).await?;
+            let notifications = self.shared.channels.lock().unsubscribed(number, &leave);
+            notifications.send();
+        }
+        if !join.is_empty() {
+            let joined = self.subscribe(connected, join.clone()).await?;
+            let now = self.shared.clock.now();
+            let notifications = self.shared.channels.lock().subscribed(number, &joined, now);
+            notifications.send();
+            if joined.len() < join.len() {
+                // They are wanted again, here or at the node that has the slot. This one may not know it yet.
+                tokio::time::sleep(RECONNECT_BACKOFF.first).await;
+            }
+        }
+        if !(leave.is_empty() && join.is_empty()) {
+            return Ok(true);
+        }
+        if let Some(number) = self.server.checks.open() {
+            if self.ping(connected).await? {
+                self.server.checks.answered(number);
+            }
+            return Ok(true);
+        }
+        tokio::select! {
+            () = self.server.wake.notified() => Ok(false),
+            () = self.shared.clock.sleep_until(next_end) => Ok(false),
+            () = tokio::time::sleep_until(ping_at) => self.ping(connected).await.map(|_| true),
+        }
+    }
+
+    /// Sends a PING. Returns whether the answer is the one to it; see [`sharded_ended`](Shared::sharded_ended).
+    async fn ping(&self, connected: &mut Connected) -> Result<bool, Fault> {
+        let ping = redis::cmd("PING");
+        let answer = self.bounded(ping.query_async::<Value>(&mut connected.connection));
+        Ok(matches!(answer.await?, Value::SimpleString(pong) if pong == "PONG"))
+    }
+
+    /// Unsubscribes. A node that refuses it has lost the slot, so the connection is to be replaced.
+    async fn unsubscribe(&self, connected: &mut Connected, leave: &[Channel]) -> Result<(), Fault> {
+        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
+            let names: Vec<&str> = leave.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.unsubscribe(names))
+                .await?;
+        }
+        if let PubSubMode::Sharded(_) | PubSubMode::Both(_) = self.server.mode {
+            for answer in self.each(connected, "SUNSUBSCRIBE", leave).await? {
+                answer.map_err(reply::fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Subscribes. Returns the channels that are subscribed now; a node sends those elsewhere whose slot it does not have.
+    async fn subscribe(
+        &self,
+        connected: &mut Connected,
+        join: Vec<Channel>,
+    ) -> Result<Vec<Channel>, Fault> {
+        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
+            let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.subscribe(names)).await?;
+        }
+        let Some(slots) = self.server.mode.slots() else {
+            return Ok(join);
+        };
+        let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
+        let (mut joined, mut unjoined) = (Vec::with_capacity(join.len()), Vec::new());
+        for (channel, answer) in join.into_iter().zip(answers) {
+            let Err(error) = answer else {
+                joined.push(channel);
+                continue;
+            };
+            match reply::elsewhere(&error) {
+                Some(elsewhere) => slots.sent_elsewhere(self.server.number, &elsewhere),
+                None => match reply::fault(error) {
+                    Fault::NotNow(_) => {}
+                    fault => return Err(fault),
+                },
+            }
+            let refused = self
+                .shared
+                .channels
+                .lock()
+                .refused(self.server.number, &channel);
+            refused.send();
+            unjoined.push(channel);
+        }
+        if let (PubSubMode::Both(_), false) = (&self.server.mode, unjoined.is_empty()) {
+            let names: Vec<&str> = unjoined.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.unsubscribe(names))
+                .await?;
+        }
+        Ok(joined)
+    }
+
+    /// Sends a command for each channel, because the channels of one command must have one slot.
+    async fn each(
+        &self,
+        connected: &mut Connected,
+        command: &str,
+        channels: &[Channel],
+    ) -> Result<Vec<RedisResult<Value>>, Fault> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for channel in channels {
+            pipeline.cmd(command).arg(&**channel);
+        }
+        self.bounded(pipeline.query_async(&mut connected.connection))
+            .await
+    }
+
+    /// Waits for an answer, for at most the response timeout.
+    async fn bounded<T>(&self, command: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
+        match timeout(self.shared.response_timeout, command).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(reply::fault(error)),
+            Err(_) => {
+                let text = format!("no answer within {}", show(self.shared.response_timeout));
+                Err(Fault::Unknown(cause(text)))
+            }
+        }
+    }
+
+    /// A command failed: the connection is replaced, and everything is subscribed again.
+    async fn failed(&self, epoch: u64, fault: &Fault) {
+        if fault.is_final() {
+            self.shared.log_denial(fault);
+            // The server refused the command, and would refuse it again at once. The waiters are notified before the
+            // pause, so that they fall back to their timers.
+            let notifications = self.shared.channels.lock().disconnected(self.server.number);
+            notifications.send();
+            tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
+            let _was_current = self.server.link.replace(epoch);
+        } else {
+            self.server
+                .link
+                .broken(epoch, &format!("a subscription failed: {fault}"));
+        }
+    }
+}
