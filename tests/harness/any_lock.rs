@@ -21,6 +21,20 @@ pub const COUNT: u32 = 4;
 /// How many servers a Redlock of tests lies on.
 pub const SERVERS: usize = 3;
 
+/// How long an acquisition of a free lock may take on a busy machine, also while a connection is made again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Acquires the lock of a key and releases it, which shows that the client and its server work.
+///
+/// # Panics
+/// If one of the two fails.
+pub async fn lock_once(client: &Client, key: &str) {
+    let guard = client.lock(key).acquire().wait(PATIENCE).await;
+    let guard = guard.unwrap_or_else(|error| panic!("{key}: {error}"));
+    let released = guard.release().await;
+    released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum LockKind {

@@ -56,7 +56,7 @@ pub use distlock_test_backends::{Disturbed, faults, flaws};
 pub use names::{ByNames, Names};
 
 #[cfg(feature = "test-util")]
-pub use any_lock::{AnyLock, LockKind};
+pub use any_lock::{AnyLock, LockKind, lock_once};
 pub use certificates::{Authority, Certificate};
 pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};

@@ -1,8 +1,8 @@
 //! Row 56: grants that the replicas confirm which are connected, and the append-only file.
 
 use distlock::{Builder, Client, Error, Replicas};
-use distlock_tests::RedisServer;
 use distlock_tests::server::free_port;
+use distlock_tests::{RedisServer, lock_once};
 
 use super::replicas::{Pair, TIMEOUT, assert_unconfirmed};
 use crate::log::lines_with;
@@ -19,15 +19,10 @@ async fn client(server: &RedisServer, set: impl FnOnce(Builder) -> Builder) -> C
     client_with(&server.url(), connected).await
 }
 
-async fn locks(client: &Client) {
-    let guard = client.lock("k").acquire().await.unwrap();
-    guard.release().await.unwrap();
-}
-
 async fn f56_connected_replicas_confirm_and_a_server_without_any_grants_alone(row: &Row) {
     let mut pair = Pair::start().await;
     let client = client(&pair.primary, |builder| builder).await;
-    locks(&client).await;
+    lock_once(&client, "k").await;
     let waits = pair.primary.command_calls("wait").await;
     assert!(waits >= 1, "the replica was not asked");
     // It is connected, and does not answer.
@@ -42,7 +37,7 @@ async fn f56_connected_replicas_confirm_and_a_server_without_any_grants_alone(ro
     assert_eq!(pair.primary.command_calls("wait").await, before);
     guard.release().await.unwrap();
     pair.join().await;
-    locks(&client).await;
+    lock_once(&client, "k").await;
     assert!(pair.primary.command_calls("wait").await > before);
     free(&pair.primary, &[&client]).await;
 }
@@ -53,7 +48,7 @@ async fn f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cann
     let on_disk = |builder: Builder| builder.replicas_on_disk(true);
     let without = RedisServer::start().await;
     let plain = client(&without, on_disk).await;
-    locks(&plain).await;
+    lock_once(&plain, "k").await;
 
     let with = RedisServer::builder()
         .arg("--appendonly", "yes")

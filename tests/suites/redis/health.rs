@@ -5,7 +5,7 @@ use std::time::Instant;
 use distlock::{Client, Error, Health, MemoryServer};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq, lock_once};
 
 use super::{SOON, ms};
 
@@ -152,8 +152,7 @@ async fn one_killed_node_of_a_cluster_is_the_one_that_is_named() {
     let client = Client::connect(&cluster.url()).await.unwrap();
     for node in 0..3 {
         let key = cluster.key_at(node, "health:").await;
-        let guard = client.lock(&key).acquire().await.unwrap();
-        guard.release().await.unwrap();
+        lock_once(&client, &key).await;
     }
     assert_eq!(client.health(), Health::Connected);
     let addr = cluster.node(1).addr().to_string();
@@ -169,8 +168,7 @@ async fn of_first_node(cluster: &RedisCluster) -> Client {
     let builder = Client::builder().response_timeout(ms(300));
     let client = builder.connect(&url).await.unwrap();
     let key = cluster.key_at(0, "health:").await;
-    let guard = client.lock(&key).acquire().await.unwrap();
-    guard.release().await.unwrap();
+    lock_once(&client, &key).await;
     assert_eq!(client.health(), Health::Connected);
     client
 }

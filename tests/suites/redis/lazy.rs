@@ -8,7 +8,7 @@ use distlock_tests::certificates::Authority;
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq, lock_once};
 
 use super::{SOON, client, ms};
 
@@ -29,12 +29,6 @@ async fn is_disconnected(client: &Client, text: &str) {
         other => Err(other.to_string()),
     };
     eventually(SOON, text, state).await;
-}
-
-/// Acquires and releases.
-async fn locks(client: &Client, key: &str) {
-    let guard = client.lock(key).acquire().wait(SOON * 3).await.unwrap();
-    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -100,7 +94,7 @@ fn client_that_is_made_outside_of_a_runtime_connects_when_it_is_used() {
     let cluster = runtime.block_on(RedisCluster::builder().replicas(false).start());
     for url in [server.url(), cluster.url()] {
         let lazy = Client::connect_lazy(&url).unwrap();
-        runtime.block_on(locks(&lazy, "k"));
+        runtime.block_on(lock_once(&lazy, "k"));
         assert!(lazy.is_connected());
     }
 }
@@ -154,7 +148,7 @@ async fn password_is_told(url: &str, tell: impl AsyncFn(&[&str])) {
         guard.release().await.unwrap();
     }
     is_connected(&lazy).await;
-    locks(&lazy, "k").await;
+    lock_once(&lazy, "k").await;
 }
 
 #[tokio::test]
@@ -306,14 +300,14 @@ async fn acquisition_that_was_dropped_before_it_was_sent_leaves_no_release() {
     assert_eq!(left_by_dropped(&lazy, "k").await, 0);
     server.restart().await;
     is_connected(&lazy).await;
-    locks(&lazy, "k").await;
+    lock_once(&lazy, "k").await;
     // Nor does one that waits for the next connection.
     server.kill();
     is_disconnected(&lazy, "").await;
     assert_eq!(left_by_dropped(&lazy, "k").await, 0);
     server.restart().await;
     is_connected(&lazy).await;
-    locks(&lazy, "k").await;
+    lock_once(&lazy, "k").await;
     // A server that does not answer may carry it out later.
     server.stop();
     assert_ne!(left_by_dropped(&lazy, "k").await, 0);
@@ -336,7 +330,7 @@ async fn acquisition_that_was_dropped_before_it_was_sent_to_a_cluster_leaves_no_
         cluster.node_mut(node).restart().await;
     }
     cluster.wait_until_stable().await;
-    locks(&lazy, &kept).await;
+    lock_once(&lazy, &kept).await;
     // Neither does one at a node that was never reached.
     cluster.node_mut(1).kill();
     assert_eq!(left_by_dropped(&lazy, &key).await, 0);
@@ -356,7 +350,7 @@ async fn certificate_of_another_authority_is_told_to_the_first_acquisition() {
     };
     let error = lazy(&other).lock("k").acquire().await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error}");
-    locks(&lazy(&authority), "k").await;
+    lock_once(&lazy(&authority), "k").await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{Builder, Client, Error, Health};
 use distlock_tests::server::free_port;
 use distlock_tests::server::loopback;
-use distlock_tests::{ByNames, Names, RedisServer, eventually, eventually_eq};
+use distlock_tests::{ByNames, Names, RedisServer, eventually, eventually_eq, lock_once};
 use tokio::time::{Instant, timeout};
 
 use super::{SOON, ms};
@@ -50,11 +50,6 @@ async fn connections(server: &RedisServer) -> usize {
     list.lines().filter(is_ours).count()
 }
 
-async fn locks(client: &Client, key: &str) {
-    let guard = client.lock(key).acquire().wait(SOON).await.expect(key);
-    guard.release().await.expect(key);
-}
-
 /// Completes when one server is the replica of the other.
 async fn replicate(replica: &RedisServer, master: &RedisServer) {
     let port = master.port().to_string();
@@ -82,7 +77,7 @@ async fn name_that_is_pointed_at_another_server_takes_clients_there_and_their_ho
     assert!(guard.release().await.is_err());
     assert!(client.lock("k").try_acquire().await.unwrap().is_none());
     other.unwrap().release().await.unwrap();
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     eventually_eq(SOON, "connections to the old one", 0, || connections(&old)).await;
     assert_eq!(client.health(), Health::Connected);
 }
@@ -111,14 +106,14 @@ async fn answers_that_rotate_move_the_client_once() {
     let names = Names::new();
     names.lead(NAME, [servers[0].addr()]);
     let client = connect(&names).await;
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     // Without the address of the first one, for a while.
     names.lead(NAME, [servers[1].addr()]);
     eventually_eq(SOON, "connections to the old one", 0, || {
         connections(&servers[0])
     })
     .await;
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     let guard = client.lock("held").acquire().await.unwrap();
     names.lead(NAME, [servers[0].addr()]);
     asked(&names, 20).await;
@@ -148,7 +143,7 @@ async fn look_ups_that_fail_find_nothing_or_hang_change_nothing() {
     // The last good address is used for the next connection, too.
     server.kill();
     server.restart().await;
-    locks(&client, "other").await;
+    lock_once(&client, "other").await;
     // One look-up at a time, which is still under way.
     assert_eq!(names.asked(NAME), 1);
     guard.release().await.unwrap();
@@ -188,10 +183,10 @@ async fn client_stays_until_the_new_server_is_there() {
     asked(&names, 10).await;
     assert_eq!(client.health(), Health::Connected);
     assert!(timeout(ms(1), guard.lost()).await.is_err());
-    locks(&client, "other").await;
+    lock_once(&client, "other").await;
     new.restart().await;
     timeout(SOON, guard.lost()).await.expect("told as lost");
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
 }
 
 #[tokio::test]
@@ -209,7 +204,7 @@ async fn client_stays_while_the_new_server_is_a_replica() {
     eventually_eq(SOON, "replicated", vec!["k".to_owned()], || new.keys()).await;
     new.cli(&["REPLICAOF", "NO", "ONE"]).await;
     eventually_eq(SOON, "connections to the old one", 0, || connections(&old)).await;
-    locks(&client, "other").await;
+    lock_once(&client, "other").await;
     assert!(
         timeout(ms(1), guard.lost()).await.is_err(),
         "the new one has it"
@@ -229,7 +224,7 @@ async fn zero_never_looks_a_name_up_again() {
     let other = connect(&names).await;
     asked(&names, 10).await;
     drop(other);
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     assert_eq!(connections(&new).await, 0);
     assert!(connections(&old).await > 0);
 }
@@ -241,7 +236,7 @@ async fn name_whose_first_address_is_a_replica_leads_to_the_master() {
     let names = Names::new();
     names.lead(NAME, [replica.addr(), loopback(free_port()), master.addr()]);
     let client = connect(&names).await;
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     // Its connection for messages leads to the same server.
     let guard = client.lock("k").acquire().await.unwrap();
     let other = connect(&names).await;
@@ -274,7 +269,7 @@ async fn replica_alone_is_told_with_what_to_write() {
         "{error}"
     );
     replica.cli(&["REPLICAOF", "NO", "ONE"]).await;
-    locks(&lazy, "k").await;
+    lock_once(&lazy, "k").await;
 }
 
 /// A runtime whose only thread for blocking calls does something else.
@@ -291,7 +286,7 @@ fn localhost_is_reached_without_a_thread_of_the_pool() {
         let busy = tokio::task::spawn_blocking(move || wait.recv());
         let client = Client::builder().connect_timeout(ms(1_000));
         let url = server.url().replace("127.0.0.1", "localhost");
-        locks(
+        lock_once(
             &client.connect(&url).await.expect("no thread is needed"),
             "k",
         )

@@ -1,10 +1,10 @@
 //! Certificates of servers and of clients, right and wrong ones.
 
 use distlock::{Client, Error};
-use distlock_tests::{Authority, RedisServer};
+use distlock_tests::{Authority, RedisServer, lock_once};
 
 use super::super::listened;
-use super::{SOON, refused, server, trusting, works};
+use super::{SOON, refused, server, trusting};
 
 #[tokio::test]
 async fn server_of_a_trusted_authority_serves_commands_and_messages() {
@@ -68,7 +68,7 @@ async fn insecure_url_takes_any_certificate() {
     let builder = RedisServer::builder().tls(&authority.expired_server());
     let server = builder.start().await;
     let url = format!("{}#insecure", server.tls_url());
-    works(&Client::connect(&url).await.unwrap()).await;
+    lock_once(&Client::connect(&url).await.unwrap(), "k").await;
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn mutual_tls_needs_a_certificate_of_the_servers_authority() {
     let url = server.tls_url();
     let own = clients.client();
     let builder = trusting(&servers).tls_client_pem(own.cert, own.key);
-    works(&builder.connect(&url).await.unwrap()).await;
+    lock_once(&builder.connect(&url).await.unwrap(), "k").await;
 
     let error = refused(trusting(&servers), &url).await;
     let text = error.to_string();
@@ -107,9 +107,9 @@ async fn certificate_of_another_name_is_valid_with_that_server_name() {
         "{error}"
     );
     let builder = trusting(&authority).tls_server_name("locks.example.com");
-    works(&builder.connect(&url).await.unwrap()).await;
+    lock_once(&builder.connect(&url).await.unwrap(), "k").await;
     let url = format!("{url}?tls_server_name=locks.example.com");
-    works(&trusting(&authority).connect(&url).await.unwrap()).await;
+    lock_once(&trusting(&authority).connect(&url).await.unwrap(), "k").await;
     let other = trusting(&authority).tls_server_name("other.example.com");
     let error = refused(other, &url).await;
     assert!(error.to_string().contains("not valid for name"), "{error}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::{Client, Error};
 use distlock_tests::rights::PASSWORD;
-use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, eventually_eq};
+use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, eventually_eq, lock_once};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -80,8 +80,7 @@ async fn is_held(client: &Client, key: &str) {
 async fn works_on_all_nodes(cluster: &RedisCluster, client: &Client) {
     for node in 0..3 {
         let key = cluster.key_at(node, "works:").await;
-        let guard = client.lock(&key).acquire().wait(SOON).await.unwrap();
-        guard.release().await.unwrap();
+        lock_once(&client, &key).await;
     }
 }
 
@@ -243,8 +242,7 @@ async fn node_with_a_wrong_certificate_denies_its_own_keys_alone_until_it_is_ren
     // Who has time left waits for a right certificate, and the other nodes serve meanwhile.
     let waiting = tokio::spawn(client.lock(&wrong).acquire().wait(2 * SOON).into_future());
     for key in [first, last] {
-        let guard = client.lock(&key).acquire().wait(SOON).await.unwrap();
-        guard.release().await.unwrap();
+        lock_once(&client, &key).await;
     }
     let renewed = authority.peer();
     cluster.node_mut(1).renew_certificate(&renewed).await;

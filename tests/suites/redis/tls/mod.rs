@@ -34,9 +34,3 @@ async fn refused(builder: Builder, url: &str) -> Error {
     let connecting = tokio::time::timeout(SOON, builder.connect(url));
     connecting.await.expect("told at once").unwrap_err()
 }
-
-/// Acquires and releases once.
-async fn works(client: &Client) {
-    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
-    guard.release().await.unwrap();
-}

@@ -2,21 +2,21 @@
 
 use distlock::{Client, Error};
 use distlock_tests::server::sentinel::{SERVICE, SentinelSet};
-use distlock_tests::{Authority, eventually_eq};
+use distlock_tests::{Authority, eventually_eq, lock_once};
 
-use super::{SOON, refused, trusting, works};
+use super::{SOON, refused, trusting};
 
 #[tokio::test]
 async fn servers_and_sentinels_of_a_trusted_authority_serve_and_the_client_follows_a_failover() {
     let authority = Authority::new();
     let set = SentinelSet::builder().tls(&authority).start().await;
     let client = trusting(&authority).connect(&set.tls_url()).await.unwrap();
-    works(&client).await;
+    lock_once(&client, "k").await;
     let old = set.master().await;
     set.fail_over().await;
     let left = || async {
         let calls = set.server(old).command_calls("evalsha").await;
-        works(&client).await;
+        lock_once(&client, "k").await;
         set.server(old).command_calls("evalsha").await == calls
     };
     eventually_eq(SOON * 2, "the client to leave the old master", true, left).await;
@@ -40,10 +40,10 @@ async fn wrong_certificate_of_sentinels_or_servers_denies_the_login_at_once_with
             text.contains("UnknownIssuer") && text.contains(&format!("{whom} 127.0.0.1:")),
             "{text}"
         );
-        works(&trusting(&authority).connect(&url).await.unwrap()).await;
+        lock_once(&trusting(&authority).connect(&url).await.unwrap(), "k").await;
     }
     let url = format!("{}#insecure", set.tls_url());
-    works(&trusting(&other).connect(&url).await.unwrap()).await;
+    lock_once(&trusting(&other).connect(&url).await.unwrap(), "k").await;
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn sentinels_may_speak_tls_where_servers_do_not() {
     let set = builder.start().await;
     let hosts = set.tls_hosts();
     let url = format!("redis+sentinel://{hosts}/{SERVICE}?sentinel_tls=true");
-    works(&trusting(&authority).connect(&url).await.unwrap()).await;
+    lock_once(&trusting(&authority).connect(&url).await.unwrap(), "k").await;
     let error = refused(trusting(&Authority::new()), &url).await;
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     // As the servers, which speak none.
@@ -80,7 +80,7 @@ async fn mutual_tls_is_for_sentinels_as_well() {
     let set = builder.start().await;
     let own = authority.client();
     let builder = trusting(&authority).tls_client_pem(own.cert, own.key);
-    works(&builder.connect(&set.tls_url()).await.unwrap()).await;
+    lock_once(&builder.connect(&set.tls_url()).await.unwrap(), "k").await;
 
     let error = refused(trusting(&authority), &set.tls_url()).await;
     let text = error.to_string();

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Stdio;
 
 use distlock::{Client, Error};
-use distlock_tests::Authority;
+use distlock_tests::{Authority, lock_once};
 use rustls::crypto::{CryptoProvider, ring};
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
-use super::{server, works};
+use super::server;
 
 /// Tells a process that it is the other one: the URL of its server.
 const SERVER: &str = "DISTLOCK_TEST_TLS_SERVER";
@@ -54,7 +54,7 @@ async fn with_store(test: &str, url: &str, store: &Path) -> String {
 #[tokio::test]
 async fn authority_of_the_system_is_trusted() {
     if let Ok(url) = std::env::var(SERVER) {
-        return works(&Client::connect(&url).await.unwrap()).await;
+        return lock_once(&Client::connect(&url).await.unwrap(), "k").await;
     }
     let (server, authority) = server().await;
     let test = "authority_of_the_system_is_trusted";
@@ -65,7 +65,7 @@ async fn authority_of_the_system_is_trusted() {
 async fn broken_and_missing_files_of_the_systems_store_are_one_warning_and_the_rest_counts() {
     if let Ok(url) = std::env::var(SERVER) {
         tracing_subscriber::fmt().with_ansi(false).init();
-        return works(&Client::connect(&url).await.unwrap()).await;
+        return lock_once(&Client::connect(&url).await.unwrap(), "k").await;
     }
     let (server, authority) = server().await;
     let folder = tempfile::TempDir::new().unwrap();
@@ -142,12 +142,12 @@ async fn empty_store_of_the_system_is_an_error_at_once_that_names_the_places() {
 async fn cryptography_that_the_program_has_installed_stays() {
     if let Ok(url) = std::env::var(SERVER) {
         // Ours does not ask for it, and installs none.
-        works(&Client::connect(&url).await.unwrap()).await;
+        lock_once(&Client::connect(&url).await.unwrap(), "k").await;
         assert!(CryptoProvider::get_default().is_none());
         let mut provider = ring::default_provider();
         provider.cipher_suites.truncate(1);
         provider.install_default().unwrap();
-        works(&Client::connect(&url).await.unwrap()).await;
+        lock_once(&Client::connect(&url).await.unwrap(), "k").await;
         let installed = CryptoProvider::get_default().unwrap();
         assert_eq!(installed.cipher_suites.len(), 1);
         return;
