@@ -76,7 +76,7 @@ impl Held {
     fn new(guard: Guard) -> Self {
         let shared = Shared {
             keys: guard.keys().map(str::to_owned).collect(),
-            token: guard.token(),
+            token: guard.fencing_token(),
             section: guard.section(),
             slot: Mutex::new(Some(guard)),
         };

@@ -223,7 +223,7 @@ impl Held {
     /// Returns the fencing token of the grant. The macro only uses it with fenced locks whose body never runs without.
     #[must_use]
     pub fn token(&self) -> u64 {
-        let token = self.0.as_ref().and_then(Guard::token);
+        let token = self.0.as_ref().and_then(Guard::fencing_token);
         token.unwrap_or_default()
     }
 }

@@ -9,6 +9,16 @@ use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 
+/// Implemented by nothing that lacks a token.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the guard of this lock has no fencing token",
+    label = "not the guard of a fenced lock",
+    note = "`client.fenced_lock(key)` makes a lock whose guards have one",
+    note = "where the kind of lock is a setting, as with a `Mode`, call `.fencing_token()`"
+)]
+pub trait HasToken {}
+
 /// A [`Guard`] with the fencing token of its grant.
 ///
 /// # Examples
@@ -29,7 +39,7 @@ impl FencedGuard {
     /// # Examples
     /// See [`FencedGuard`].
     pub fn token(&self) -> u64 {
-        self.0.token().unwrap_or_default()
+        self.0.fencing_token().unwrap_or_default()
     }
 
     /// Enters the lock once more, as [`Guard::reenter`]. The new guard belongs to the same grant and has the same token.
@@ -82,7 +92,7 @@ impl From<Guard> for FencedGuard {
 }
 
 impl From<FencedGuard> for Guard {
-    /// Converts to the plain guard, whose [token](Guard::token) is an `Option`.
+    /// Converts to the plain guard, whose [token](Guard::fencing_token) is an `Option`.
     fn from(guard: FencedGuard) -> Self {
         guard.0
     }

@@ -15,6 +15,7 @@ use smallvec::{SmallVec, smallvec};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
+use crate::guard::fenced::HasToken;
 use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::owner::Owner;
@@ -182,7 +183,8 @@ impl Guard {
     /// Returns the fencing token of the grant, if the lock is a fenced one. It is higher than the token of every earlier grant
     /// of the key.
     ///
-    /// The guard of a [`FencedLock`](crate::FencedLock) always has one.
+    /// The guard of a [`FencedLock`](crate::FencedLock) always has one: [`FencedGuard::token`](crate::FencedGuard::token). This
+    /// method is for code in which the kind of lock is a setting.
     ///
     /// # Examples
     /// ```
@@ -190,12 +192,22 @@ impl Guard {
     /// use distlock::{Client, LockSource, Mode};
     ///
     /// let locks = LockSource::from(Client::in_memory());
-    /// assert!(locks.acquire(Mode::Fenced, ["order:42"]).await?.token().is_some());
-    /// assert!(locks.acquire(Mode::Reentrant, ["order:7"]).await?.token().is_none());
+    /// assert!(locks.acquire(Mode::Fenced, ["order:42"]).await?.fencing_token().is_some());
+    /// assert!(locks.acquire(Mode::Reentrant, ["order:7"]).await?.fencing_token().is_none());
     /// # Ok(()) }
     /// ```
-    pub fn token(&self) -> Option<u64> {
+    pub fn fencing_token(&self) -> Option<u64> {
         self.first().token
+    }
+
+    /// Explains why the guard of a lock that is not a fenced one has no such method.
+    #[doc(hidden)]
+    pub fn token(&self) -> u64
+    where
+        // With a lifetime, so that the compiler reads the bound where the method is called and not here.
+        for<'a> Self: HasToken,
+    {
+        self.fencing_token().unwrap_or_default()
     }
 
     /// How many permits of a semaphore the guard has.

@@ -94,7 +94,7 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
 
 /// The fencing token of a guard, if it has one.
 pub fn token(guard: &Guard) -> Option<u64> {
-    guard.token()
+    guard.fencing_token()
 }
 
 /// Every mode, in the order of the table of the kinds of locks.

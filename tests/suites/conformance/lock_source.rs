@@ -29,7 +29,11 @@ async fn each_mode_takes_the_lock_of_its_name(stage: &Stage) {
         let key = mode.to_string();
         let guard = locks.acquire(mode, [key.as_str()]).await.unwrap();
         assert!(is_taken(&client, mode, &key).await, "{mode}");
-        assert_eq!(guard.token().is_some(), mode == Mode::Fenced, "{mode}");
+        assert_eq!(
+            guard.fencing_token().is_some(),
+            mode == Mode::Fenced,
+            "{mode}"
+        );
         let again = LockSource::from(&other).acquire(mode, [key.as_str()]);
         let again = again.wait(Duration::ZERO).await;
         assert_eq!(again.is_ok(), mode == Mode::Read, "{mode}");

@@ -72,7 +72,7 @@ impl Held {
     /// The fencing token.
     pub(super) fn token(&self) -> Option<u64> {
         match self {
-            Self::Lock(guard) => guard.token(),
+            Self::Lock(guard) => guard.fencing_token(),
             Self::Permit(_) => None,
         }
     }

@@ -29,7 +29,7 @@ pub(super) async fn perform(clients: &[Client], guards: &mut Guards, call: &Call
             };
             let grant = Grant {
                 owner: guard.owner().to_string(),
-                token: guard.token(),
+                token: guard.fencing_token(),
                 permit: None,
             };
             held.push((call.kind, guard));
