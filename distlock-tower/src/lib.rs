@@ -253,6 +253,7 @@ mod future;
 mod held;
 pub mod key;
 mod layer;
+mod lock_setters;
 mod non_http;
 mod request_body;
 mod respond;

@@ -42,7 +42,7 @@ const DISTLOCK_TOWER: Staircase<'_> = &[
     &["future"],
     &["enter"],
     &["settings"],
-    &["held", "key"],
+    &["held", "key", "lock_setters"],
     &["respond", "request_body"],
     &["error"],
 ];
