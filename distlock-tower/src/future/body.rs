@@ -174,6 +174,14 @@ impl BodyHold {
                 }
             }
         }
+        self.poll_kept_back(body, cx)
+    }
+
+    /// The frames that were kept back, once the release is done.
+    fn poll_kept_back<B>(&mut self, body: Pin<&mut Option<B>>, cx: &mut Context<'_>) -> Polled
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
         match ready!(self.hold.poll_release(cx)) {
             Err(lost) if lost.is_lost() => {
                 respond::lost_while_streaming(&lost);
