@@ -16,7 +16,7 @@ lock_setters! {
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:unavailable`";
-    body: "A response [body](crate::HoldUntil::Body) that takes longer ends in an error."
+    body: "A response [body](super::HoldUntil::Body) that takes longer ends in an error."
 }
 
 impl<R> LockLayer<R> {

@@ -14,7 +14,7 @@ lock_setters! {
         "fails with [`Error::Lost`](distlock::Error::Lost)",
         "fails with [`Error::InvalidLease`](distlock::Error::InvalidLease)",
         "fails with [`Error::Overloaded`](distlock::Error::Overloaded)",
-        "fails with [`LockError::TooManyPending`](crate::LockError::TooManyPending)",
+        "fails with [`LockError::TooManyPending`](super::LockError::TooManyPending)",
         "fails with [`Error::Unavailable`](distlock::Error::Unavailable)";
     body: ""
 }

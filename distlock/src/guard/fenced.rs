@@ -9,16 +9,6 @@ use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 
-/// Implemented by nothing that lacks a token.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the guard of this lock has no fencing token",
-    label = "not the guard of a fenced lock",
-    note = "`client.fenced_lock(key)` makes a lock whose guards have one",
-    note = "where the kind of lock is a setting, as with a `Mode`, call `.fencing_token()`"
-)]
-pub trait HasToken {}
-
 /// A [`Guard`] with the fencing token of its grant.
 ///
 /// # Examples

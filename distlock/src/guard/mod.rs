@@ -4,6 +4,7 @@ mod critical_section;
 pub(crate) mod fenced;
 pub(crate) mod run;
 pub(crate) mod stream;
+mod token;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::guard::fenced::HasToken;
+use crate::guard::token::HasToken;
 use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::owner::Owner;

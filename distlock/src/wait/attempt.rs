@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::request::Request;
+use super::request::{Request, RequestedKey};
 use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
-use crate::config::RENEWALS_PER_LEASE;
+use crate::config::{MAX_LEASE, RENEWALS_PER_LEASE};
 use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::{Grant, HoldRef, InDoubtAttempt};
@@ -78,6 +78,43 @@ pub(super) enum Outcome {
     Failed(Fault),
     /// The future was not polled for so long that the owners were ended. They are not used again.
     Absent,
+}
+
+impl Request {
+    /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
+    pub(super) fn attempts<'a>(&'a self, registry: &'a Arc<Registry>, waits: bool) -> Attempts<'a> {
+        self.attempts_on(self.requested.iter(), registry, waits)
+    }
+
+    /// Attempts on some of the keys.
+    pub(super) fn attempts_on<'a>(
+        &'a self,
+        requested: impl Iterator<Item = &'a RequestedKey>,
+        registry: &'a Arc<Registry>,
+        waits: bool,
+    ) -> Attempts<'a> {
+        let session = &registry.session;
+        let attempt = |requested: &RequestedKey| {
+            let mut target = Target::of(&requested.resource, session.new_owner());
+            target.permits = requested.permits;
+            let kind = requested.resource.kind;
+            let lease = match kind.has_lease() {
+                true => self.first_lease(session),
+                false => MAX_LEASE,
+            };
+            let mut attempt = Attempt::new(target, lease);
+            attempt.inside = requested.inside;
+            if waits && kind.has_places() {
+                attempt.queue_ttl = Some(session.config.waiter_timeout);
+            }
+            attempt
+        };
+        let attempts: SmallVec<[Attempt; 1]> = requested.map(attempt).collect();
+        let is_part = self.is_part || attempts.len() < self.requested.len();
+        // The margin is zero except for a quorum.
+        let is_part = is_part || !self.hold.margin.is_zero();
+        Attempts::new(registry, self, attempts, is_part)
+    }
 }
 
 impl<'a> Attempts<'a> {

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::attempt::Attempts;
-use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
-use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
+use crate::config::{Backoff, MaxWaiters};
 use crate::error::{Blocker, Error, HeldBy};
 use crate::hold::HoldTerms;
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
@@ -93,41 +91,6 @@ impl Request {
     pub(super) fn closed(&self) -> Error {
         let key = self.requested[0].resource.key.text().to_owned();
         Error::Closed { key }
-    }
-
-    /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
-    pub(super) fn attempts<'a>(&'a self, registry: &'a Arc<Registry>, waits: bool) -> Attempts<'a> {
-        self.attempts_on(self.requested.iter(), registry, waits)
-    }
-
-    /// Attempts on some of the keys.
-    pub(super) fn attempts_on<'a>(
-        &'a self,
-        requested: impl Iterator<Item = &'a RequestedKey>,
-        registry: &'a Arc<Registry>,
-        waits: bool,
-    ) -> Attempts<'a> {
-        let session = &registry.session;
-        let attempt = |requested: &RequestedKey| {
-            let mut target = Target::of(&requested.resource, session.new_owner());
-            target.permits = requested.permits;
-            let kind = requested.resource.kind;
-            let lease = match kind.has_lease() {
-                true => self.first_lease(session),
-                false => MAX_LEASE,
-            };
-            let mut attempt = Attempt::new(target, lease);
-            attempt.inside = requested.inside;
-            if waits && kind.has_places() {
-                attempt.queue_ttl = Some(session.config.waiter_timeout);
-            }
-            attempt
-        };
-        let attempts: SmallVec<[Attempt; 1]> = requested.map(attempt).collect();
-        let is_part = self.is_part || attempts.len() < self.requested.len();
-        // The margin is zero except for a quorum.
-        let is_part = is_part || !self.hold.margin.is_zero();
-        Attempts::new(registry, self, attempts, is_part)
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.

@@ -177,7 +177,14 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "guard",
-        &["fenced", "stream", "run", "critical_section", "mod"],
+        &[
+            "fenced",
+            "stream",
+            "run",
+            "critical_section",
+            "mod",
+            "token",
+        ],
     ),
     (
         "wait",
@@ -192,8 +199,8 @@ const ORDERS: &[(&str, &[&str])] = &[
             "look",
             "turn",
             "single",
-            "request",
             "attempt",
+            "request",
         ],
     ),
     (
@@ -236,7 +243,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "hold",
         &[
-            "view", "hold_ref", "terms", "mod", "nesting", "grant", "lease", "flag",
+            "view", "hold_ref", "mod", "nesting", "grant", "terms", "lease", "flag",
         ],
     ),
     (
