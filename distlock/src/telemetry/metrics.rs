@@ -49,13 +49,12 @@ pub(super) struct OfType {
     losses: [Counter; LOSS_REASONS.len()],
 }
 
-const LOSS_REASONS: [(Loss, &str); 6] = [
+/// How a hold can be lost. A number that is gone ends waits and no holds.
+const LOSS_REASONS: [(Loss, &str); 4] = [
     (Loss::Expired, "expired"),
     (Loss::Gone, "gone"),
     (Loss::HeldTooLong, "held_too_long"),
-    (Loss::NumberGone, "number_gone"),
     (Loss::NewIdentity, "new_identity"),
-    (Loss::NumberGoneUnseen, "number_gone_unseen"),
 ];
 
 /// How renewals end.
