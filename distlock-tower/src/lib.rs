@@ -134,12 +134,12 @@
 //!
 //! ## When to come back
 //!
-//! `Retry-After` of a 409 is a whole number of seconds, 1 to 10:
+//! `Retry-After` of a 409 is a whole number of seconds, 1 to 10, and up to 15 behind others in line:
 //!
 //! * If the holder's lease is a fixed one, it is the rest of the lease.
 //! * If the lease is renewed, its rest says nothing about the end of the hold. It is then twice the median of the last 15
 //!   holds under this layer, whatever their keys, and 1 before the first hold has ended.
-//! * A request behind others in line gets up to half as many seconds more, at random.
+//! * A request behind others in line gets up to half as many seconds more, rounded up, at random.
 //!
 //! The layer takes a lease for a fixed one if the layer itself has a [`lease`](LockLayer::lease), or if the rest is longer
 //! than the client's [`watchdog_timeout`](distlock::Builder::watchdog_timeout) or shorter than half of it.
