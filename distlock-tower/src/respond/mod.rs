@@ -188,8 +188,9 @@ pub(crate) fn release_failed(error: &Error) {
 
 /// Logs that a handler or a response body was dropped because of its slow client.
 pub(crate) fn body_timed_out<'a>(timeout: &impl fmt::Display, keys: impl Iterator<Item = &'a str>) {
-    let keys: Vec<_> = keys.collect();
-    tracing::warn!(reason = %timeout, ?keys, "request cut off and its lock released");
+    let keys: Vec<_> = keys.map(|key| format!("{key:?}")).collect();
+    let keys = keys.join(", ");
+    tracing::warn!(reason = %timeout, keys, "request cut off and its lock released");
 }
 
 /// Logs that a preflight of CORS has come to a layer.

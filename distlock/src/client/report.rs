@@ -108,6 +108,7 @@ impl Names {
         };
         self.known.extend(unknown.into_iter().map(|id| (id, None)));
         for client in named {
+            session.saw_name(client.id, &client.name);
             let known = self.known.entry(client.id).or_default();
             // Of several connections the first one is the oldest, that for commands.
             known.get_or_insert(ClientReport {

@@ -351,6 +351,9 @@ pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 /// little memory.
 pub(crate) const TOKENS_KEPT: usize = 4096;
 
+/// Of how many other clients a client remembers the names that reports told: more than usually share a server, in little memory.
+pub(crate) const NAMES_KEPT: usize = 1024;
+
 /// How long a copy of a process waits for a mutex of the original. A thread that is not in the copy may have locked it.
 pub(crate) const COPIED_MUTEX: Duration = Duration::from_millis(100);
 

@@ -1,7 +1,5 @@
 use std::fmt;
 
-use uuid::Uuid;
-
 /// The holder that a refusal of the server named.
 ///
 /// # Examples
@@ -28,8 +26,10 @@ pub struct HeldBy {
     /// acquired. Redisson's holders of a plain semaphore are not known.
     pub others: u64,
     /// The [name](crate::Builder::name) of the owner's client, if the client that was refused knows it without asking: its
-    /// own.
+    /// own, or one that an earlier [report](crate::Client::inspect) told it.
     pub client: Option<String>,
+    /// Whether `client` is the client that was refused.
+    is_own: bool,
     /// Whether `others` are permits.
     are_permits: bool,
 }
@@ -40,22 +40,14 @@ impl HeldBy {
             owner: Some(owner),
             others,
             client: None,
+            is_own: false,
             are_permits: false,
         }
     }
 
-    /// Says what the client with this id is called, if the owner is one of its own.
-    pub(crate) fn name_client(&mut self, id: Uuid, name: &str) {
-        let mut text = Uuid::encode_buffer();
-        let id: &str = id.as_hyphenated().encode_lower(&mut text);
-        let of_client = |owner: &String| {
-            owner
-                .strip_prefix(id)
-                .is_some_and(|rest| rest.starts_with(':'))
-        };
-        if self.owner.as_ref().is_some_and(of_client) {
-            self.client = Some(name.to_owned());
-        }
+    /// Says what the owner's client is called. `is_own`: it is the client that was refused.
+    pub(crate) fn name_client(&mut self, name: String, is_own: bool) {
+        (self.client, self.is_own) = (Some(name), is_own);
     }
 
     /// So many owners of a semaphore, or so many permits of an expirable one.
@@ -64,6 +56,7 @@ impl HeldBy {
             owner: None,
             others,
             client: None,
+            is_own: false,
             are_permits,
         }
     }
@@ -71,8 +64,10 @@ impl HeldBy {
 
 impl fmt::Display for HeldBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(client) = &self.client {
-            write!(f, "this client, {client}: ")?;
+        match &self.client {
+            Some(client) if self.is_own => write!(f, "this client, {client}: ")?,
+            Some(client) => write!(f, "{client}, ")?,
+            None => {}
         }
         match (&self.owner, self.others) {
             (Some(owner), 0) => write!(f, "owner {owner}"),

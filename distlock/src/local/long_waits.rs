@@ -1,7 +1,6 @@
 //! Counting the acquisitions that wait, and telling of waits that nobody may have meant.
 
 use std::collections::HashMap;
-use std::panic::Location;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -14,6 +13,7 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
+use crate::hold::Hold;
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
@@ -89,27 +89,54 @@ impl Registry {
     /// Tells of a wait for a hold of the task that waits, once for each pair of lines. A limit of the wait changes nothing: the
     /// time is lost, and the error looks like that of a busy key.
     fn tell_if_for_itself(&self, wait: &Wait) {
-        let own = |resource| Some((resource, self.taken_by_this_task(resource)?));
+        let Some(runner) = Runner::current() else {
+            return;
+        };
+        let own = |resource| {
+            let sole = self.taken_by(runner, resource);
+            let taken = sole.or_else(|| self.shared_by(runner, resource, wait))?;
+            Some((resource, taken))
+        };
         let Some((own, taken)) = wait.resources.iter().find_map(own) else {
             return;
         };
-        if self.told_for_itself.lock().insert([taken, wait.call_site]) {
-            telemetry::waits_for_itself(&own.key, taken, wait.call_site);
+        let place = taken.call_site();
+        if self.told_for_itself.lock().insert([place, wait.call_site]) {
+            let nesting = own.kind.within(taken.resource.kind);
+            telemetry::waits_for_itself(&own.key, nesting, place, wait.call_site);
         }
     }
 
-    /// Where the running task has taken the key's data, under any kind, and not in a scope. A hold in a scope belongs to
-    /// another branch of the task, or the acquisition would have found it.
-    fn taken_by_this_task(&self, resource: &Resource) -> Option<&'static Location<'static>> {
+    /// The hold of this task that excludes others from the key's data, under any kind, and not in a scope. A hold in a scope
+    /// belongs to another branch of the task, or the acquisition would have found it.
+    fn taken_by(&self, runner: Runner, resource: &Resource) -> Option<Arc<Hold>> {
         let entries = self.entries.lock();
         let mut held = self
             .same_data(resource)
             .filter_map(|held| entries.get(&held)?.holder.as_ref());
-        let runner = Runner::current();
-        let own = held.find(|holder| {
-            runner.is_some() && holder.runner == runner && !holder.hold.is_in_a_scope()
-        })?;
-        Some(own.hold.call_site())
+        let own =
+            held.find(|holder| holder.runner == Some(runner) && !holder.hold.is_in_a_scope())?;
+        Some(Arc::clone(&own.hold))
+    }
+
+    /// A read of this task, or permits of it. An acquisition does not find permits in the scope around it, since they admit
+    /// it as any other.
+    fn shared_by(&self, runner: Runner, resource: &Resource, wait: &Wait) -> Option<Arc<Hold>> {
+        let family = resource.kind.family();
+        if family == Family::Lock {
+            return None;
+        }
+        let numbers = self.shared_holds.lock().of(runner);
+        let mut held = numbers
+            .into_iter()
+            .filter_map(|number| self.session.hold_of(number));
+        held.find(|hold| {
+            let Resource { kind, key } = &hold.resource;
+            let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner);
+            (kind.family(), key) == (family, &resource.key)
+                && hold.count() > 0
+                && (!hold.is_in_a_scope() || is_around())
+        })
     }
 
     /// Logs the waits that have become long, from a separate task, which asks the server who holds the keys. Returns when to

@@ -12,6 +12,7 @@ mod registry;
 mod round_robin;
 mod run;
 mod share;
+mod shared_holds;
 mod signal;
 mod slot;
 mod slot_state;

@@ -18,6 +18,7 @@ use scopeguard::defer;
 
 use super::queue::{HeadCheck, Queue};
 use super::round_robin::RoundRobin;
+use super::shared_holds::SharedHolds;
 use super::signal::Signal;
 use super::waits::limits::WaiterLimits;
 use super::waits::runner::Runner;
@@ -46,6 +47,8 @@ pub(crate) struct Registry {
     pub(super) limits: Arc<WaiterLimits>,
     /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
     used_kinds: AtomicU32,
+    /// The holds that have no entry, by the tasks that acquired them.
+    pub(super) shared_holds: Mutex<SharedHolds>,
     /// Pairs of lines that the log has named: where a hold was acquired, and where the same task waits for it.
     pub(super) told_for_itself: Mutex<HashSet<[&'static Location<'static>; 2], RandomState>>,
 }
@@ -148,6 +151,7 @@ impl Registry {
             yielding: Mutex::default(),
             limits: Arc::default(),
             used_kinds: AtomicU32::new(0),
+            shared_holds: Mutex::default(),
             told_for_itself: Mutex::default(),
         });
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
@@ -197,7 +201,7 @@ impl Registry {
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
         if hold.resource.kind.line() == Line::Shared {
-            return;
+            return self.note_shared(hold);
         }
         self.note_use_of(hold.resource.kind);
         let now = self.session.now();
@@ -216,6 +220,15 @@ impl Registry {
         }
         if let Some(former) = &former {
             self.session.verify(former);
+        }
+    }
+
+    /// Records which task acquired a hold that has no entry, so that a wait of the same task finds it.
+    pub(super) fn note_shared(&self, hold: &Hold) {
+        if let Some(runner) = Runner::current() {
+            let is_held = |number| self.session.is_watched(number);
+            let number = hold.owner.number();
+            self.shared_holds.lock().add(runner, number, is_held);
         }
     }
 

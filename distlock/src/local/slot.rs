@@ -357,6 +357,9 @@ impl<'a> QueueSlot<'a> {
             return self.registry.granted(hold);
         }
         self.registry.session.watch(hold);
+        if hold.resource.kind.line() == Line::Shared {
+            self.registry.note_shared(hold);
+        }
         self.leave_with(hold, Some(self.registry.session.now()));
     }
 

@@ -11,6 +11,7 @@ mod peek;
 mod per_server;
 mod release;
 mod retry;
+mod seen_names;
 mod seen_numbers;
 mod seen_tokens;
 mod tasks;
@@ -32,16 +33,18 @@ use self::per_server::PerServer;
 use self::release::Releaser;
 pub(crate) use self::release::{PendingRelease, Release, confirm_all};
 pub(crate) use self::retry::Retry;
+use self::seen_names::SeenNames;
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;
 use self::tasks::Tasks;
 use self::unguarded::Cells;
 pub(crate) use self::unguarded::Unguarded;
 use self::watchdog::Watchdog;
+use crate::backend::reports::client_id;
 use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
-use crate::error::Loss;
+use crate::error::{HeldBy, Loss};
 use crate::foreign;
 use crate::hold::{Flag, Hold, Origin};
 use crate::mutex::Mutex;
@@ -70,6 +73,7 @@ pub(crate) struct Session {
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     numbers: Mutex<SeenNumbers>,
+    names: Mutex<SeenNames>,
     tasks: Tasks,
     outages: PerServer<UnansweredAttempts>,
     /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
@@ -104,6 +108,7 @@ impl Session {
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             numbers: Mutex::default(),
+            names: Mutex::default(),
             tasks: Tasks::default(),
             outages: PerServer::default(),
             retired: OnceLock::new(),
@@ -125,6 +130,24 @@ impl Session {
     pub(crate) fn new_owner(&self) -> Owner {
         // Relaxed: the number only has to be different each time.
         Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A server has reported the name of a client.
+    pub(crate) fn saw_name(&self, client: Uuid, name: &str) {
+        self.names.lock().saw(client, name);
+    }
+
+    /// Adds to a holder what its client is called, if that is known without asking.
+    pub(crate) fn name_client_of(&self, holder: &mut HeldBy) {
+        let owner = holder.owner.as_deref();
+        let Some(client) = owner.and_then(|owner| client_id(owner.as_bytes())) else {
+            return;
+        };
+        if client == self.id {
+            holder.name_client(self.config.name.text().into_owned(), true);
+        } else if let Some(name) = self.names.lock().of(client) {
+            holder.name_client(name, false);
+        }
     }
 
     /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or none for long.
@@ -267,9 +290,18 @@ impl Session {
         self.losses.all()
     }
 
+    /// The hold of this client's owner with this number.
+    pub(crate) fn hold_of(&self, number: u64) -> Option<Arc<Hold>> {
+        self.watchdog.find(number)
+    }
+
+    pub(crate) fn is_watched(&self, number: u64) -> bool {
+        self.watchdog.has(number)
+    }
+
     /// The number of guards of the hold of this client's owner with this number.
     pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
-        self.watchdog.find(number).map(|hold| hold.count())
+        self.hold_of(number).map(|hold| hold.count())
     }
 
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server

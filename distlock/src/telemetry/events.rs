@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::{Error, Loss, show};
 use crate::foreign;
 use crate::resource::key::{Key, Resource};
-use crate::resource::kind::Kind;
+use crate::resource::kind::{Kind, Nesting};
 use crate::resource::owner::Owner;
 
 pub(super) const TARGET: &str = "distlock";
@@ -169,12 +169,32 @@ pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
     log!(debug, target: TARGET, key = key.text(), %fault, "grant not confirmed; it is released");
 }
 
-pub(crate) fn waits_for_itself(key: &Key, taken: &Location<'_>, call_site: &Location<'_>) {
-    log!(
-        warn, target: TARGET, key = key.text(), place = %call_site, held_since = %taken,
-        "this task waits for a lock that it holds itself, beside its guard; run the inner call inside `guard.scope(..)`, or \
-         end the guard first"
-    );
+/// `nesting`: what the acquisition would do in a scope of the guard.
+pub(crate) fn waits_for_itself(
+    key: &Key,
+    nesting: Nesting,
+    taken: &Location<'_>,
+    call_site: &Location<'_>,
+) {
+    macro_rules! told {
+        ($text:literal) => {
+            log!(warn, target: TARGET, key = key.text(), place = %call_site, held_since = %taken, $text)
+        };
+    }
+    match nesting {
+        Nesting::Again | Nesting::Inside => told!(
+            "this task waits for a lock that it holds itself, beside its guard; run the inner call inside `guard.scope(..)`, or \
+             end the guard first"
+        ),
+        Nesting::Never(_) => told!(
+            "this task waits for a lock that it holds itself, beside its guard; end the guard first, because a scope of this \
+             guard does not admit the inner call either"
+        ),
+        Nesting::Apart => told!(
+            "this task waits for permits of a semaphore, and holds some of them itself; if all others do so, it waits for ever: \
+             acquire all of its permits at once, or end the guard first"
+        ),
+    }
 }
 
 pub(crate) fn waits_in_a_cycle(key: &Key, cycle: &str) {

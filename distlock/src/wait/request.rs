@@ -77,7 +77,7 @@ impl Request {
             false => session.now().since(self.since),
         };
         if let Some(holder) = &mut holder {
-            holder.name_client(session.id, &session.config.name.text());
+            session.name_client_of(holder);
         }
         Error::Timeout {
             key: key.text().to_owned(),

@@ -216,6 +216,82 @@ async fn wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds(stage:
     assert_eq!(told(), 6);
 }
 
+async fn wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_permit(
+    stage: &Stage,
+) {
+    let key = logged_key(stage, "shared by itself");
+    let client = stage.client().await;
+    let ends = |guard: &str| {
+        lines_with(&[
+            &key,
+            "this task waits for a lock that it holds itself",
+            guard,
+        ])
+    };
+    let limit = stage.part(50);
+    // A write waits for a read of its own task, and a scope would refuse it.
+    let lock = client.rw_lock(&key);
+    let read = lock.read().acquire().await.unwrap();
+    for _ in 0..2 {
+        let write = lock.write().acquire().wait(limit);
+        assert!(refused(write.await).is_busy());
+    }
+    assert_eq!(ends("end the guard first, because"), 1);
+    // Another task may wait for the read.
+    let other = tokio::spawn(lock.write().acquire().into_future());
+    // A second read waits for that writer, which waits for the first read.
+    stage
+        .eventually("it waits", stage.lease(), async || {
+            !client.snapshot().waits.is_empty()
+        })
+        .await;
+    let again = lock.read().acquire().wait(limit);
+    assert!(refused(again.await).is_busy());
+    assert_eq!(ends("guard.scope(..)"), 1);
+    assert_eq!(ends(""), 2);
+    read.release().await.unwrap();
+    other.await.unwrap().unwrap().release().await.unwrap();
+    // Branches in scopes wait for each other.
+    let branch = |time| lock.read().acquire().run(sleep(time));
+    let (one, other) = join!(
+        branch(stage.part(20)),
+        lock.write().acquire().run(async {}).into_future()
+    );
+    one.and(other).unwrap();
+    assert_eq!(ends(""), 2);
+
+    let told = |key: &str| lines_with(&[key, "this task waits for permits of a semaphore"]);
+    let pool = client.semaphore(&key);
+    pool.try_set_permits(1).await.unwrap();
+    let permit = pool.acquire().await.unwrap();
+    for _ in 0..2 {
+        let last = pool.acquire().wait(limit);
+        assert!(refused(last.await).is_busy());
+    }
+    assert_eq!(told(&key), 1);
+    // A guard that has ended is not waited for, and another task has its own.
+    permit.release().await.unwrap();
+    let elsewhere = tokio::spawn(pool.acquire().into_future()).await.unwrap();
+    assert!(refused(pool.acquire().wait(limit).await).is_busy());
+    elsewhere.unwrap().release().await.unwrap();
+    assert_eq!(told(&key), 1);
+    pool.delete().await.unwrap();
+    // A permit with a lease, in whose scope the same is asked for.
+    let leased = logged_key(stage, "leased by itself");
+    let seats = client.expirable_semaphore(&leased);
+    seats.try_set_permits(1).await.unwrap();
+    let inner = || seats.acquire().wait(limit).into_future();
+    let inside = seats.acquire().run(inner()).await.unwrap();
+    assert!(refused(inside).is_busy());
+    assert_eq!(told(&leased), 1);
+    // Branches of one task that each run in their own wait for each other.
+    let nap = || seats.acquire().run(sleep(limit));
+    let (one, other) = join!(nap(), nap());
+    one.and(other).unwrap();
+    assert_eq!(told(&leased), 1);
+    seats.delete().await.unwrap();
+}
+
 async fn wait_for_permits_that_nobody_has_set_is_told_as_such(stage: &Stage) {
     let key = logged_key(stage, "unset");
     // It is told once. Both wait by then, also on a busy machine.
@@ -268,6 +344,7 @@ on_every_backend![
     wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off,
     cycle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
     wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds,
+    wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_permit,
 ];
 
 mod many {

@@ -77,6 +77,29 @@ async fn waiter_of_the_same_client_is_told_of_its_own_hold(stage: &Stage) {
     guard.release().await.unwrap();
 }
 
+async fn holder_whose_client_an_earlier_report_has_named_is_named_in_the_refusal(stage: &Stage) {
+    let named = stage.client_with(|builder| builder.name("web-2")).await;
+    let client = stage.client().await;
+    let guard = named.lock(KEY).acquire().await.unwrap();
+    let told = async || {
+        let waiter = client.lock(KEY).acquire().wait(stage.part(50));
+        let single = client.lock(KEY).acquire().wait(Duration::ZERO);
+        [refused(waiter.await), refused(single.await)]
+    };
+    let owner = guard.owner();
+    for error in told().await {
+        let text = format!("; held by owner {owner}");
+        assert!(error.to_string().ends_with(&text), "{error}");
+    }
+    client.inspect(KEY).await.unwrap();
+    for error in told().await {
+        let text = format!("; held by web-2, owner {owner}");
+        assert!(error.to_string().ends_with(&text), "{error}");
+        assert_eq!(holder(error).unwrap().client.as_deref(), Some("web-2"));
+    }
+    guard.release().await.unwrap();
+}
+
 async fn semaphores_say_how_many_hold_their_permits_and_name_nobody(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let (plain, other) = (one.semaphore(KEY), two.semaphore(KEY));
@@ -110,5 +133,6 @@ on_every_backend![
     reader_is_told_of_the_writer,
     key_that_stays_taken_without_a_holder_names_nobody,
     waiter_of_the_same_client_is_told_of_its_own_hold,
+    holder_whose_client_an_earlier_report_has_named_is_named_in_the_refusal,
     semaphores_say_how_many_hold_their_permits_and_name_nobody,
 ];

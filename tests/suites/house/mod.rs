@@ -4,6 +4,7 @@
 //! The lists are those of CONTRIBUTING.md. A new room gets its place here, and that says what it may import.
 
 mod arrows;
+mod logs;
 mod source;
 
 use std::collections::BTreeMap;
@@ -219,6 +220,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lives",
             "end",
             "registry",
+            "shared_holds",
             "yield_list",
             "waits",
             "signal",

@@ -6,16 +6,20 @@ use std::time::Duration;
 use distlock::{
     Acquire, Client, Error, ExpirablePermit, ExpirableSemaphore, Guard, Leased, LockSource,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::args::Run;
-use crate::exit::Failed;
+use crate::exit::{Failed, Status};
+use crate::output::plain;
 
 /// The variable in which a command finds the keys around it, each on a line.
 pub(super) const KEY_VARIABLE: &str = "DISTLOCK_KEY";
 
 /// After this time a wait for the key of a `run` around this one is told.
 const NESTED_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the look may take that finds the name of the holder when the wait is over.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// What is held while the command runs.
 pub(super) enum Held {
@@ -24,8 +28,22 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// Acquires it. A wait that seems to be for the `run` around this one is told on stderr, because it may never end.
+    /// Acquires it. A wait that ends in vain says who holds the lock then.
     pub(super) async fn acquire(client: &Client, args: &Run) -> Result<Self, Failed> {
+        match Self::acquire_or_tell(client, args).await {
+            Err(failed) if failed.status == Status::Busy => {
+                let seen = timeout(LAST_LOOK, last_look(client, args)).await;
+                Err(match seen.ok().flatten() {
+                    Some(seen) => failed.and(seen),
+                    None => failed,
+                })
+            }
+            acquired => acquired,
+        }
+    }
+
+    /// A wait that seems to be for the `run` around this one is told on stderr, because it may never end.
+    async fn acquire_or_tell(client: &Client, args: &Run) -> Result<Self, Failed> {
         let mut acquiring = pin!(Self::acquire_without_a_word(client, args));
         let around = std::env::var_os(KEY_VARIABLE).unwrap_or_default();
         let around = around.to_string_lossy();
@@ -91,6 +109,27 @@ impl Held {
             Self::Permit(permit) => permit.release().await,
         }
     }
+}
+
+/// Who holds the first of the keys that is held, with the names of the clients, which a refusal does not tell. `None` if that is
+/// not known, or nobody holds them any more.
+async fn last_look(client: &Client, args: &Run) -> Option<String> {
+    for key in &args.keys {
+        let report = client.inspect(key).await.ok()?;
+        let mut holders = report.holders.iter();
+        if let Some((holder, client)) = holders.find_map(|one| Some((one, one.client.as_ref()?))) {
+            let (name, address) = (plain(&client.name), plain(&client.address));
+            let more = match report.holder_total.saturating_sub(1) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let owner = plain(&holder.owner);
+            return Some(format!(
+                "after the wait {key:?} was held by {name} from {address}, owner {owner}{more}"
+            ));
+        }
+    }
+    None
 }
 
 fn bounded<G>(mut acquire: Acquire<G>, args: &Run) -> Acquire<G>

@@ -103,7 +103,8 @@ async fn command(
                 kill_at = Some(Instant::now() + args.kill_after);
             }
             () = at(kill_at), if !is_killed => {
-                eprintln!("distlock: the command still runs after {:?}: it gets SIGKILL", args.kill_after);
+                let after = humantime::format_duration(args.kill_after);
+                eprintln!("distlock: the command still runs after {after}: it gets SIGKILL");
                 child.signal(Signal::KILL);
                 is_killed = true;
             }

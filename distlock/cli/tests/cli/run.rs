@@ -112,6 +112,28 @@ async fn wait_that_ends_while_the_lock_is_taken_exits_with_75_and_never_starts_t
 }
 
 #[tokio::test]
+async fn wait_that_ends_looks_once_more_and_says_which_machine_has_the_lock() {
+    let server = RedisServer::start().await;
+    let mut holder = start(
+        &server,
+        &[
+            "--name", "web-2", "run", "job", "--", "sh", "-c", UNTIL_TOLD,
+        ],
+    );
+    holder.expect("running", SOON).await;
+    for wait in ["0", "100ms"] {
+        let late = output(&server, &["run", "job", "--wait", wait, "--", "true"]).await;
+        let said = stderr(&late);
+        assert_eq!(late.status.code(), Some(75), "{said}");
+        let told = "; after the wait \"job\" was held by web-2 from 127.0.0.1:";
+        assert!(said.contains(told), "{said}");
+        assert!(said.matches(", owner ").count() == 1, "{said}");
+    }
+    holder.ask("go", "got go", SOON).await;
+    assert_eq!(holder.wait(SOON).await.code(), Some(7));
+}
+
+#[tokio::test]
 async fn server_that_is_away_exits_with_69() {
     let url = format!("redis://:hush@127.0.0.1:{}", free_port());
     let args = ["--url", &url, "--connect-timeout", "200ms"];
@@ -158,7 +180,8 @@ async fn command_that_ignores_term_is_killed_after_the_time_it_has() {
     server.cli(&["DEL", "job"]).await;
     run.expect("term", SOON).await;
     assert_eq!(run.wait(SOON).await.code(), Some(79));
-    assert!(run.stderr().contains("SIGKILL"), "{}", run.stderr());
+    let told = "the command still runs after 300ms: it gets SIGKILL";
+    assert!(run.stderr().contains(told), "{}", run.stderr());
 }
 
 #[tokio::test]

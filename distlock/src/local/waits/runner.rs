@@ -7,7 +7,7 @@ use crate::sync::task;
 
 /// A task, or the body of a `block_on`, which is what `#[tokio::main]` and `#[tokio::test]` make. Such a body has no task
 /// id, and stays on its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::local) enum Runner {
     Task(task::Id),
     Body(ThreadId),

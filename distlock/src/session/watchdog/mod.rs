@@ -77,6 +77,10 @@ impl Watchdog {
         self.agenda.lock().get(number).map(Arc::clone)
     }
 
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.agenda.lock().get(number).is_some()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.agenda.lock().holds().len() == 0
     }
