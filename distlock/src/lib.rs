@@ -10,6 +10,8 @@ mod error;
 mod foreign;
 mod guard;
 mod hold;
+#[cfg(all(test, distlock_shuttle))]
+mod interleavings;
 mod local;
 mod mutex;
 mod primitives;

@@ -95,13 +95,8 @@ mod explored {
     /// Moves the clock on to the next timer, and wakes those whose sleep has ended.
     pub(crate) fn pass_to_next() {
         let woken = CLOCK.with_borrow_mut(|clock| {
-            clock.now.0 = clock.now.0.max(
-                clock
-                    .sleepers
-                    .keys()
-                    .next()
-                    .map_or(Duration::ZERO, |(at, _)| at.0),
-            );
+            let next = clock.sleepers.keys().next().map(|(at, _)| *at);
+            clock.now = next.map_or(clock.now, |next| clock.now.max(next));
             let later = clock.sleepers.split_off(&(clock.now, u64::MAX));
             std::mem::replace(&mut clock.sleepers, later)
         });

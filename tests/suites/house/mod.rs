@@ -17,7 +17,7 @@ use self::arrows::Crate;
 type Staircase<'a> = &'a [&'a [&'a str]];
 
 const DISTLOCK: Staircase<'_> = &[
-    &["guide", "test_util", "testing"],
+    &["guide", "interleavings", "test_util", "testing"],
     &["__private"],
     &["client"],
     &["primitives"],

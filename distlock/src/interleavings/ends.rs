@@ -1,0 +1,74 @@
+//! The start and the end of the tasks that a client runs in the background.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{
+    Inside, NONE, all, clients, explore, nothing_is_left, spawn, visit_and_drop, yield_now,
+};
+use crate::backend::memory::MemoryServer;
+use crate::client::Client;
+use crate::task::OnDemandTask;
+
+#[test]
+fn release_that_is_dropped_while_the_releaser_starts_or_ends_is_carried_out() {
+    explore("start and end of the releaser", NONE, || async {
+        let server = MemoryServer::new();
+        let [client, other] = clients(&server);
+        let tasks = ["one", "two", "three"].map(|key| {
+            let lock = client.lock(key);
+            spawn(visit_and_drop(lock.acquire(), Inside::default()))
+        });
+        all(tasks).await;
+        // Not closed before: these wake-ups have to come by themselves.
+        for key in ["one", "two", "three"] {
+            while other.lock(key).is_locked().await.unwrap() {
+                yield_now().await;
+            }
+        }
+        nothing_is_left(&client, &server).await;
+    });
+}
+
+#[test]
+fn client_whose_last_handle_is_dropped_releases_in_the_background() {
+    explore("end of a client", NONE, || async {
+        let server = MemoryServer::new();
+        let client = Client::builder().in_memory(&server).unwrap();
+        let tasks = ["one", "two"].map(|key| {
+            let lock = client.lock(key);
+            spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                drop(lock);
+                yield_now().await;
+                drop(guard);
+            })
+        });
+        drop(client);
+        all(tasks).await;
+        while !server.locked_keys().is_empty() {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn one_task_of_a_sort_runs_at_a_time_and_none_is_missing() {
+    explore("tasks on demand", NONE, || async {
+        let task = Arc::new(OnDemandTask::default());
+        let running = Arc::new(AtomicU32::new(0));
+        let tasks = [0; 3].map(|_| {
+            let (task, running) = (Arc::clone(&task), Arc::clone(&running));
+            spawn(async move {
+                if let Some(run) = task.begin() {
+                    assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
+                    yield_now().await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    drop(run);
+                }
+            })
+        });
+        all(tasks).await;
+        assert!(!task.is_running() && task.begin().is_some());
+    });
+}

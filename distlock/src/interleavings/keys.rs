@@ -1,0 +1,73 @@
+//! Several keys, and readers beside writers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Inside, NONE, TURNS, all, clients, explore, nothing_is_left, spawn, visit};
+use crate::backend::memory::MemoryServer;
+
+#[test]
+fn several_keys_are_held_together_or_not_at_all() {
+    explore("multi-lock against single keys", TURNS, || async {
+        let server = MemoryServer::new();
+        let [client] = clients(&server);
+        let (a, b) = (Inside::default(), Inside::default());
+        let both = |keys: [&str; 2]| {
+            let (acquire, a, b) = (client.multi_lock(keys).acquire(), a.clone(), b.clone());
+            spawn(async move {
+                let guard = acquire.await.unwrap();
+                a.write().await;
+                b.write().await;
+                guard.release().await.unwrap();
+            })
+        };
+        let tasks = [both(["a", "b"]), both(["b", "a"])];
+        let single = [
+            spawn(visit(client.lock("a").acquire(), a.clone())),
+            spawn(visit(client.lock("b").acquire(), b.clone())),
+        ];
+        all(tasks).await;
+        all(single).await;
+        nothing_is_left(&client, &server).await;
+    });
+}
+
+#[test]
+fn readers_share_and_a_writer_is_alone() {
+    explore("read turns", TURNS, || async {
+        let server = MemoryServer::new();
+        let [client] = clients(&server);
+        let (lock, inside) = (client.rw_lock("key"), Inside::default());
+        let readers = [0; 2].map(|_| {
+            let (acquire, inside) = (lock.read().acquire(), inside.clone());
+            spawn(async move {
+                let guard = acquire.await.unwrap();
+                inside.read().await;
+                guard.release().await.unwrap();
+            })
+        });
+        let writers = [0; 2].map(|_| spawn(visit(lock.write().acquire(), inside.clone())));
+        all(readers).await;
+        all(writers).await;
+        nothing_is_left(&client, &server).await;
+    });
+}
+
+#[test]
+fn fencing_tokens_grow_in_the_order_of_the_grants() {
+    explore("fenced grants", NONE, || async {
+        let server = MemoryServer::new();
+        let [client] = clients(&server);
+        let seen = Arc::new(AtomicU64::new(0));
+        let tasks = [0; 3].map(|_| {
+            let (acquire, seen) = (client.fenced_lock("key").acquire(), seen.clone());
+            spawn(async move {
+                let guard = acquire.await.unwrap();
+                let before = seen.swap(guard.token(), Ordering::SeqCst);
+                assert!(before < guard.token());
+            })
+        });
+        all(tasks).await;
+        nothing_is_left(&client, &server).await;
+    });
+}

@@ -1,0 +1,54 @@
+//! Messages between the clients of one server.
+
+use super::{Inside, TURNS, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop};
+use crate::backend::memory::MemoryServer;
+
+#[test]
+fn release_that_another_client_waits_for_wakes_it() {
+    explore("subscribe against message", TURNS, || async {
+        let server = MemoryServer::new();
+        let [one, two] = clients(&server);
+        let inside = Inside::default();
+        let tasks = [
+            spawn(visit(one.lock("key").acquire(), inside.clone())),
+            spawn(visit(two.lock("key").acquire(), inside.clone())),
+            spawn(visit_and_drop(two.lock("key").acquire(), inside.clone())),
+        ];
+        all(tasks).await;
+        one.close(TURNS).await.unwrap();
+        nothing_is_left(&two, &server).await;
+    });
+}
+
+#[test]
+fn waiter_that_leaves_takes_no_message_from_another_client() {
+    explore("unsubscribe against message", TURNS, || async {
+        let server = MemoryServer::new();
+        let [one, two, three] = clients(&server);
+        let first = one.lock("key").acquire().await.unwrap();
+        let leaves = spawn(two.lock("key").acquire().into_future());
+        let waits = spawn(visit(three.lock("key").acquire(), Inside::default()));
+        let ends = spawn(async move { first.release().await.unwrap() });
+        leaves.abort();
+        if let Ok(guard) = leaves.await {
+            drop(guard.unwrap());
+        }
+        all([ends, waits]).await;
+        two.close(TURNS).await.unwrap();
+        nothing_is_left(&three, &server).await;
+    });
+}
+
+#[test]
+fn fair_waiters_of_two_clients_all_get_the_key() {
+    explore("fair queue", TURNS, || async {
+        let server = MemoryServer::new();
+        let [one, two] = clients(&server);
+        let inside = Inside::default();
+        let tasks = [&one, &two, &one]
+            .map(|client| spawn(visit(client.fair_lock("key").acquire(), inside.clone())));
+        all(tasks).await;
+        one.close(TURNS).await.unwrap();
+        nothing_is_left(&two, &server).await;
+    });
+}
