@@ -258,6 +258,9 @@ impl Builder {
     /// outlives a crash of all of them. Redisson does the same by default. Servers without an append-only file are asked by WAIT. The
     /// client needs the rights to WAITAOF and INFO.
     ///
+    /// With `appendfsync everysec`, which is the servers' default, a grant waits for the next write to disk: about a second, and longer if
+    /// the disk is busy. The timeout of `replicas` has to be longer than that. With `appendfsync always` the grant is on disk at once.
+    ///
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made: it is on without `replicas`. An acquisition at a
     /// server that has an append-only file and does not know WAITAOF fails with
@@ -270,7 +273,7 @@ impl Builder {
     /// use distlock::{Client, Replicas};
     ///
     /// let builder = Client::builder()
-    ///     .replicas(Replicas::Connected, Duration::from_secs(1))
+    ///     .replicas(Replicas::Connected, Duration::from_secs(3))
     ///     .replicas_on_disk(true);
     /// let client = builder.connect("redis+sentinel://h1,h2,h3/locks").await?;
     /// # Ok(()) }

@@ -50,8 +50,10 @@ async fn f56_append_only_file_is_asked_where_there_is_one_and_a_server_that_cann
     let plain = client(&without, on_disk).await;
     lock_once(&plain, "k").await;
 
+    // By default the file is written to disk once a second, which is longer than the replicas have in this test.
     let with = RedisServer::builder()
         .arg("--appendonly", "yes")
+        .arg("--appendfsync", "always")
         .start()
         .await;
     let client = client(&with, on_disk).await;

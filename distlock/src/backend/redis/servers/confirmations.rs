@@ -278,11 +278,16 @@ impl Confirmations {
         let (count, timeout) = (wanted.replicas, self.wanted.timeout);
         match confirmed.renewed.get(at) {
             Some(Ok(_)) if *replicas < count => Err(unknown(format!(
-                "{replicas} of {count} replicas confirmed the grant within {}",
+                "{replicas} of {count} replicas confirmed the grant{} within {}",
+                match wanted.on_disk {
+                    true => " in their append-only files",
+                    false => "",
+                },
                 show(timeout)
             ))),
             Some(Ok(_)) if wanted.on_disk && !confirmed.is_on_disk => Err(unknown(format!(
-                "the grant was not in the server's append-only file within {}",
+                "the grant was not in the server's append-only file within {}, which it writes to disk once a second with \
+                 `appendfsync everysec`",
                 show(timeout)
             ))),
             Some(Ok(value)) => Ok(value.clone()),
