@@ -246,6 +246,12 @@ impl<'a> QueueSlot<'a> {
         step
     }
 
+    /// It asks the server although a holder of its own client is in the way. In an outage the answer may take long, and it
+    /// is still polled meanwhile.
+    pub(crate) fn goes_to_server(&self) {
+        self.signal.note_step(true);
+    }
+
     /// Whether an attempt may follow right behind the release of this hold, which was sent and is not answered yet.
     ///
     /// Other processes have no turn in between, so such grants count like hand-overs.
@@ -263,9 +269,6 @@ impl<'a> QueueSlot<'a> {
             follows
         });
         self.follows = follows == Some(true);
-        if self.follows {
-            self.signal.note_step(true);
-        }
         self.follows
     }
 

@@ -262,6 +262,7 @@ impl<'a> Turn<'a> {
                 }
                 NextStep::Behind(own_holder) => {
                     let Some(trusted) = self.trusts(&own_holder, now) else {
+                        self.slot.goes_to_server();
                         return Ok(MyTurn::Attempt { yield_first: false });
                     };
                     self.count_as_waiter()?;

@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, Error, Guard};
+use distlock::{Builder, Client, Error, Guard};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Op};
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -120,10 +122,45 @@ async fn waiter_that_is_polled_keeps_its_place_however_long_it_waits(stage: &Sta
     }
 }
 
+/// As in an outage: the holder is of its own client, and the server does not answer for a while.
+async fn waiter_whose_attempt_behind_its_own_holder_takes_long_keeps_its_place(stage: &Stage) {
+    let patience = 4 * BOUND;
+    let set = |builder: Builder| {
+        // The response timeout is at most a sixth of the lease.
+        let builder = builder
+            .faults(stage.faults())
+            .watchdog_timeout(patience * 6);
+        builder
+            .response_timeout(patience)
+            .unavailable_after(patience)
+    };
+    let client = stage.client_with(set).await;
+    let held = client.lock(KEY).acquire().await.unwrap();
+    stage
+        .faults()
+        .next(Op::Attempt, Fault::DelayReply(2 * BOUND));
+    let first = spawned(&client);
+    stage.waiting(&client, 1).await;
+    let second = spawned(&client);
+    stage.waiting(&client, 2).await;
+    stage
+        .eventually("the slow attempt", BOUND, async || {
+            stage.faults().hits(Op::Attempt) == 1
+        })
+        .await;
+    sleep(2 * BOUND + stage.part(10)).await;
+    held.release().await.unwrap();
+    let first = granted(stage, first).await;
+    assert!(!second.is_finished());
+    first.release().await.unwrap();
+    granted(stage, second).await.release().await.unwrap();
+}
+
 on_every_backend![
     unpolled_waiter_with_a_hold_in_its_slot_lets_the_next_one_go_first,
     unpolled_waiter_behind_another_process_lets_the_next_one_go_first,
     unpolled_waiter_with_nobody_behind_it_does_not_keep_the_hold_from_other_processes,
     unpolled_waiters_lose_their_places_one_after_the_other,
     waiter_that_is_polled_keeps_its_place_however_long_it_waits,
+    waiter_whose_attempt_behind_its_own_holder_takes_long_keeps_its_place,
 ];
