@@ -98,3 +98,11 @@ fn prometheus_asks_each_replica_for_its_metrics_and_grafana_asks_prometheus() {
         );
     }
 }
+
+#[test]
+fn folder_that_is_sent_to_docker_has_no_compiled_programs() {
+    let ignored = text("../../.dockerignore");
+    let lines: Vec<_> = ignored.lines().collect();
+    // Some GB, of this workspace and of the cookbook.
+    assert!(lines.contains(&"**/target"), "{lines:?}");
+}

@@ -82,8 +82,10 @@ async fn main() -> Result<ExitCode, Failure> {
         Some(address) => serve(&shop, address, args.traffic).await.map(|()| true),
         None => sell(&shop, args.customers).await,
     };
-    shop.close().await?;
+    let closed = shop.close().await;
+    // Also if the stock does not answer: locks that are still held would stay until their leases end.
     locks.close(FLUSH).await?;
+    closed?;
     Ok(if passed? {
         ExitCode::SUCCESS
     } else {

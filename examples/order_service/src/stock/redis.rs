@@ -1,10 +1,11 @@
 //! The stock in Redis, which several processes share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use redis::AsyncConnectionConfig;
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 
 use crate::Failure;
 
@@ -19,19 +20,44 @@ const PROCESSES: &str = "shop:processes";
 
 #[derive(Clone)]
 pub(crate) struct RedisStock {
-    connection: MultiplexedConnection,
+    client: Client,
+    /// `None` after it has failed: the next command makes a new one, so that the shop goes on when an outage is over.
+    connection: Arc<Mutex<Option<MultiplexedConnection>>>,
 }
 
 impl RedisStock {
     pub(crate) async fn connect(url: &str) -> Result<Self, Failure> {
-        let client = redis::Client::open(url)?;
-        Ok(Self {
-            connection: client
-                .get_multiplexed_async_connection_with_config(
-                    &AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER)),
-                )
-                .await?,
-        })
+        let stock = Self {
+            client: Client::open(url)?,
+            connection: Arc::default(),
+        };
+        stock.connection().await?;
+        Ok(stock)
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection, Failure> {
+        if let Some(connection) = self.connection.lock().clone() {
+            return Ok(connection);
+        }
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER));
+        let connecting = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        let connection = connecting.await?;
+        *self.connection.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, Failure> {
+        let mut connection = self.connection().await?;
+        let answered = command.query_async(&mut connection).await;
+        if answered
+            .as_ref()
+            .is_err_and(redis::RedisError::is_unrecoverable_error)
+        {
+            *self.connection.lock() = None;
+        }
+        Ok(answered?)
     }
 
     /// Adds a process to those that sell, and returns whether it is the first one.
@@ -43,10 +69,8 @@ impl RedisStock {
 
     /// Keeps the shop open for as long as [`STALE`].
     pub(super) async fn stay_open(&self) -> Result<(), Failure> {
-        let mut connection = self.connection.clone();
-        let _: bool = connection
-            .pexpire(PROCESSES, i64::try_from(STALE.as_millis())?)
-            .await?;
+        let stale = i64::try_from(STALE.as_millis())?;
+        let _: bool = self.ask(Cmd::pexpire(PROCESSES, stale)).await?;
         Ok(())
     }
 
@@ -59,29 +83,29 @@ impl RedisStock {
     }
 
     pub(super) async fn delete(&self, key: &str) -> Result<(), Failure> {
-        let _: i64 = self.connection.clone().del(key).await?;
+        let _: i64 = self.ask(Cmd::del(key)).await?;
         Ok(())
     }
 
     /// Adds a text to a list.
     pub(super) async fn push(&self, key: &str, text: &str) -> Result<(), Failure> {
-        let _: i64 = self.connection.clone().rpush(key, text).await?;
+        let _: i64 = self.ask(Cmd::rpush(key, text)).await?;
         Ok(())
     }
 
     pub(super) async fn all(&self, key: &str) -> Result<Vec<String>, Failure> {
-        Ok(self.connection.clone().lrange(key, 0, -1).await?)
+        self.ask(Cmd::lrange(key, 0, -1)).await
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<i64>, Failure> {
-        Ok(self.connection.clone().get(key).await?)
+        self.ask(Cmd::get(key)).await
     }
 
     pub(super) async fn set(&self, key: &str, number: i64) -> Result<(), Failure> {
-        Ok(self.connection.clone().set(key, number).await?)
+        self.ask(Cmd::set(key, number)).await
     }
 
     pub(super) async fn add(&self, key: &str, by: i64) -> Result<i64, Failure> {
-        Ok(self.connection.clone().incr(key, by).await?)
+        self.ask(Cmd::incr(key, by)).await
     }
 }
