@@ -80,7 +80,7 @@ async fn is_held(client: &Client, key: &str) {
 async fn works_on_all_nodes(cluster: &RedisCluster, client: &Client) {
     for node in 0..3 {
         let key = cluster.key_at(node, "works:").await;
-        lock_once(&client, &key).await;
+        lock_once(client, &key).await;
     }
 }
 
