@@ -107,3 +107,26 @@ async fn possible_deadlock_and_lost_lock_stand_above_the_locks_and_this_process_
     }
     drop(lost);
 }
+
+#[tokio::test]
+async fn hold_of_this_process_is_there_since_it_began_and_not_since_somebody_looked() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let _theirs = worker.lock("theirs").acquire().await.unwrap();
+    let _ours = site.client.lock("ours").acquire().await.unwrap();
+    browse(async |page| {
+        for (key, is_known) in [("ours", true), ("theirs", false)] {
+            page.open(&format!("{}#key={key}", site.url)).await;
+            page.shows("#one-holders", " s").await;
+            let held = "return document.querySelector('#one-holders td:nth-child(2)').innerText";
+            let held = page.run(held).await.as_str().unwrap().to_owned();
+            assert_eq!(!held.contains("over"), is_known, "{key}: {held}");
+            page.open(&site.url).await;
+            page.shows("#rows", key).await;
+        }
+        let all = "return [...document.querySelectorAll('#rows td:nth-child(3)')]\
+            .map((it) => it.innerText).filter((it) => it.includes('over')).length";
+        assert_eq!(page.run(all).await, 1);
+    })
+    .await;
+}

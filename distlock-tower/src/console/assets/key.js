@@ -50,6 +50,7 @@ function showKey(detail) {
     number: lock?.permits?.free ?? lock?.count ?? null,
   };
   if (lock) showReleaseOf(lock);
+  ownHolds = detail.own_holds;
   fill("one-holders", 4, "Nobody holds it.", lock?.holders ?? [], holderRow);
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);

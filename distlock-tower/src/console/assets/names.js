@@ -87,13 +87,18 @@ function shortOwner(holder) {
   return `${client.slice(0, 8)}:${rest.join(":")}`;
 }
 
+// What this process holds itself. It knows since when, also if nobody watched.
+let ownHolds = [];
+
 function age(holder) {
+  const own = ownHolds.find((it) => it.owner === holder.owner);
+  const [since, isExact] = own ? [own.since, true] : [holder.since, holder.is_since_exact];
   const content = element("span");
   clock(content, (node) => {
-    const text = duration(serverNow() - holder.since);
-    node.textContent = holder.is_since_exact ? text : `over ${text}`;
+    const text = duration(serverNow() - since);
+    node.textContent = isExact ? text : `over ${text}`;
   });
-  content.title = `${holder.is_since_exact ? "since" : "seen first at"} ${moment(holder.since)}`;
+  content.title = `${isExact ? "since" : "seen first at"} ${moment(since)}`;
   return content;
 }
 

@@ -42,7 +42,8 @@ function spark(node, points) {
   const x = (at) => (300 * (1 - (now - at) / SPAN)).toFixed(1);
   const y = (value) => (34 - (32 * value) / most).toFixed(1);
   node.replaceChildren();
-  if (!inSpan.length) return 0;
+  // Without waiters there is nothing to draw.
+  if (!inSpan.some(([, value]) => value > 0)) return 0;
   // Steps: a number stands until the next one.
   let line = `M${x(inSpan[0][0])} 34`;
   for (const [at, value] of inSpan) line += `H${x(at)}V${y(value)}`;
