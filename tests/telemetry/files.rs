@@ -101,6 +101,70 @@ fn dashboard_filters_by_its_variables_and_has_units_and_thresholds_on_its_first_
     }
 }
 
+/// What Grafana offers as types of panels and as units, of what the dashboard uses.
+const PANELS: [&str; 2] = ["stat", "timeseries"];
+const UNITS: [&str; 6] = ["none", "short", "s", "ops", "reqps", "percentunit"];
+
+/// The columns of a dashboard.
+const COLUMNS: u64 = 24;
+
+/// Grafana drops what it does not know, so that a wrong word leaves an empty panel and no error.
+#[test]
+fn panels_have_a_place_a_type_a_unit_and_variables_that_grafana_knows() {
+    let text = read("examples/observability/dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables = variables.iter().map(|it| it["name"].as_str().unwrap());
+    let known: BTreeSet<_> = variables.chain(["__range", "__rate_interval"]).collect();
+    let mut taken = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let place = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+        let (x, y) = (place("x"), place("y"));
+        assert!(x + place("w") <= COLUMNS, "{panel}");
+        for column in x..x + place("w") {
+            for row in y..y + place("h") {
+                assert!(
+                    taken.insert((column, row)),
+                    "two panels at {column} {row}: {panel}"
+                );
+            }
+        }
+        assert!(PANELS.contains(&panel["type"].as_str().unwrap()), "{panel}");
+        let defaults = &panel["fieldConfig"]["defaults"];
+        assert!(
+            UNITS.contains(&defaults["unit"].as_str().unwrap()),
+            "{panel}"
+        );
+        if let Some(steps) = defaults["thresholds"]["steps"].as_array() {
+            assert!(
+                steps[0]["value"].is_null(),
+                "the first step is the base: {panel}"
+            );
+            let values: Vec<_> = steps[1..]
+                .iter()
+                .map(|it| it["value"].as_f64().unwrap())
+                .collect();
+            assert!(values.is_sorted(), "{panel}");
+        }
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{panel}");
+        let ids: BTreeSet<_> = targets
+            .iter()
+            .map(|it| it["refId"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids.len(), targets.len(), "{panel}");
+        for target in targets {
+            let expression = target["expr"].as_str().unwrap();
+            for after in expression.split('$').skip(1) {
+                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let name = &after[..end.unwrap_or(after.len())];
+                assert!(known.contains(name), "no variable {name}: {expression}");
+            }
+        }
+    }
+}
+
 #[test]
 fn each_alert_has_a_severity_and_a_runbook_that_is_a_page_of_the_guide() {
     let alerts = read("examples/observability/alerts.yml");
