@@ -168,19 +168,18 @@ impl Expansion<'_> {
     fn body(&self) -> TokenStream {
         let span = mixed_site_at(self.braces.span_open());
         let braces = &self.braces;
-        // `used_underscore_binding`: a parameter such as `_unused` is mentioned, too.
         let mentions = self
             .captured
             .iter()
             .rev()
-            .map(|Binding { name, cfgs, .. }| {
-                // Only where the lint is about the name: a user who forbids it could not compile an `allow`.
-                let allow = name
-                    .to_string()
-                    .starts_with('_')
-                    .then(|| quote_spanned!(span=> #[allow(clippy::used_underscore_binding)]));
-                quote_spanned!(span=> #(#cfgs)* #allow __distlock_private::mention(&#name);)
-            });
+            .map(
+                |Binding { name, cfgs, .. }| match name.to_string().starts_with('_') {
+                    true => {
+                        quote_spanned!(span=> #(#cfgs)* *__distlock_private::place_of(&#name) = ();)
+                    }
+                    false => quote_spanned!(span=> #(#cfgs)* __distlock_private::mention(&#name);),
+                },
+            );
         let unused = self.unused_params(span);
         let typed_return = self.typed_return();
         let token = self.args.token.as_ref();

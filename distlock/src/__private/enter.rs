@@ -231,6 +231,13 @@ impl Held {
 /// Mentions a parameter, so that the future of the body captures it.
 pub fn mention<T: ?Sized>(_: &T) {}
 
+/// As [`mention`], for a parameter such as `_unused`. To assign to what it returns is no use of the parameter for the lint
+/// `clippy::used_underscore_binding`, which a user may forbid.
+pub fn place_of<T: ?Sized>(_: &T) -> &'static mut () {
+    // It has no size, so nothing is allocated.
+    Box::leak(Box::new(()))
+}
+
 /// Runs the body inside the guard's scope, then releases the guard. Without a guard it only runs the body.
 ///
 /// `failed` tells whether an output is an `Err`. The handler makes the output if the hold was lost.

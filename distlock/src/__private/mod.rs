@@ -10,6 +10,6 @@ pub use std::result::Result::{Err, Ok};
 pub use std::time::Duration;
 
 pub use crate::resource::mode::Mode;
-pub use enter::{AsLockSource, Enter, Entering, Held, hold, mention};
+pub use enter::{AsLockSource, Enter, Entering, Held, hold, mention, place_of};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
 pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler, none};

@@ -80,6 +80,23 @@ use crate::wait::{self, quorum};
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
+///
+/// Where a future is asked for:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use futures_util::future::select_all;
+/// use tokio::task::JoinSet;
+///
+/// let client = distlock::Client::in_memory();
+/// let acquire = |order: u64| client.lock(format!("order:{order}")).acquire().into_future();
+/// let (one, two) = tokio::join!(acquire(1), acquire(2));
+/// let three = tokio::spawn(acquire(3)).await?;
+/// let mut tasks = JoinSet::from_iter([acquire(4), acquire(5)]);
+/// let four_or_five = tasks.join_next().await;
+/// let (six_or_seven, _, _) = select_all([acquire(6), acquire(7)].map(Box::pin)).await;
+/// # let all = (one?, two?, three?, four_or_five, six_or_seven?); drop(all);
+/// # Ok(()) }
+/// ```
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
     locks: LockSet,

@@ -12,6 +12,7 @@ use distlock::{Client, Error, distributed_lock};
     clippy::diverging_sub_expression,
     clippy::needless_return,
     clippy::let_unit_value,
+    clippy::used_underscore_binding,
     clippy::pedantic
 )]
 pub mod forbidding {
@@ -24,6 +25,11 @@ pub mod forbidding {
 
     #[distributed_lock(key = "unit", client = client, on_error = |_| ())]
     pub(crate) async fn unit(client: &Client) {}
+
+    #[distributed_lock(key = "later", client = client)]
+    pub(crate) async fn later(client: &Client, _later: String) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The expectation is fulfilled: nothing uses `count`.
@@ -45,6 +51,7 @@ async fn functions_under_forbidden_lints_run() {
     let client = Client::in_memory();
     assert_eq!(forbidding::locked(&client, 7).await.unwrap(), 7);
     forbidding::unit(&client).await;
+    forbidding::later(&client, String::new()).await.unwrap();
     expects(&client, String::new()).await.unwrap();
     allows(&client, 1).await.unwrap();
 }

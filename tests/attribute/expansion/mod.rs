@@ -13,6 +13,7 @@ pub mod clients;
 pub mod condition;
 pub mod crate_path;
 pub mod debug_handler;
+pub mod depth;
 pub mod dollar_crate;
 pub mod early_return;
 pub mod forbidden_lints;
