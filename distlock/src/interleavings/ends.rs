@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::{
     Inside, NONE, all, clients, explore, nothing_is_left, spawn, visit_and_drop, yield_now,
 };
 use crate::backend::memory::MemoryServer;
+use crate::backend::{Attempt, Attempted, Target};
 use crate::client::Client;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::session::PendingRelease;
 use crate::task::OnDemandTask;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
 fn release_that_is_dropped_while_the_releaser_starts_or_ends_is_carried_out() {
@@ -70,5 +77,32 @@ fn one_task_of_a_sort_runs_at_a_time_and_none_is_missing() {
         });
         all(tasks).await;
         assert!(!task.is_running() && task.begin().is_some());
+    });
+}
+
+#[test]
+fn release_that_comes_while_the_releaser_of_a_dropped_client_ends_is_sent() {
+    explore("end of the releaser against a release", NONE, || async {
+        let server = MemoryServer::new();
+        let [client] = clients(&server);
+        let session = Arc::clone(&client.registry().session);
+        let resource = Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", "last").unwrap(),
+        };
+        let held = Target::of(&resource, session.new_owner());
+        let attempt = Attempt::new(held.clone(), HOUR);
+        let granted = session.backend.attempt(&attempt).await.unwrap();
+        assert!(matches!(granted, Attempted::Granted { .. }));
+        // From here on the releaser runs, and has nothing to do.
+        drop(client.lock("first").acquire().await.unwrap());
+        server.until_free("first").await;
+        let until = session.now().after(HOUR);
+        let comes = spawn(async move {
+            session.release_later(PendingRelease::of_waiter(held, until));
+        });
+        drop(client);
+        all([comes]).await;
+        server.until_free("last").await;
     });
 }
