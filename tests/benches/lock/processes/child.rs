@@ -1,5 +1,7 @@
 //! The child process: it does what the lines of its input say.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::kind::{ALL, Locks};
@@ -33,9 +35,11 @@ pub(crate) async fn run(url: &str) {
                 hand_over::take(&locks, kind, &mut messages).await;
                 println!("released");
             }
-            ["share", kind, start, end] => {
+            ["share", kind, tasks, section, start, end] => {
                 let times = [start, end].map(|time| time.parse().unwrap());
-                let served = share::hammer(&locks, kind.parse().unwrap(), times).await;
+                let section = Duration::from_micros(section.parse().unwrap());
+                let (kind, tasks) = (kind.parse().unwrap(), tasks.parse().unwrap());
+                let served = share::hammer(&locks, kind, tasks, section, times).await;
                 println!("served {served}");
             }
             _ => panic!("unknown: {line:?}"),
