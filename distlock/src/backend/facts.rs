@@ -32,6 +32,11 @@ pub struct ServerFacts {
     /// The rights that the client's user lacks for each primitive, for keys with the client's prefix. A server before
     /// Redis 7.0 does not tell.
     pub rights: Result<Vec<PrimitiveRights>, UnknownFact>,
+    /// How many listeners got a message that a script has published, for which nobody waits. The error says why it was not
+    /// published: then nobody is told when a key is free, and waiters find it free when they look.
+    pub published: Result<u64, UnknownFact>,
+    /// Whether a script may use a key that it does not declare. Read/write locks need that. The error says why not.
+    pub undeclared_keys: Result<(), UnknownFact>,
 }
 
 /// How a client finds a server.

@@ -10,7 +10,7 @@ impl Client {
     ///
     /// There is one entry for each server that has locks: one, or one for each master of a cluster. For a memory server there
     /// is no entry. The command line `distlock doctor` shows these facts, with what they mean. Nothing is changed in the
-    /// server. A question that the user may not ask, or that the server does not answer, has an
+    /// server; a message is published, for which nobody waits. A question that the user may not ask, or that the server does not answer, has an
     /// [`UnknownFact`](crate::UnknownFact) as its answer.
     ///
     /// # Cancel safety

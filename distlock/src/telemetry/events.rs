@@ -130,6 +130,16 @@ pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_outage: bool)
     log!(warn, target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
+/// The server does not publish the messages of a client's releases, for this reason.
+#[cfg(feature = "redis")]
+pub(crate) fn nobody_is_told(server: &str, why: &str) {
+    log!(
+        warn, target: TARGET, server, why,
+        "the server refuses to publish, so nobody is told when a key is free; waiters look at their keys every 5 s. Give the \
+         user the right to publish on the channels of its keys, or use a plan with PUBLISH"
+    );
+}
+
 pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
     log!(
         warn, target: TARGET, key = key.text(), %owner, %fault,

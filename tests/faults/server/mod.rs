@@ -16,6 +16,7 @@ mod scripts;
 mod sentinel;
 mod servers;
 mod tls;
+mod untold;
 
 use crate::row::Listed;
 
@@ -39,6 +40,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         promoted::rows(),
         keys::rows(),
         tls::rows(),
+        untold::rows(),
     ]
     .concat()
 }

@@ -26,11 +26,17 @@ const SCRIPTS: [(&str, usize); 5] = [
         3,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua"),
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua")
+        ),
         2,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_force_release.lua"),
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_force_release.lua")
+        ),
         1,
     ),
     (

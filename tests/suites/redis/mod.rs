@@ -29,6 +29,7 @@ mod sentinel;
 mod settings;
 mod slots;
 mod tls;
+mod undeclared;
 mod unpolled;
 mod unsupported;
 mod wire;

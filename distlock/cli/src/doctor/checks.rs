@@ -33,6 +33,10 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     }
     let mut findings = vec![version(facts), protocol(facts)];
     findings.extend(rights(facts, prefix));
+    // Otherwise all scripts are refused for their key, which is told above.
+    if (prefix.is_some() || !is_of_some_keys(facts)) && !lacks_key(facts) {
+        findings.extend([messages(facts), undeclared_keys(facts)]);
+    }
     match &facts.info {
         Ok(info) => findings.extend([
             eviction(info),
@@ -143,8 +147,7 @@ fn rights(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
             )];
         }
     };
-    let mut missing = primitives.iter().flat_map(|one| &one.missing);
-    if prefix.is_none() && missing.any(|right| right.starts_with(['~', '&'])) {
+    if prefix.is_none() && is_of_some_keys(facts) {
         let value =
             "the user may use only some keys, and a key without a prefix is not one of them";
         return vec![
@@ -178,6 +181,51 @@ fn rights(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
         )]
     } else {
         lacking
+    }
+}
+
+/// Whether the user may not use any key, and a key without a prefix is none of its own.
+fn is_of_some_keys(facts: &ServerFacts) -> bool {
+    let primitives = facts.rights.iter().flatten();
+    let mut missing = primitives.flat_map(|one| &one.missing);
+    missing.any(|right| right.starts_with(['~', '&']))
+}
+
+/// Whether the user may not use the key that was asked for.
+fn lacks_key(facts: &ServerFacts) -> bool {
+    let primitives = facts.rights.iter().flatten();
+    let mut of_locks = primitives.filter(|one| one.primitive == "locks");
+    of_locks.any(|one| one.missing.iter().any(|right| right.starts_with('~')))
+}
+
+fn messages(facts: &ServerFacts) -> Finding {
+    match &facts.published {
+        Ok(_) => Finding::new("messages", Verdict::Ok, "a script may publish"),
+        Err(refused) => {
+            let value = format!("nothing is published: {refused}");
+            Finding::new("messages", Verdict::Warn, value).advice(
+                "A release frees its key, but nobody is told: waiters look at their keys every 5 s. Give the user the right to \
+                 publish and the channels of its keys, or use a plan whose scripts may call PUBLISH.",
+            )
+        }
+    }
+}
+
+fn undeclared_keys(facts: &ServerFacts) -> Finding {
+    match &facts.undeclared_keys {
+        Ok(()) => Finding::new(
+            "undeclared",
+            Verdict::Ok,
+            "a script may use keys that it does not declare",
+        ),
+        Err(refused) => {
+            let value = format!("a script may not use a key that it does not declare: {refused}");
+            Finding::new("undeclared", Verdict::Warn, value).advice(
+                "Read/write locks do not work: each reader has a key of its own, which scripts find in the lock. All other \
+                 primitives work. Start Dragonfly with --default_lua_flags=allow-undeclared-keys. A user needs the pattern of \
+                 keys that begin with a brace, such as ~{shop:*",
+            )
+        }
     }
 }
 

@@ -42,6 +42,8 @@ async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
         "version",
         "protocol",
         "rights",
+        "messages",
+        "undeclared",
         "eviction",
         "memory",
         "persistence",
@@ -81,6 +83,41 @@ async fn lines_that_the_user_may_not_ask_for_are_unknown() {
     }
     // Other primitives need more.
     assert_eq!(verdict(&report, "rights"), "warn", "{report:#}");
+}
+
+#[tokio::test]
+async fn messages_and_undeclared_keys_that_are_refused_are_told_with_what_helps() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    for (missing, check, helps) in [
+        (
+            "+publish",
+            "messages",
+            "waiters look at their keys every 5 s",
+        ),
+        (
+            "~{shop:*",
+            "undeclared",
+            "--default_lua_flags=allow-undeclared-keys",
+        ),
+    ] {
+        let others: Vec<_> = rights::all()
+            .into_iter()
+            .filter(|right| *right != missing)
+            .collect();
+        server.set_user("shop", &others).await;
+        let output = plain_output(["--url", &url, "doctor", "--prefix", "shop:", "--json"]).await;
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(verdict(&report, check), "warn", "{report:#}");
+        let found = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["check"] == check);
+        let advice = found.unwrap()["advice"].as_str().unwrap();
+        assert!(advice.contains(helps), "{advice}");
+    }
+    assert!(server.keys().await.is_empty());
 }
 
 /// Rights that every user has, or that no script can be asked about.

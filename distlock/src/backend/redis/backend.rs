@@ -11,6 +11,7 @@ use redis::Value;
 use super::connection::url::Url;
 use super::script::{Call, Script};
 use super::servers::Servers;
+use super::untold::Untold;
 use crate::backend::{Fault, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -38,6 +39,8 @@ pub(crate) struct RedisBackend {
     /// The marks of requests that were answered, and their keys. The next command to their server takes them along, to be
     /// removed.
     pub(super) answered: Mutex<Vec<(Key, String)>>,
+    /// The messages that the servers refuse.
+    untold: Untold,
 }
 
 impl RedisBackend {
@@ -64,6 +67,7 @@ impl RedisBackend {
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             answered: Mutex::default(),
+            untold: Untold::default(),
         }))
     }
 
@@ -91,7 +95,8 @@ impl RedisBackend {
     ) -> Result<Value, Fault> {
         let answered = self.take_answered(key);
         if answered.is_empty() {
-            return self.servers.run(key, script, with).await;
+            let value = self.servers.run(key, script, with).await?;
+            return Ok(self.untold.read(value, &self.servers));
         }
         let remove = |(key, marks): (Key, Vec<String>)| async move {
             let mut remove = redis::cmd("DEL");
@@ -101,7 +106,7 @@ impl RedisBackend {
         let removed = join_all(answered.into_iter().map(remove));
         // If it fails, the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
-        value
+        Ok(self.untold.read(value?, &self.servers))
     }
 
     /// Takes the marks that live on the server of this key, by slot.

@@ -24,6 +24,7 @@ mod script;
 mod semaphore;
 pub(crate) mod servers;
 pub(crate) mod slot;
+mod untold;
 
 use std::collections::BTreeMap;
 use std::future::ready;

@@ -343,6 +343,16 @@ pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
     of_server && !is_known && matches!(meaning(code, &text), Meaning::Other)
 }
 
+/// A number for the cause of a refusal in a script, below 8: a right that is missing, a command that is, or something else.
+pub(super) fn cause_of_refusal(text: &str) -> u32 {
+    let code = text.split(' ').next().unwrap_or_default();
+    match meaning(code, text) {
+        Meaning::Denied => 0,
+        _ if text.contains("nknown") => 1,
+        _ => 2,
+    }
+}
+
 /// What an error of the driver or the server means for the verb that got it.
 pub(crate) fn fault(error: RedisError) -> Fault {
     let text = error.to_string();
@@ -363,6 +373,7 @@ pub(crate) fn fault(error: RedisError) -> Fault {
         ) => Fault::NotNow(cause),
         _ => match meaning(&code, &text) {
             Meaning::NoCommand => Fault::Protocol(no_command(&text)),
+            Meaning::Undeclared => Fault::Protocol(undeclared(&text)),
             Meaning::WrongType => Fault::WrongType,
             Meaning::Denied => Fault::Denied(cause),
             Meaning::NotNow => Fault::NotNow(cause),
@@ -380,8 +391,18 @@ fn no_command(text: &str) -> Cause {
     ))
 }
 
+/// The engine does not know which keys a script will use, and has refused one.
+fn undeclared(text: &str) -> Cause {
+    cause(format!(
+        "the server refuses keys that a script does not declare, and read/write locks need them; start Dragonfly with \
+         `--default_lua_flags=allow-undeclared-keys` ({text})"
+    ))
+}
+
 enum Meaning {
     NoCommand,
+    /// A key that the script does not declare is refused. Nothing was written.
+    Undeclared,
     WrongType,
     Denied,
     NotNow,
@@ -399,6 +420,8 @@ fn meaning(code: &str, text: &str) -> Meaning {
     };
     if text.contains("nknown") && text.contains("command called from") {
         Meaning::NoCommand
+    } else if text.contains("undeclared key") {
+        Meaning::Undeclared
     } else if text.contains("access a non local key") || text.contains("while the cluster is down")
     {
         // In mid-script: a key that the script does not declare has moved to another node already, or other masters are

@@ -37,12 +37,6 @@ struct Text {
     digest: String,
 }
 
-/// Publishes both ways. Returns how many subscribers there were, counted once for each way.
-const PUBLISH_BOTH: &str = "local function publish_both(channel, message)
-  return redis.call('SPUBLISH', channel, message) + redis.call('PUBLISH', channel, message)
-end
-";
-
 /// Declares the scripts, and the same list for the tests. A script with several files begins with those that it shares.
 macro_rules! scripts {
     ($($name:ident = $($file:literal),+;)*) => {
@@ -57,42 +51,43 @@ macro_rules! scripts {
 scripts! {
     COMMANDS_CHECK = "scripts/commands_check.lua";
     RIGHTS_CHECK = "scripts/rights_check.lua";
+    PROBE = "scripts/publish.lua", "scripts/probe.lua";
     LOCK_ACQUIRE = "scripts/held.lua", "scripts/lock_acquire.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
-    LOCK_RELEASE = "scripts/lock_release.lua";
-    LOCK_KEEP = "scripts/lock_keep.lua";
-    LOCK_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
+    LOCK_RELEASE = "scripts/publish.lua", "scripts/lock_release.lua";
+    LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
+    LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/lock_acquire_all.lua";
-    LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
+    LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
-    PERMIT_ACQUIRE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
-    PERMIT_RENEW = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
-    PERMIT_RELEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
-    PERMIT_DELETE = "scripts/number.lua", "scripts/permit.lua", "scripts/seen.lua", "scripts/permit_delete.lua";
-    PERMIT_INSPECT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_inspect.lua";
-    PERMIT_COUNT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_count.lua";
-    PERMIT_SET = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_set.lua";
-    PERMIT_RELEASE_ONE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release_one.lua";
-    PERMIT_UPDATE_LEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_update_lease.lua";
-    PERMIT_REMAINING = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_remaining.lua";
-    FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/held.lua", "scripts/fair_acquire.lua";
-    FAIR_RELEASE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
-    FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
+    PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
+    PERMIT_RENEW = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
+    PERMIT_RELEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
+    PERMIT_DELETE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/seen.lua", "scripts/permit_delete.lua";
+    PERMIT_INSPECT = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_inspect.lua";
+    PERMIT_COUNT = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_count.lua";
+    PERMIT_SET = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_set.lua";
+    PERMIT_RELEASE_ONE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release_one.lua";
+    PERMIT_UPDATE_LEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_update_lease.lua";
+    PERMIT_REMAINING = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_remaining.lua";
+    FAIR_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/held.lua", "scripts/fair_acquire.lua";
+    FAIR_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
+    FAIR_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";
-    RW_READ_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
-    RW_WRITE_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
-    RW_WRITE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
+    RW_READ_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
+    RW_WRITE_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
+    RW_WRITE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
     RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
-    RW_FORCE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
+    RW_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
     RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/number.lua", "scripts/semaphore_acquire.lua";
-    SEMAPHORE_RELEASE = "scripts/number.lua", "scripts/semaphore_release.lua";
+    SEMAPHORE_RELEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/semaphore_release.lua";
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
-    SEMAPHORE_ADJUST = "scripts/number.lua", "scripts/semaphore_adjust.lua";
-    LATCH_ADJUST = "scripts/number.lua", "scripts/latch_adjust.lua";
+    SEMAPHORE_ADJUST = "scripts/publish.lua", "scripts/number.lua", "scripts/semaphore_adjust.lua";
+    LATCH_ADJUST = "scripts/publish.lua", "scripts/number.lua", "scripts/latch_adjust.lua";
     LATCH_SEEN = "scripts/number.lua", "scripts/latch_seen.lua";
-    LATCH_DELETE = "scripts/number.lua", "scripts/latch_delete.lua";
+    LATCH_DELETE = "scripts/publish.lua", "scripts/number.lua", "scripts/latch_delete.lua";
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";
     LOOK = "scripts/number.lua", "scripts/look.lua";
@@ -119,16 +114,14 @@ impl Script {
 
     fn text(&self, publish: Publish) -> &Text {
         let source = &self.plain.source;
+        let with = |calls: &str| Text::new(source.replace(PUBLISH_CALL, calls).into());
         match publish {
             Publish::Plain => &self.plain,
-            Publish::Sharded => self.sharded.get_or_init(|| {
-                let call = PUBLISH_CALL.replace("PUBLISH", "SPUBLISH");
-                Text::new(source.replace(PUBLISH_CALL, &call).into())
-            }),
-            Publish::Both => self.both.get_or_init(|| {
-                let source = source.replace(PUBLISH_CALL, "publish_both(");
-                Text::new(format!("{PUBLISH_BOTH}{source}").into())
-            }),
+            Publish::Sharded => self.sharded.get_or_init(|| with(SHARDED_CALL)),
+            Publish::Both => {
+                let both = || with(&format!("{SHARDED_CALL} + {PUBLISH_CALL}"));
+                self.both.get_or_init(both)
+            }
         }
     }
 
@@ -141,8 +134,10 @@ impl Script {
     }
 }
 
-/// How the scripts call the command that publishes.
-const PUBLISH_CALL: &str = "redis.call('PUBLISH', ";
+/// How the scripts call the command that publishes, and how it is called where messages are sharded. `publish.lua` has the one
+/// call.
+const PUBLISH_CALL: &str = "publish_by('PUBLISH', channel, message)";
+const SHARDED_CALL: &str = "publish_by('SPUBLISH', channel, message)";
 
 impl Text {
     fn new(source: Cow<'static, str>) -> Self {
@@ -234,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_message_is_published_in_the_way_that_is_asked_for() {
-        let mut published = 0;
+        let mut publishing = 0;
         for (file, source) in FILES {
             let script = Script::new(source);
             assert!(
@@ -244,17 +239,46 @@ mod tests {
             let calls =
                 |publish: Publish, call: &str| script.text(publish).source.matches(call).count();
             let plain = calls(Publish::Plain, PUBLISH_CALL);
-            assert_eq!(
-                calls(Publish::Sharded, "redis.call('SPUBLISH', "),
-                plain,
-                "{file}"
-            );
+            assert_eq!(calls(Publish::Plain, SHARDED_CALL), 0, "{file}");
+            assert_eq!(calls(Publish::Sharded, SHARDED_CALL), plain, "{file}");
             assert_eq!(calls(Publish::Sharded, PUBLISH_CALL), 0, "{file}");
-            assert_eq!(calls(Publish::Both, "publish_both("), plain + 1, "{file}");
-            assert_eq!(calls(Publish::Both, PUBLISH_CALL), 1, "{file}");
-            published += plain;
+            for call in [PUBLISH_CALL, SHARDED_CALL] {
+                assert_eq!(calls(Publish::Both, call), plain, "{file}");
+            }
+            publishing += plain;
         }
-        assert!(published > 10);
+        assert!(publishing > 10);
+    }
+
+    #[test]
+    fn scripts_that_publish_tell_with_each_answer_after_that_if_they_could_not() {
+        for (file, source) in FILES {
+            let own = file.split_whitespace().next_back().unwrap_or_default();
+            let body = source.rsplit("\n-- Reply ").next().unwrap_or_default();
+            let publishes = |line: &str| {
+                ["publish(", "tell(", "wake("]
+                    .iter()
+                    .any(|call| line.contains(call))
+            };
+            // Its answer has both.
+            if own == "scripts/probe.lua" {
+                continue;
+            }
+            let lines: Vec<&str> = body.lines().collect();
+            let indent = |line: &str| line.len() - line.trim_start().len();
+            for (at, line) in lines.iter().enumerate().filter(|(_, line)| publishes(line)) {
+                assert!(source.contains(PUBLISH_CALL), "{own} has no `publish.lua`");
+                // To the end of its block, and of the script if it is in none.
+                let rest = lines[at..].iter();
+                let block = rest.take_while(|other| indent(other) >= indent(line));
+                for other in block.filter(|other| other.contains("return ")) {
+                    assert!(other.contains("return told("), "{own}: {other}");
+                }
+                let last = lines.iter().rfind(|line| line.starts_with("return "));
+                let leaves = last.is_none_or(|last| last.contains("told("));
+                assert!(leaves || indent(line) > 0, "{own}: {last:?}");
+            }
+        }
     }
 
     #[test]

@@ -98,11 +98,15 @@ operations! {
     FAIR_WAIT = fair_wait;
     FAIR_COME_BACK = fair_come_back;
     READ_ACQUIRE = read_acquire;
-    READ_RELEASE = read_release;
+    WRITE_ACQUIRE = write_acquire;
     READERS_LEAVE = readers_leave;
     SET_PERMITS = set_permits;
     ACQUIRE_PERMIT = acquire_permit;
-    LATCH_OPENS = latch_opens;
+    TELL = tell;
+    TELL_OF_READERS = tell_of_readers;
+    TELL_OF_PERMITS = tell_of_permits;
+    TELL_OF_EXPIRABLE_PERMITS = tell_of_expirable_permits;
+    TELL_OF_LATCH = tell_of_latch;
     SET_EXPIRABLE_PERMITS = set_expirable_permits;
     ACQUIRE_EXPIRABLE_PERMIT = acquire_expirable_permit;
     COUNT_EXPIRABLE_PERMITS = count_expirable_permits;
@@ -430,6 +434,13 @@ async fn read_acquire(scene: &Scene<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
+async fn write_acquire(scene: &Scene<'_>) -> Result<(), Failed> {
+    let client = scene.client().await?;
+    let lock = client.rw_lock(&scene.key).write();
+    drop(lock.acquire().wait(SOON).await?);
+    Ok(())
+}
+
 async fn read_release(scene: &Scene<'_>) -> Result<(), Failed> {
     let client = scene.client().await?;
     let lock = client.rw_lock(&scene.key).read();
@@ -460,6 +471,35 @@ async fn acquire_permit(scene: &Scene<'_>) -> Result<(), Failed> {
     semaphore.try_set_permits(2).await?;
     let permit = semaphore.acquire().wait(SOON).await?;
     Ok(permit.release().await?)
+}
+
+/// A message that cannot be published does not let what it tells of fail: the server alone has noticed it.
+async fn told(scene: &Scene<'_>, done: Result<(), Failed>) -> Result<(), Failed> {
+    done?;
+    match scene.servers.denied_to(&scene.user).await.is_empty() {
+        true => Ok(()),
+        false => Err(Failed::Missing("waiters are told")),
+    }
+}
+
+async fn tell(scene: &Scene<'_>) -> Result<(), Failed> {
+    told(scene, release(scene).await).await
+}
+
+async fn tell_of_readers(scene: &Scene<'_>) -> Result<(), Failed> {
+    told(scene, read_release(scene).await).await
+}
+
+async fn tell_of_permits(scene: &Scene<'_>) -> Result<(), Failed> {
+    told(scene, set_permits(scene).await).await
+}
+
+async fn tell_of_expirable_permits(scene: &Scene<'_>) -> Result<(), Failed> {
+    told(scene, set_expirable_permits(scene).await).await
+}
+
+async fn tell_of_latch(scene: &Scene<'_>) -> Result<(), Failed> {
+    told(scene, latch_opens(scene).await).await
 }
 
 async fn latch_opens(scene: &Scene<'_>) -> Result<(), Failed> {

@@ -121,8 +121,8 @@ if has_it or not is_held and (not head or head == owner) then
   local patience = place == '0' and PATIENCE or tonumber(place)
   local next = redis.call('LINDEX', queue, 0)
   if next and tonumber(lease) < patience then wake(next, channel) end
-  return nil
+  return told(nil)
 end
 if place ~= '0' then stand(head) end
 if not is_held and any_died then wake(head, channel) end
-return refused(is_held, head)
+return told(refused(is_held, head))

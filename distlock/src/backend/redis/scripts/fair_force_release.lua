@@ -10,4 +10,4 @@ if not are_seen(redis.call('HKEYS', lock), 2) then return -1 end
 local head = sweep()
 local freed = redis.call('DEL', lock)
 if head then wake(head, channel) end
-return freed
+return told(freed)

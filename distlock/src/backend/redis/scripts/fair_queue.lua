@@ -51,5 +51,5 @@ local function sweep()
 end
 
 local function wake(owner, channel)
-  redis.call('PUBLISH', channel .. ':' .. owner, '0')
+  publish(channel .. ':' .. owner, '0')
 end

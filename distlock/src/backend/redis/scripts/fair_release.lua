@@ -10,4 +10,4 @@ local held = redis.call('HDEL', lock, owner) == 1
 if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave(owner) end
 local head = sweep()
 if head and redis.call('EXISTS', lock) == 0 then wake(head, channel) end
-return held and 0 or -1
+return told(held and 0 or -1)

@@ -14,14 +14,14 @@ local left = number_of(latch)
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)
-local answer, told = 0, nil
+local answer, news = 0, nil
 if change == 'set' then
   if not left then
     -- The next opening is another one.
     redis.call('DEL', opened)
     redis.call('SET', latch, count)
     used(stays, latch, true)
-    answer, told = 1, '1'
+    answer, news = 1, '1'
   end
 elseif left then
   local now = redis.call('INCRBY', latch, -1)
@@ -29,10 +29,10 @@ elseif left then
   if now == 0 then
     -- The name of the request's mark: no other opening has it.
     redis.call('SET', opened, mark, 'PX', remembered)
-    told = '0'
+    news = '0'
   end
   answer = math.max(now, 0)
 end
 redis.call('SET', mark, string.format('%.0f', answer), 'PX', kept)
-if told then redis.call('PUBLISH', channel, told) end
-return answer
+if news then publish(channel, news) end
+return told(answer)

@@ -13,5 +13,5 @@ if seen ~= '' and count ~= seen then return -1 end
 redis.call('PEXPIRE', opened, kept)
 redis.call('DEL', latch)
 redis.call('SET', opened, opening, 'PX', kept)
-redis.call('PUBLISH', channel, '0')
-return 1
+publish(channel, '0')
+return told(1)

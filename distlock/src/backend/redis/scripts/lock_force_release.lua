@@ -8,5 +8,5 @@ local channel = ARGV[1]
 if is_no_lock(lock) then return wrong_type() end
 if not are_seen(redis.call('HKEYS', lock), 2) then return -1 end
 if redis.call('DEL', lock) == 0 then return 0 end
-redis.call('PUBLISH', channel, '0')
-return 1
+publish(channel, '0')
+return told(1)

@@ -14,4 +14,4 @@ if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner .. ':rest', '1')
   redis.call('PEXPIRE', lock, rest)
 end
-return redis.call('PUBLISH', channel, '0')
+return told(publish(channel, '0'))

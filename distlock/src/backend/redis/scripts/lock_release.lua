@@ -8,4 +8,4 @@ local lock = KEYS[1]
 local owner, channel = ARGV[1], ARGV[2]
 
 if redis.call('HDEL', lock, owner) == 0 then return -1 end
-return redis.call('PUBLISH', channel, '0')
+return told(publish(channel, '0'))

@@ -12,6 +12,6 @@ for i, lock in ipairs(KEYS) do
     if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
     ours = 0
   end
-  replies[i] = ours == 1 and redis.call('PUBLISH', channel, '0') or -1
+  replies[i] = ours == 1 and publish(channel, '0') or -1
 end
-return replies
+return told(replies)

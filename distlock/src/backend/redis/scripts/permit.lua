@@ -60,7 +60,7 @@ end
 -- on a negative number.
 local function tell(channel, number)
   if number <= 0 then return 0 end
-  return redis.call('PUBLISH', channel, digits(math.min(number, 2147483647)))
+  return publish(channel, digits(math.min(number, 2147483647)))
 end
 
 -- The id of an owner's permit, counted from 0: a UUID of version 5 over the owner's seed and that number.

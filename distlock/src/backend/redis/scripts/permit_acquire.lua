@@ -37,11 +37,11 @@ end
 
 local granted = take()
 if swept > 0 then tell(channel, left) end
-if granted then return nil end
-if not left then return -2 end
+if granted then return told(nil) end
+if not left then return told(-2) end
 -- The highest end is that of Redisson's permanent permits, which never expire.
 local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
 local acquired = redis.call('ZCARD', permits)
-if #nearest == 0 then return { -1, acquired } end
+if #nearest == 0 then return told({ -1, acquired }) end
 -- One that has ended is taken back by the next script.
-return { math.max(math.floor(nearest[2] - now), 0), acquired }
+return told({ math.max(math.floor(nearest[2] - now), 0), acquired })

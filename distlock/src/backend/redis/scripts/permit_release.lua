@@ -20,5 +20,4 @@ end
 if keep ~= '0' then redis.call('SET', ended, '1', 'PX', keep) end
 local heard = 0
 if swept + returned > 0 then heard = tell(channel, free(semaphore)) end
-if returned < many then return -1 end
-return heard
+return told(returned < many and -1 or heard)

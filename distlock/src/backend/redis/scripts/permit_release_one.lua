@@ -14,4 +14,4 @@ if returned > 0 then
   used(stays, semaphore, false, permits)
 end
 if swept + returned > 0 then tell(channel, free(semaphore)) end
-return answer(request, returned, keep)
+return told(answer(request, returned, keep))

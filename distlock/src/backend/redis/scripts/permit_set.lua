@@ -22,7 +22,7 @@ if what == 'set' and left then change = number - (left + swept) - redis.call('ZC
 local sum = (left or 0) + swept + change
 if what == 'add' and math.abs(sum) > 2147483647 then
   if swept > 0 then tell(channel, left + swept) end
-  return sum
+  return told(sum)
 end
 begin_writing(permits)
 -- Not SET, so that the key keeps its TTL.
@@ -31,4 +31,4 @@ left = redis.call('INCRBY', semaphore, digits(change))
 used(stays, semaphore, is_new, permits)
 if swept > 0 or change > 0 then tell(channel, left) end
 if what == 'try' then left = 1 end
-return answer(request, left, keep)
+return told(answer(request, left, keep))

@@ -18,8 +18,8 @@ if score then
 end
 if score and expires < tonumber(score) then
   -- A waiter that sleeps until the next permit ends might sleep too long now. Redisson's waiters ignore a 0.
-  redis.call('PUBLISH', channel, digits(math.min(math.max(free(semaphore) or 0, 0), 2147483647)))
+  publish(channel, digits(math.min(math.max(free(semaphore) or 0, 0), 2147483647)))
 elseif swept > 0 then
   tell(channel, free(semaphore))
 end
-return answer(request, score and 1 or 0, keep)
+return told(answer(request, score and 1 or 0, keep))

@@ -35,13 +35,13 @@ for _, field in ipairs(fields) do
 end
 redis.call('DEL', lock)
 if held == 'read' then
-  redis.call('PUBLISH', channel, '0')
-  return 1
+  publish(channel, '0')
+  return told(1)
 end
 if redis.call('DEL', mark) == 1 then
   redis.call('SET', turn, 'readers', 'PX', moment)
 else
   redis.call('DEL', turn)
 end
-redis.call('PUBLISH', channel, '1')
-return 1
+publish(channel, '1')
+return told(1)

@@ -29,10 +29,12 @@ elseif not count and not inside and not is_lock(lock, mode) then
   return redis.call('PTTL', lock)
 end
 
-local again = count and redis.call('EXISTS', timeouts .. '1') == 1
+-- Where keys that are not declared are refused, by an engine or by the patterns of the user's keys, one of these two looks at
+-- the owner's timeout fails, before anything is granted.
+local again = (count or inside) and redis.call('EXISTS', timeouts .. '1') == 1
 if not again and not inside then
   if mode == 'write' then return refuse(redis.call('PTTL', lock)) end
-  local whose = redis.call('GET', turn)
+  local whose = redis.call('EXISTS', turn, timeouts .. '1') > 0 and redis.call('GET', turn)
   if whose and whose ~= 'readers' then return refuse(redis.call('PTTL', turn)) end
 end
 

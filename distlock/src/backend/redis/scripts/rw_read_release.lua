@@ -19,7 +19,6 @@ if mode == 'read' then
   local left, before = leave_to_readers(lock, stem, ours)
   -- A TTL below zero is none: the lock had no end.
   local sooner = left and (left <= 0 or before < 0 or left < before - SOONER)
-  if sooner then heard = redis.call('PUBLISH', channel, '0') end
+  if sooner then heard = publish(channel, '0') end
 end
-if ours <= 0 then return -1 end
-return heard
+return told(ours <= 0 and -1 or heard)

@@ -25,9 +25,9 @@ if not mode and redis.call('EXISTS', lock) == 0 then
   redis.call('PEXPIRE', lock, lease)
   -- The readers that its turn kept out sleep until that turn ends, though this lease ends earlier, and no message is
   -- sent when a lease expires.
-  if redis.call('PTTL', turn) > tonumber(lease) then redis.call('PUBLISH', channel, '1') end
+  if redis.call('PTTL', turn) > tonumber(lease) then publish(channel, '1') end
   redis.call('DEL', turn)
-  return nil
+  return told(nil)
 end
 local left = redis.call('PTTL', lock)
 -- A lock of another kind and other data have no turns.

@@ -13,9 +13,9 @@ local writer = owner .. ':write'
 if redis.call('HDEL', lock, writer) == 0 then
   if redis.call('GET', turn) == owner then
     redis.call('DEL', turn, mark)
-    redis.call('PUBLISH', channel, '1')
+    publish(channel, '1')
   end
-  return -1
+  return told(-1)
 end
 local left, _, is_other = leave_to_readers(lock, stem)
 if left ~= 0 and not is_other then redis.call('HSET', lock, 'mode', 'read') end
@@ -24,4 +24,4 @@ if redis.call('DEL', mark) == 1 then
 else
   redis.call('DEL', turn)
 end
-return redis.call('PUBLISH', channel, '1')
+return told(publish(channel, '1'))

@@ -37,5 +37,5 @@ end
 used(stays, permits, not free, owners)
 redis.call('SET', mark, string.format('%.0f', answer), 'PX', kept)
 -- Redisson reads it as a number of 32 bits, and fails on a negative one.
-if grown > 0 then redis.call('PUBLISH', channel, string.format('%.0f', math.min(grown, 2147483647))) end
-return answer
+if grown > 0 then publish(channel, string.format('%.0f', math.min(grown, 2147483647))) end
+return told(answer)

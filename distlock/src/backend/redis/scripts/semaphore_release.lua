@@ -18,4 +18,4 @@ if many == '0' then return 0 end
 free = redis.call('INCRBY', permits, many)
 if free <= 0 then return 0 end
 -- Redisson reads it as a number of 32 bits.
-return redis.call('PUBLISH', channel, string.format('%.0f', math.min(free, 2147483647)))
+return told(publish(channel, string.format('%.0f', math.min(free, 2147483647))))

@@ -213,8 +213,13 @@ fn right(command: &str) -> String {
     }
 }
 
-/// The facts of one server. The rights are those for a key.
-pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &Key) -> ServerFacts {
+/// The facts of one server. The rights are those for a key, and scripts are tried with the key `near`, which the server has.
+pub(super) async fn of(
+    node: &Node,
+    layout: ServerLayout,
+    sharded: bool,
+    (key, near): (&Key, &Key),
+) -> ServerFacts {
     let is_cluster = layout == ServerLayout::Cluster;
     // Otherwise each question would wait for the connection by itself.
     if let Err(fault) = node.connected_epoch().await {
@@ -223,6 +228,10 @@ pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &K
     let cluster_info = match is_cluster {
         true => Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text))),
         false => None,
+    };
+    let (published, undeclared_keys) = match probe(node, sharded, near).await {
+        Ok(probed) => probed,
+        Err(unknown) => (Err(unknown.clone()), Err(unknown)),
     };
     ServerFacts {
         server: node.name().to_owned(),
@@ -233,6 +242,8 @@ pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &K
         pings: pings(node).await,
         clock_ahead_ms: clock_ahead(node).await,
         rights: rights(node, is_cluster, sharded, key).await,
+        published,
+        undeclared_keys,
     }
 }
 
@@ -247,6 +258,8 @@ fn unreached(node: &Node, layout: ServerLayout, why: &UnknownFact) -> ServerFact
         pings: Err(why.clone()),
         clock_ahead_ms: Err(why.clone()),
         rights: Err(why.clone()),
+        published: Err(why.clone()),
+        undeclared_keys: Err(why.clone()),
     }
 }
 
@@ -304,6 +317,28 @@ async fn clock_ahead(node: &Node) -> Result<i64, UnknownFact> {
     let theirs = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     Ok(theirs.saturating_sub(ours))
 }
+
+/// What the server says to a script that publishes, and to one that uses a key that it does not declare.
+type Probed = (Result<u64, UnknownFact>, Result<(), UnknownFact>);
+
+async fn probe(node: &Node, sharded: bool, near: &Key) -> Result<Probed, UnknownFact> {
+    let publish = match sharded {
+        true => script::Publish::Sharded,
+        false => script::Publish::Plain,
+    };
+    let name = near.name();
+    let call = script::PROBE.by_source(publish).key(name);
+    let call = call.arg(names::lock_channel(name));
+    let call = call.arg(names::rw_stem(name) + NOBODY);
+    let (heard, untold, refused): (Option<u64>, Option<String>, Option<String>) =
+        ask(node, call.into_cmd()).await?;
+    let published = heard.ok_or_else(|| UnknownFact::new(untold.unwrap_or_default()));
+    let undeclared = refused.map_or(Ok(()), |why| Err(UnknownFact::new(why)));
+    Ok((published, undeclared))
+}
+
+/// The owner whose entries are asked for, as nobody is called.
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000:0";
 
 async fn rights(
     node: &Node,

@@ -69,6 +69,9 @@ struct Single {
 /// The number of a single server. Nodes of a cluster have higher ones.
 const ONE: ServerNumber = 0;
 
+/// How many keys are tried until one lies on a node. A node that has fewer slots than one of so many is rare.
+const MOST_KEYS_TRIED: u32 = 10_000;
+
 /// What has a key.
 enum Route<'a> {
     Single(&'a Node),
@@ -224,15 +227,26 @@ impl Servers {
         let (layout, single) = match &self.layout {
             Layout::Cluster(cluster) => {
                 let (nodes, sharded) = (cluster.masters(), cluster.has_sharded_messages());
-                let of_node = nodes
-                    .iter()
-                    .map(|node| facts::of(node, ServerLayout::Cluster, sharded, key));
+                let near: Vec<Key> = nodes.iter().map(|node| self.key_at(node, key)).collect();
+                let of_node = nodes.iter().zip(&near).map(|(node, near)| {
+                    facts::of(node, ServerLayout::Cluster, sharded, (key, near))
+                });
                 return join_all(of_node).await;
             }
             Layout::One(single) => (ServerLayout::Single, single),
             Layout::Sentinel { master, .. } => (ServerLayout::Sentinel, master),
         };
-        vec![facts::of(&single.node, layout, false, key).await]
+        vec![facts::of(&single.node, layout, false, (key, key)).await]
+    }
+
+    /// A key that this node has, as far as that is known, whose name begins with that of `key`.
+    fn key_at(&self, node: &Node, key: &Key) -> Key {
+        let mut keys = (0..MOST_KEYS_TRIED).filter_map(|number| {
+            let name = format!("{}:{number}", key.name());
+            Key::new("", &name).ok()
+        });
+        let found = keys.find(|key| self.home(key).server == node.number());
+        found.unwrap_or_else(|| key.clone())
     }
 
     /// Whether all that listen to a message are connected to the server that publishes it. In a cluster that is so for
