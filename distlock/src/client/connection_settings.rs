@@ -81,9 +81,10 @@ impl Builder {
     /// same lock. A look-up that fails, finds nothing or does not end changes nothing. The client follows a name at most once
     /// a minute, and warns if its answers change more often.
     ///
-    /// It applies to single servers, those of a [`Quorum`](crate::Quorum) among them, and to Sentinels. IP addresses, sockets
-    /// and `localhost` are not looked up. One look-up of a name is under way at a time; it takes a thread of the runtime's pool
-    /// for blocking calls. See [`guide::connections`](crate::guide::connections#names).
+    /// It applies to single servers, those of a [`Quorum`](crate::Quorum) among them, to Sentinels, and to the nodes of a cluster
+    /// that the URL names. The client goes to another cluster if a node at a new address knows none of the present nodes. IP
+    /// addresses, sockets and `localhost` are not looked up. One look-up of a name is under way at a time; it takes a thread of
+    /// the runtime's pool for blocking calls. One that takes more than 1 s goes on beside those of other names. See [`guide::connections`](crate::guide::connections#names).
     ///
     /// # Examples
     /// ```no_run

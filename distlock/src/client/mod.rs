@@ -10,6 +10,8 @@ pub(crate) mod force;
 pub(crate) mod health;
 pub(crate) mod inherit;
 pub(crate) mod installed;
+#[cfg(feature = "redis")]
+mod map_settings;
 mod probe;
 pub(crate) mod quorum;
 mod renew;

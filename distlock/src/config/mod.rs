@@ -1,5 +1,7 @@
 //! The settings of a client.
 
+#[cfg(feature = "redis")]
+pub(crate) mod address_map;
 mod checks;
 mod constants;
 #[cfg(feature = "redis")]
@@ -18,6 +20,8 @@ pub(crate) mod source;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use self::address_map::AddressMap;
 pub(crate) use self::checks::*;
 use self::checks::{TIMES_OR_MAX, check_timeout};
 pub(crate) use self::constants::*;
@@ -134,6 +138,9 @@ pub(crate) struct Config {
     /// Who is asked for the addresses of names.
     #[cfg(feature = "redis")]
     pub(crate) look_up: LookUp,
+    /// Where the addresses are reached that nodes of a cluster and Sentinels announce.
+    #[cfg(feature = "redis")]
+    pub(crate) address_map: Option<AddressMap>,
     /// Instead of those in the URL.
     #[cfg(feature = "redis")]
     pub(crate) credentials: Option<CredentialsSource>,
@@ -215,6 +222,8 @@ impl Default for Config {
             look_up_interval: LOOK_UP_INTERVAL,
             #[cfg(feature = "redis")]
             look_up: LookUp::default(),
+            #[cfg(feature = "redis")]
+            address_map: None,
             #[cfg(feature = "redis")]
             credentials: None,
             #[cfg(feature = "redis")]

@@ -61,7 +61,7 @@ impl<T: Clone + 'static> Source<T> {
 }
 
 /// The error of a function that panicked.
-fn panicked(panic: &(dyn Any + Send)) -> Cause {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Cause {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = format!("the function panicked: {}", text.unwrap_or("no text"));

@@ -5,6 +5,7 @@ mod connected_replicas;
 mod connection;
 mod idle;
 mod keys;
+mod names;
 mod needed_rights;
 mod outage;
 mod promoted;
@@ -39,6 +40,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         sentinel::rows(),
         promoted::rows(),
         keys::rows(),
+        names::rows(),
         tls::rows(),
         untold::rows(),
     ]

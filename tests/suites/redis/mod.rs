@@ -24,6 +24,7 @@ mod processes;
 mod red_lock;
 mod report;
 mod rw;
+mod seed_names;
 mod semaphore;
 mod sentinel;
 mod settings;

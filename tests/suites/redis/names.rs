@@ -304,3 +304,45 @@ fn localhost_is_reached_without_a_thread_of_the_pool() {
         busy.await.unwrap().unwrap();
     });
 }
+
+#[tokio::test]
+async fn server_is_reached_at_an_ipv6_address_that_the_url_has_or_a_name_leads_to() {
+    let server = RedisServer::start().await;
+    let bind = ["CONFIG", "SET", "bind", "127.0.0.1 ::1"];
+    if server.try_cli::<()>(&bind).await.is_err() {
+        println!("this machine has no IPv6");
+        return;
+    }
+    let v6 = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, server.port()));
+    let url = format!("redis://{v6}");
+    assert!(url.starts_with("redis://[::1]:"), "{url}");
+    let names = Names::new();
+    let literal = builder(&names).connect(&url).await.unwrap();
+    locks(&literal, "k").await;
+    assert_eq!(literal.servers(), v6.to_string());
+    names.lead(NAME, [v6]);
+    let named = connect(&names).await;
+    locks(&named, "k").await;
+    asked(&names, 5).await;
+    // It was not looked up: no name is `::1`.
+    assert_eq!(names.asked("::1"), 0);
+    // The name is pointed at the other address of the same server.
+    let guard = named.lock("k").acquire().await.unwrap();
+    names.lead(NAME, [server.addr()]);
+    let of_v6 = || async {
+        let clients = server.client_list().await;
+        let named = clients
+            .iter()
+            .filter(|line| line.field("name").contains(':'));
+        named
+            .filter(|line| line.field("addr").starts_with("[::1]"))
+            .count()
+    };
+    drop(literal);
+    eventually_eq(SOON, "connections by IPv6", 0, of_v6).await;
+    assert!(
+        timeout(ms(1), guard.lost()).await.is_err(),
+        "the server has it"
+    );
+    guard.release().await.unwrap();
+}

@@ -1,5 +1,6 @@
 //! Every command on a cluster, behind Sentinels, and over TLS.
 
+use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{Authority, RedisCluster, eventually};
 use serde_json::Value;
@@ -108,6 +109,11 @@ async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
         "{healthy:#}"
     );
     assert_eq!(lines(&healthy, "rights").len(), 3, "{healthy:#}");
+    // Each node was tried with a key of its own.
+    let tried = ["messages", "undeclared"].map(|check| lines(&healthy, check));
+    let is_ok =
+        |lines: &Vec<(String, String)>| lines.len() == 3 && lines.iter().all(|line| line.0 == "ok");
+    assert!(tried.iter().all(is_ok), "{healthy:#}");
 
     cluster.cut_replicas(0).await;
     let alone = json(&options, &["doctor"], 0).await;
@@ -116,6 +122,40 @@ async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
         .iter()
         .filter(|line| line.0 == "warn" && line.1 == "none");
     assert_eq!(none.count(), 1, "{alone:#}");
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn map_file_leads_to_nodes_that_announce_addresses_which_cannot_be_reached() {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let map = cluster.node(0).dir().join("addresses");
+    let mut text = String::new();
+    for node in 0..cluster.size() {
+        let announced = free_port().to_string();
+        let set = ["CONFIG", "SET", "cluster-announce-port", &announced];
+        cluster.node(node).cli(&set).await;
+        let named = || async {
+            let slots = format!("{:?}", cluster.node(0).cli(&["CLUSTER", "SLOTS"]).await);
+            if slots.contains(&announced) {
+                Ok(())
+            } else {
+                Err(slots)
+            }
+        };
+        eventually(SOON, "the new port", named).await;
+        text += &format!("127.0.0.1:{announced} {}\n", cluster.node(node).addr());
+    }
+    std::fs::write(&map, text).unwrap();
+    let key = cluster.key_at(1, "job:").await;
+    let (url, map) = (cluster.url(), map.display().to_string());
+    let short = ["--url", &url, "--connect-timeout", "1s"];
+    ends(&short, &["run", &key, "--", "true"], 69).await;
+    ends(
+        &["--url", &url, "--map-file", &map],
+        &["run", &key, "--", "true"],
+        0,
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -10,6 +10,8 @@ mod value;
 pub use self::table::{SettingWord, Settings};
 #[cfg(feature = "redis")]
 use super::Confirmation;
+#[cfg(feature = "redis")]
+use super::address_map::AddressMap;
 use super::{ClientName, Config};
 use crate::error::Error;
 
@@ -53,6 +55,9 @@ impl Config {
         set(&mut self.connect_timeout, settings.connect_timeout);
         set(&mut self.ping_interval, settings.ping_interval);
         set(&mut self.look_up_interval, settings.look_up_interval);
+        if let (None, Some(path)) = (&self.address_map, settings.map_file) {
+            self.address_map = Some(AddressMap::File(path));
+        }
         set(&mut self.restart_grace, settings.restart_grace);
         set(
             &mut self.credentials_interval,

@@ -69,6 +69,7 @@ settings! {
         nodelay: bool, "Whether small commands are sent at once (TCP_NODELAY)";
         pub_sub: PubSub, "How clients of a cluster tell each other that a lock is free";
         look_up_interval: Duration, "How often the names of servers are looked up again (0 is never)";
+        map_file: PathBuf, "File of lines: an address that servers announce, and the one at which it is reached";
         ping_interval: Duration, "How often a connection asks for a sign of life (0 is never)";
         connect_timeout: Duration, "How long a connection may take, with TLS and the login";
         /// It needs `replicas_timeout`.
@@ -219,6 +220,7 @@ mod tests {
         const BUILDER: &str = concat!(
             include_str!("../../client/builder.rs"),
             include_str!("../../client/connection_settings.rs"),
+            include_str!("../../client/map_settings.rs"),
         );
         const GUIDE: &str = include_str!("../../guide/connections.md");
         for (word, method) in METHODS {

@@ -5,8 +5,10 @@ mod connect;
 mod link;
 
 pub(crate) use self::addresses::{Address, Locate, Located, url};
-pub(super) use self::connect::{Connector, Expected, FirstCheck, ReconnectPause, handshake, probe};
+pub(super) use self::connect::{
+    Connector, Expected, FirstCheck, ReconnectPause, ask_node_at, handshake, probe,
+};
 pub(super) use self::link::{
-    Connected, ConnectedGauge, Epochs, Link, LinkConfig, NameWatch, OnPush, OutageLog, Pings,
-    REPEATED_AFTER, Stake, Together, join,
+    Connected, ConnectedGauge, Epochs, Link, LinkConfig, Look, NameWatch, Named, OnPush, OutageLog,
+    Pings, REPEATED_AFTER, Stake, Together, join,
 };

@@ -105,8 +105,10 @@ impl Servers {
                 tls,
             } => {
                 let credentials = logins::of_sentinels(credentials, user, config)?;
-                let to_servers = connector(db)?;
+                let map = &config.address_map;
+                let to_servers = connector(db)?.mapping(map, &[]);
                 let to_sentinels = to_servers.for_sentinels(credentials, tls, config)?;
+                let to_sentinels = to_sentinels.mapping(map, &sentinels);
                 let shared = Shared::new(to_servers, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
                 let times = (config.response_timeout, config.look_up_interval);
@@ -115,7 +117,8 @@ impl Servers {
                 behind(&sentinels, lives, shared)
             }
             Target::Cluster { seeds, db } => {
-                let shared = Shared::new(connector(db)?, config, clock);
+                let connector = connector(db)?.mapping(&config.address_map, &seeds);
+                let shared = Shared::new(connector, config, clock);
                 let epochs = Arc::clone(&shared.epochs);
                 let cluster = Cluster::new(seeds, shared, config.pub_sub);
                 (Layout::Cluster(cluster), epochs)

@@ -30,7 +30,7 @@ const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a c
 /// What all servers of one client share.
 pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
-    names: Arc<NameWatch>,
+    pub(super) names: Arc<NameWatch>,
     pub(super) epochs: Arc<Epochs>,
     pub(super) clock: Clock,
     pub(super) subscriptions: Subscriptions,

@@ -15,14 +15,26 @@ use crate::config::NEXT_ADDRESS_AFTER;
 pub(crate) struct Endpoint {
     /// The server, as the URL or another server names it.
     pub(crate) address: Address,
+    /// The address to connect to instead, if the user has mapped that of the server.
+    pub(crate) mapped: Option<Address>,
     /// One of the addresses that its name stands for. A socket has none.
     pub(crate) at: Option<SocketAddr>,
+}
+
+impl Endpoint {
+    /// The address to connect to. With TLS, the server's certificate has to be for its host.
+    pub(crate) fn reached(&self) -> &Address {
+        self.mapped.as_ref().unwrap_or(&self.address)
+    }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)?;
-        match (&self.address, self.at) {
+        if let Some(mapped) = &self.mapped {
+            write!(f, ", mapped to {mapped}")?;
+        }
+        match (self.reached(), self.at) {
             (Address::Tcp { host, .. }, Some(at)) if at.ip().to_string() != *host => {
                 write!(f, " ({at})")
             }
@@ -53,9 +65,22 @@ where
         };
         match outcome {
             Some((_, Ok(connected))) => return Ok(connected),
-            Some((endpoint, Err(fault))) => failures.push((endpoint, fault)),
+            Some((endpoint, Err(fault))) => {
+                let fault = mapped(&endpoint, fault);
+                failures.push((endpoint, fault));
+            }
             None => return Err(failure(failures)),
         }
+    }
+}
+
+/// The fault of an address that the user has mapped says so.
+fn mapped(endpoint: &Endpoint, fault: Fault) -> Fault {
+    match (&endpoint.mapped, fault) {
+        (Some(mapped), Fault::NotNow(why)) => {
+            Fault::NotNow(cause(format!("mapped to {mapped}: {why}")))
+        }
+        (_, fault) => fault,
     }
 }
 

@@ -117,6 +117,7 @@ mod tests {
                 host: "locks".to_owned(),
                 port: 6379,
             },
+            mapped: None,
             at: Some(address(at)),
         }
     }
@@ -187,6 +188,7 @@ mod tests {
         assert_eq!(order(&place, &[1, 3], now + MOVE_AGAIN_AFTER), [1, 3]);
         let elsewhere = Endpoint {
             address: Address::Unix("socket".into()),
+            mapped: None,
             at: None,
         };
         assert_eq!(place.order(vec![elsewhere.clone()], now), [elsewhere]);

@@ -73,7 +73,8 @@ impl Resolver {
         answer.unwrap_or_else(|| Err(not_found(host, &"the look-up has ended with its runtime")))
     }
 
-    fn last(&self, host: &str, port: u16) -> Vec<SocketAddr> {
+    /// The addresses of the last good answer.
+    pub(crate) fn last(&self, host: &str, port: u16) -> Vec<SocketAddr> {
         let names = self.names.lock();
         let name = names.get(&(Arc::from(host), port));
         name.map(|name| name.last.clone()).unwrap_or_default()

@@ -1,5 +1,6 @@
 //! How connections are made, whichever server they lead to: TLS and the login.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,12 @@ use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::tls::TlsConnector;
 use super::transport::Dial;
-use crate::backend::redis::connection::addresses::{Address, Endpoint, Resolver, url::Tls};
+use crate::backend::redis::connection::addresses::{
+    Address, Endpoint, Resolver, url::Tls, without_look_up,
+};
 use crate::backend::{Fault, cause};
 use crate::config::Config;
+use crate::config::address_map::AddressMap;
 use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::error::Error;
 use crate::resource::identity::Identity;
@@ -25,6 +29,10 @@ pub(crate) struct Connector {
     client_name: String,
     tls: Option<Arc<TlsConnector>>,
     resolver: Arc<Resolver>,
+    /// Where announced addresses are reached.
+    map: Option<AddressMap>,
+    /// The addresses that the user has written, which are used as they are.
+    written: Vec<Address>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
     /// How often a function is asked again for the credentials of connections that stand; zero is never.
@@ -48,6 +56,8 @@ impl Connector {
             client_name,
             tls,
             resolver: Resolver::new(config.look_up.clone()),
+            map: None,
+            written: Vec::new(),
             timeout: config.connect_timeout,
             credentials_interval: config.credentials_interval,
         })
@@ -74,9 +84,18 @@ impl Connector {
             client_name: self.client_name.clone(),
             tls,
             resolver: Resolver::new(config.look_up.clone()),
+            map: None,
+            written: Vec::new(),
             timeout: self.timeout,
             credentials_interval: self.credentials_interval,
         })
+    }
+
+    /// Connects by this map to all addresses but these, which the user has written.
+    pub(crate) fn mapping(mut self, map: &Option<AddressMap>, written: &[Address]) -> Self {
+        self.map = map.clone();
+        self.written = written.to_vec();
+        self
     }
 
     /// What the server is to call each connection.
@@ -112,17 +131,54 @@ impl Connector {
 
     /// Where tries to connect to a server lead.
     pub(crate) async fn endpoints(&self, address: &Address) -> Result<Vec<Endpoint>, Fault> {
+        let mapped = self.mapped(address)?;
         let endpoint = |at| Endpoint {
             address: address.clone(),
+            mapped: mapped.clone(),
             at,
         };
-        match address {
+        match mapped.as_ref().unwrap_or(address) {
             Address::Unix(_) => Ok(vec![endpoint(None)]),
             Address::Tcp { host, port } => {
                 let found = self.resolver.addresses(host, *port).await?;
                 Ok(found.into_iter().map(|at| endpoint(Some(at))).collect())
             }
         }
+    }
+
+    /// Looks up where the name of a server leads now. `None` if it has none.
+    pub(crate) async fn look_up(&self, server: &Address) -> Option<Result<Vec<SocketAddr>, Fault>> {
+        match server {
+            Address::Tcp { host, port } if without_look_up(host, *port).is_none() => {
+                Some(self.resolver.look_up(host, *port).await)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the name of a server has led last, if that is known.
+    pub(crate) fn last_addresses(&self, server: &Address) -> Vec<SocketAddr> {
+        match server {
+            Address::Tcp { host, port } => self.resolver.last(host, *port),
+            Address::Unix(_) => Vec::new(),
+        }
+    }
+
+    /// The address to connect to instead of this one.
+    fn mapped(&self, address: &Address) -> Result<Option<Address>, Fault> {
+        let (Address::Tcp { host, port }, Some(map)) = (address, &self.map) else {
+            return Ok(None);
+        };
+        if self.written.contains(address) {
+            return Ok(None);
+        }
+        let reached = map.reached(host, *port);
+        let reached = reached.map_err(|error| {
+            let text = format!("it is not known where {address} is reached: {error}");
+            Fault::NotNow(cause(text))
+        })?;
+        let reached = reached.map(|(host, port)| Address::Tcp { host, port });
+        Ok(reached.filter(|reached| reached != address))
     }
 
     /// What a connection to a server needs: the credentials and certificates of this moment. Without `nodelay`, small commands

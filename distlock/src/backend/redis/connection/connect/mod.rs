@@ -16,5 +16,5 @@ pub(crate) use self::driven::Driven;
 pub(crate) use self::first_check::FirstCheck;
 pub(crate) use self::handshake::Expected;
 pub(crate) use self::pause::ReconnectPause;
-pub(crate) use self::probe::{probe, probe_at};
+pub(crate) use self::probe::{ask_node_at, probe, probe_at};
 pub(crate) use self::step::Step;

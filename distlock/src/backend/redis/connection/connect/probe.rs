@@ -1,14 +1,17 @@
 //! A short connection that only asks a server what it is.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
+use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::{sleep, timeout};
 
 use super::connector::Connector;
+use super::driven::Driven;
 use super::handshake::{self, Expected};
 use super::tls;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of};
+use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
 use crate::error::show;
@@ -33,13 +36,46 @@ pub(crate) async fn probe(
         .unwrap_or_else(|_| Err(none()))
 }
 
-/// The same at one of the addresses that the name of the server stands for.
+/// Asks a question of a node at one of the addresses that its name stands for, over a connection of its own.
+pub(crate) async fn ask_node_at(
+    connector: &Connector,
+    (address, at): (&Address, SocketAddr),
+    question: &Cmd,
+) -> Result<Value, Fault> {
+    let patience = connector.timeout() / 2;
+    let endpoint = Endpoint {
+        address: address.clone(),
+        mapped: None,
+        at: Some(at),
+    };
+    let asked = async {
+        let node = connect_to(connector, endpoint, Expected::Node, patience);
+        let answer = question.query_async(&mut node.await?).await;
+        answer.map_err(reply::fault)
+    };
+    let none = || Fault::NotNow(cause(format!("no answer within {}", show(patience))));
+    timeout(patience, asked)
+        .await
+        .unwrap_or_else(|_| Err(none()))
+}
+
+/// The same as [`probe`], at one of the addresses that the name of the server stands for.
 pub(crate) async fn probe_at(
     connector: &Connector,
     endpoint: Endpoint,
     expected: Expected,
     patience: Duration,
 ) -> Result<(), Fault> {
+    let connected = connect_to(connector, endpoint, expected, patience).await;
+    connected.map(drop)
+}
+
+async fn connect_to(
+    connector: &Connector,
+    endpoint: Endpoint,
+    expected: Expected,
+    patience: Duration,
+) -> Result<Driven, Fault> {
     let dial = connector.dial(&endpoint, true).await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
@@ -60,7 +96,8 @@ pub(crate) async fn probe_at(
             return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
         }
     };
-    handshake::check(&name, (expected, connector.client_name()), &mut connection).await
+    handshake::check(&name, (expected, connector.client_name()), &mut connection).await?;
+    Ok(connection)
 }
 
 /// Completes if a server leaves the handshake of TLS unanswered because it speaks none.

@@ -42,7 +42,7 @@ impl Dial {
     }
 
     async fn stream(&self) -> io::Result<Box<dyn Stream>> {
-        match &self.endpoint.address {
+        match self.endpoint.reached() {
             Address::Tcp { host, .. } => match self.endpoint.at {
                 Some(at) => self.tcp(at, host).await,
                 None => Err(io::Error::other("the name has no address")),

@@ -10,7 +10,7 @@ use super::name_watch::NameWatch;
 use super::outage::OutageLog;
 use super::pings::Pings;
 use super::together::Together;
-use crate::backend::redis::connection::addresses::{Address, Locate};
+use crate::backend::redis::connection::addresses::{Endpoint, Locate};
 use crate::backend::redis::connection::connect::{Connector, Expected, FirstCheck};
 
 /// Called with the number of a connection, and with what the server sends over it unrequested.
@@ -45,9 +45,9 @@ pub(crate) struct LinkConfig {
 impl LinkConfig {
     /// A connection was made to this address. Which node of a cluster is where is told by the others, and which server is the
     /// master by Sentinels. The names of the others are looked up again.
-    pub(super) fn watch_name(&self, address: &Address) {
+    pub(super) fn watch_name(&self, endpoint: &Endpoint) {
         if matches!(self.expected, Expected::Server | Expected::Sentinel) {
-            self.names.watch(&self.together, address);
+            self.names.watch(&self.together, endpoint);
         }
     }
 }

@@ -21,6 +21,7 @@ mod stake;
 mod together;
 mod unanswered;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,7 +33,7 @@ use tokio::time::Instant;
 pub(crate) use self::config::{LinkConfig, OnPush};
 pub(crate) use self::epochs::Epochs;
 use self::known_run::KnownRun;
-pub(crate) use self::name_watch::NameWatch;
+pub(crate) use self::name_watch::{Look, NameWatch, Named};
 pub(crate) use self::opening::Connected;
 use self::opening::{For, Opening};
 pub(crate) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
@@ -128,6 +129,14 @@ impl Link {
     /// What errors and logs call the server.
     pub(crate) fn server(&self) -> &str {
         self.config.outages.server()
+    }
+
+    /// The address that the current connection, or the last one, has led to. A socket has none.
+    pub(crate) fn reached_at(&self) -> Option<SocketAddr> {
+        self.endpoint
+            .lock()
+            .as_ref()
+            .and_then(|endpoint| endpoint.at)
     }
 
     /// Whether there is a connection.
@@ -412,7 +421,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
                 // Checked when the connection is handed out: of a change after this, `leave` tells the link.
                 let config = &link.config;
                 let is_with_others = config.together.connected(&*link, &endpoint);
-                config.watch_name(&endpoint.address);
+                config.watch_name(&endpoint);
                 if !is_with_others || !config.server.is_current(&endpoint.address) {
                     link.leave();
                 }

@@ -1,12 +1,16 @@
 //! Looks again, every few seconds, where the names of connected servers lead. A name may be pointed at another server while
 //! the old one stays up, and then clients that were started before and after would lock on different servers.
 //!
-//! One task for all names of a client, so that there is one look-up at a time.
+//! One task for all names of a client, so that there is one look-up at a time. One that has not ended after
+//! [`LOOK_UP_PATIENCE`] goes on beside the others, and its name is not looked up again before it has ended.
 
+use std::collections::HashSet;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -14,8 +18,18 @@ use tokio::time::{Instant, sleep};
 use super::together::{Member, Together};
 use crate::backend::redis::connection::addresses::{Address, Endpoint, Next, without_look_up};
 use crate::backend::redis::connection::connect::{Connector, probe_at};
+use crate::config::LOOK_UP_PATIENCE;
 use crate::mutex::Mutex;
 use crate::telemetry;
+
+/// A look at a name, which is under way.
+pub(crate) type Look<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// What has a name, or several that lead to the same servers.
+pub(crate) trait Named: Send + Sync {
+    /// Looks where they lead, and goes there if that is elsewhere now.
+    fn look<'a>(&'a self, connector: &'a Connector) -> Look<'a>;
+}
 
 /// The names that are looked up again and again.
 pub(crate) struct NameWatch {
@@ -23,7 +37,7 @@ pub(crate) struct NameWatch {
     connector: Arc<Connector>,
     /// Zero if no name is looked up again.
     interval: Duration,
-    watched: Mutex<Vec<Weak<Together>>>,
+    watched: Mutex<Vec<Weak<dyn Named>>>,
     runs: Arc<AtomicBool>,
     /// Dropped with the client. Ends the task.
     lives: watch::Sender<()>,
@@ -41,15 +55,22 @@ impl NameWatch {
     }
 
     /// A connection to this server was made: its name is looked up again from now on, if it has one.
-    pub(crate) fn watch(self: &Arc<Self>, server: &Arc<Together>, address: &Address) {
-        if self.interval.is_zero() || !is_name(address) {
+    pub(crate) fn watch(self: &Arc<Self>, server: &Arc<Together>, endpoint: &Endpoint) {
+        if is_name(endpoint.reached()) {
+            let server = Arc::downgrade(server);
+            self.watch_names(server);
+        }
+    }
+
+    /// These names are looked up again from now on.
+    pub(crate) fn watch_names(self: &Arc<Self>, names: Weak<dyn Named>) {
+        if self.interval.is_zero() {
             return;
         }
         let mut watched = self.watched.lock();
         watched.retain(|other| other.strong_count() > 0);
-        let new = Arc::downgrade(server);
-        if !watched.iter().any(|other| other.ptr_eq(&new)) {
-            watched.push(new);
+        if !watched.iter().any(|other| Weak::ptr_eq(other, &names)) {
+            watched.push(names);
         }
         drop(watched);
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
@@ -61,7 +82,7 @@ impl NameWatch {
         }
     }
 
-    fn watched(&self) -> Vec<Weak<Together>> {
+    fn watched(&self) -> Vec<Weak<dyn Named>> {
         self.watched.lock().clone()
     }
 }
@@ -81,11 +102,12 @@ async fn look_again_and_again(
     mut lives: watch::Receiver<()>,
     _running: Running,
 ) {
+    let mut looks = Looks::default();
     loop {
         // Jitter: many clients that were started together do not ask together.
         let pause = interval.mul_f64(rand::rng().random_range(0.8..1.0));
         tokio::select! {
-            () = sleep(pause) => {}
+            () = looks.go_on_during(sleep(pause)) => {}
             _gone = lives.changed() => return,
         }
         let Some((connector, watched)) = this
@@ -94,32 +116,75 @@ async fn look_again_and_again(
         else {
             return;
         };
-        for server in watched {
+        for names in watched.iter().filter_map(Weak::upgrade) {
             tokio::select! {
-                () = look_again(&connector, &server) => {}
+                () = looks.begin(Arc::clone(&connector), names) => {}
                 _gone = lives.changed() => return,
             }
         }
     }
 }
 
+/// The looks that are under way. Usually that is one.
+#[derive(Default)]
+struct Looks {
+    /// What is looked at, by its address in memory, which stays as long as the look.
+    under_way: HashSet<usize>,
+    looks: FuturesUnordered<Pin<Box<dyn Future<Output = usize> + Send>>>,
+}
+
+impl Looks {
+    /// Begins a look, unless the last one at the same names has not ended. Waits for its end, but only for a while.
+    async fn begin(&mut self, connector: Arc<Connector>, names: Arc<dyn Named>) {
+        let number = Arc::as_ptr(&names).addr();
+        if !self.under_way.insert(number) {
+            return;
+        }
+        self.looks.push(Box::pin(async move {
+            names.look(&connector).await;
+            number
+        }));
+        let mut patience = pin!(sleep(LOOK_UP_PATIENCE));
+        while self.under_way.contains(&number) {
+            tokio::select! {
+                Some(ended) = self.looks.next() => { let _was_there = self.under_way.remove(&ended); }
+                () = &mut patience => return,
+            }
+        }
+    }
+
+    /// Goes on with those that are under way, for so long.
+    async fn go_on_during(&mut self, pause: impl Future<Output = ()>) {
+        let mut pause = pin!(pause);
+        loop {
+            tokio::select! {
+                Some(ended) = self.looks.next() => { let _was_there = self.under_way.remove(&ended); }
+                () = &mut pause => return,
+            }
+        }
+    }
+}
+
+/// The connections to one server.
+impl Named for Together {
+    fn look<'a>(&'a self, connector: &'a Connector) -> Look<'a> {
+        Box::pin(look_again(connector, self))
+    }
+}
+
 /// Looks at the name of one server, and leaves that server if the name leads elsewhere.
-async fn look_again(connector: &Connector, server: &Weak<Together>) {
-    let leader = server.upgrade().and_then(|server| server.leader());
+async fn look_again(connector: &Connector, server: &Together) {
     // Without a connection, the next try looks the name up.
     let connected = |leader: Arc<dyn Member>| leader.endpoint().filter(|_| leader.is_up());
-    let Some(present) = leader.and_then(connected) else {
+    let Some(present) = server.leader().and_then(connected) else {
         return;
     };
-    let Address::Tcp { host, port } = &present.address else {
+    let Address::Tcp { host, port } = present.reached() else {
         return;
     };
     let answer = match connector.resolver().look_up(host, *port).await {
         Ok(answer) => answer,
         Err(fault) => return telemetry::name_not_found(host, &fault),
-    };
-    let Some(server) = server.upgrade() else {
-        return;
     };
     let next = {
         let mut place = server.place.lock();
@@ -136,9 +201,10 @@ async fn look_again(connector: &Connector, server: &Weak<Together>) {
         Next::Leave => {
             let new = answer.into_iter().map(|at| Endpoint {
                 address: present.address.clone(),
+                mapped: present.mapped.clone(),
                 at: Some(at),
             });
-            if let Some(new) = first_that_answers(connector, &server, new).await {
+            if let Some(new) = first_that_answers(connector, server, new).await {
                 telemetry::name_moved(&present, &new);
                 server.move_to(new);
             }

@@ -94,7 +94,7 @@ impl Cluster {
 
     /// Reads the map from the first node that tells it. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
-        let informants = self.informants();
+        let (informants, moves) = (self.informants(), self.state.read().moves);
         let (mut next, mut asked, mut fault) =
             (informants.iter(), FuturesUnordered::new(), no_map());
         loop {
@@ -111,8 +111,10 @@ impl Cluster {
             };
             match answer {
                 Some(Ok(owned)) => {
-                    self.replace_map(&owned);
-                    return Ok(());
+                    return match self.replace_map(&owned, moves) {
+                        true => Ok(()),
+                        false => Err(no_map()),
+                    };
                 }
                 // Says more than that another node does not answer.
                 Some(Err(denied @ Fault::Denied(_))) => fault = denied,
@@ -166,21 +168,29 @@ impl Cluster {
         }
     }
 
-    fn replace_map(&self, owned: &[OwnedSlots]) {
+    /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
+    /// holds.
+    fn replace_map(&self, owned: &[OwnedSlots], moves: u64) -> bool {
         let number = self.shared.epochs.next();
-        let is_changed = self.state.write().map.replace(owned, number);
+        let mut state = self.state.write();
+        if state.moves != moves {
+            return false;
+        }
+        let is_changed = state.map.replace(owned, number);
+        drop(state);
         if is_changed {
             telemetry::slots_changed(&self.name());
             self.changed();
         }
         self.forget_nodes();
+        true
     }
 
     /// Forgets the nodes that are needed no more. Their connections end when the last command over them is answered.
     fn forget_nodes(&self) {
         let now = self.shared.clock.now();
         let mut state = self.state.write();
-        let State { map, nodes } = &mut *state;
+        let State { map, nodes, .. } = &mut *state;
         let forgotten = map.take_forgotten(nodes.keys(), now, NODE_LINGER);
         let forgotten: Vec<_> = forgotten
             .iter()

@@ -12,8 +12,11 @@ mod cluster_slots;
 mod follow;
 mod greet;
 mod map;
+mod moved;
 mod open;
 pub(crate) mod redirect;
+mod seed_place;
+mod seeds;
 pub(crate) mod slots;
 
 pub(crate) mod topology;
@@ -29,6 +32,7 @@ use self::follow::moving;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
 use self::open::{OpenState, names};
+use self::seeds::Seeds;
 use self::slots::SlotMap;
 use super::failed::Failed;
 use super::node::{Form, Node, Shared};
@@ -49,6 +53,8 @@ pub(super) struct Cluster {
     /// The number of the node that was made last.
     numbers: AtomicU32,
     map_reader: Arc<MapReader>,
+    /// The names of the seeds, which may lead to another cluster later.
+    seeds: Arc<Seeds>,
     /// For what the nodes, and the task that reads the map, need of the cluster.
     this: Weak<Self>,
 }
@@ -56,6 +62,8 @@ pub(super) struct Cluster {
 struct State {
     map: SlotMap,
     nodes: HashMap<Address, Arc<Node>>,
+    /// How often the client has gone to another cluster.
+    moves: u64,
 }
 
 impl Drop for Cluster {
@@ -69,6 +77,7 @@ impl Cluster {
     pub(super) fn new(seeds: Vec<Address>, mut shared: Shared, pub_sub: PubSub) -> Arc<Self> {
         let gauge = ConnectedGauge::new(names(&seeds));
         shared.gauge = Some(Arc::clone(&gauge));
+        let named = seeds.clone();
         Arc::new_cyclic(|this| Self {
             shared,
             publish: OnceLock::new(),
@@ -76,9 +85,11 @@ impl Cluster {
             state: RwLock::new(State {
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),
+                moves: 0,
             }),
             numbers: AtomicU32::new(0),
             map_reader: Arc::default(),
+            seeds: Seeds::new(named, Weak::clone(this)),
             this: Weak::clone(this),
         })
     }

@@ -98,6 +98,7 @@ impl Cluster {
                 // Release: pairs with the load in `is_open`. The map was stored before.
                 self.opening.is_open.store(true, Ordering::Release);
                 self.keep_reading();
+                self.watch_seeds();
                 // Those that were made before. Later ones find the cluster open.
                 for node in self.state.read().nodes.values() {
                     node.tell_first();

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. The Sentinels of the URL stay.
 //! 2. One that another has told of stays while it answers for the service itself, and while one that answers names it.
-//! 3. One is forgotten only by the answer of another. If none answers, all stay.
+//! 3. One is forgotten only by the answer of another, or if the name of one of the URL leads elsewhere: those that it has told
+//!    of may be Sentinels of another set. If none answers, all stay.
 //!
 //! Sentinels name another one also while it is down, until their operator resets them or it comes back at another address.
 
@@ -75,6 +76,12 @@ impl<S> KnownSentinels<S> {
             .collect()
     }
 
+    /// Forgets those that others have told of, and returns them: the name of one of the URL leads elsewhere by now.
+    pub(super) fn forget_learned(&mut self) -> Vec<S> {
+        let learned = self.entries.extract_if(.., |entry| !entry.is_of_url);
+        learned.map(|entry| entry.sentinel).collect()
+    }
+
     /// A Sentinel does not answer, or does not know the service.
     pub(super) fn silent(&mut self, sentinel: &Address) {
         for entry in &mut self.entries {
@@ -142,6 +149,17 @@ mod tests {
         // It is back.
         assert!(named(&mut known, 1, &[2, 3]).is_empty());
         assert_eq!(ports(&known), [1, 2, 3]);
+    }
+
+    #[test]
+    fn learned_sentinels_are_forgotten_when_the_name_of_one_of_the_url_leads_elsewhere() {
+        let mut known = of_url(&[1]);
+        assert!(named(&mut known, 1, &[2, 3]).is_empty());
+        assert!(named(&mut known, 2, &[1, 3]).is_empty());
+        assert_eq!(known.forget_learned(), [2, 3]);
+        assert_eq!(ports(&known), [1]);
+        assert!(named(&mut known, 1, &[4]).is_empty());
+        assert_eq!(ports(&known), [1, 4]);
     }
 
     #[test]

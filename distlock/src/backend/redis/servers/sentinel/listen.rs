@@ -54,6 +54,7 @@ impl Sentinels {
                 sleep(RECONNECT_BACKOFF.longest).await;
                 continue;
             };
+            self.connected_to(sentinel);
             let epoch = connected.epoch;
             let ended = tokio::select! {
                 () = sentinel.link.down(epoch) => continue,

@@ -14,6 +14,7 @@ mod named;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub(super) struct Sentinels {
 struct Sentinel {
     address: Address,
     link: Arc<Link>,
+    /// Where the last connection to it has led.
+    at: Mutex<Option<SocketAddr>>,
     outages: Arc<OutageLog>,
     /// Listens to it.
     listener: OnDemandTask,
@@ -134,6 +137,22 @@ impl Sentinels {
             let gauge = Arc::clone(&self.gauge);
             Sentinel::new(address, connector, gauge, Weak::clone(&self.this))
         });
+        self.forget(forgotten);
+        self.listen();
+    }
+
+    /// A Sentinel was connected to. If its name leads elsewhere by now, it may be one of another set, and those that were learned
+    /// may tell of the former one.
+    fn connected_to(&self, sentinel: &Sentinel) {
+        let now = sentinel.link.reached_at();
+        let before = std::mem::replace(&mut *sentinel.at.lock(), now);
+        if before.is_some() && before != now {
+            let forgotten = self.known.lock().forget_learned();
+            self.forget(forgotten);
+        }
+    }
+
+    fn forget(&self, forgotten: Vec<Arc<Sentinel>>) {
         for sentinel in forgotten {
             sentinel.outages.forget();
             telemetry::sentinel_forgotten(&sentinel.address, &self.service);
@@ -141,7 +160,6 @@ impl Sentinels {
             foreign::send_modify(&sentinel.is_forgotten, |value| *value = true);
             self.named.lock().forget(&sentinel.address);
         }
-        self.listen();
     }
 
     /// The address of the master.
@@ -299,6 +317,7 @@ impl Sentinel {
         Arc::new(Self {
             address: address.clone(),
             link,
+            at: Mutex::default(),
             outages,
             listener: OnDemandTask::default(),
             is_forgotten: watch::Sender::new(false),

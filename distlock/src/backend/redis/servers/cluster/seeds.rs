@@ -1,0 +1,101 @@
+//! The names of a cluster's seeds, while the client is connected. They may be pointed at another cluster while the old one stays
+//! up, and then clients that were started before and after would lock on different clusters.
+//!
+//! A new client takes the first seed that answers. So the first name that has an answer decides here as well. A seed that is an
+//! address decides that the client stays.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use super::Cluster;
+use super::moved::map_at;
+use super::seed_place::{Elsewhere, SeedPlace};
+use crate::backend::redis::connection::{Address, Connector, Look, Named};
+use crate::mutex::Mutex;
+use crate::telemetry;
+
+/// The seeds of a cluster.
+pub(super) struct Seeds {
+    seeds: Vec<Address>,
+    places: Mutex<HashMap<Address, SeedPlace>>,
+    cluster: Weak<Cluster>,
+}
+
+impl Seeds {
+    pub(super) fn new(seeds: Vec<Address>, cluster: Weak<Cluster>) -> Arc<Self> {
+        Arc::new(Self {
+            seeds,
+            places: Mutex::default(),
+            cluster,
+        })
+    }
+
+    async fn look_at_first(&self, connector: &Connector) {
+        for seed in &self.seeds {
+            match connector.look_up(seed).await {
+                None => return,
+                Some(Ok(answer)) => return self.answered(connector, seed, answer).await,
+                Some(Err(fault)) => telemetry::name_not_found(&seed.to_string(), &fault),
+            }
+        }
+    }
+
+    /// The name of a seed stands for these addresses.
+    async fn answered(&self, connector: &Connector, seed: &Address, answer: Vec<SocketAddr>) {
+        if !self.with_place(seed, |place| place.answered(&answer)) {
+            return;
+        }
+        for at in &answer {
+            let owned = match map_at(connector, (seed, *at)).await {
+                Ok(owned) => owned,
+                Err(fault) => {
+                    telemetry::name_leads_nowhere(at, &fault);
+                    continue;
+                }
+            };
+            let Some(cluster) = self.cluster.upgrade() else {
+                return;
+            };
+            if cluster.has_one_of(&owned) {
+                return self.with_place(seed, |place| place.is_same(&answer));
+            }
+            let left = cluster.name();
+            match self.with_place(seed, |place| place.is_other(&answer, Instant::now())) {
+                Elsewhere::Go => {
+                    telemetry::name_moved(&left, &format_args!("{seed} ({at})"));
+                    cluster.move_to(&owned);
+                }
+                Elsewhere::Stay { is_new: true } => telemetry::name_rotates(seed),
+                Elsewhere::Stay { is_new: false } => {}
+            }
+            return;
+        }
+    }
+
+    fn with_place<T>(&self, seed: &Address, with: impl FnOnce(&mut SeedPlace) -> T) -> T {
+        with(self.places.lock().entry(seed.clone()).or_default())
+    }
+}
+
+impl Named for Seeds {
+    fn look<'a>(&'a self, connector: &'a Connector) -> Look<'a> {
+        Box::pin(self.look_at_first(connector))
+    }
+}
+
+impl Cluster {
+    /// The client has connected: the names of the seeds are looked up again from now on.
+    pub(super) fn watch_seeds(&self) {
+        let seeds = &self.seeds;
+        let connector = &self.shared.connector;
+        for seed in &seeds.seeds {
+            let known = SeedPlace::new(connector.last_addresses(seed));
+            let _first = seeds.places.lock().insert(seed.clone(), known);
+        }
+        let names = Arc::downgrade(seeds);
+        self.shared.names.watch_names(names);
+    }
+}
