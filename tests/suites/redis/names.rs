@@ -318,11 +318,11 @@ async fn server_is_reached_at_an_ipv6_address_that_the_url_has_or_a_name_leads_t
     assert!(url.starts_with("redis://[::1]:"), "{url}");
     let names = Names::new();
     let literal = builder(&names).connect(&url).await.unwrap();
-    locks(&literal, "k").await;
+    lock_once(&literal, "k").await;
     assert_eq!(literal.servers(), v6.to_string());
     names.lead(NAME, [v6]);
     let named = connect(&names).await;
-    locks(&named, "k").await;
+    lock_once(&named, "k").await;
     asked(&names, 5).await;
     // It was not looked up: no name is `::1`.
     assert_eq!(names.asked("::1"), 0);

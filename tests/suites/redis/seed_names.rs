@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::{Builder, Client, Health};
 use distlock_tests::{
-    ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq,
+    ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq, lock_once,
 };
 use tokio::time::timeout;
 
@@ -49,11 +49,6 @@ async fn connections(servers: &[&RedisServer]) -> usize {
 
 fn nodes(cluster: &RedisCluster) -> Vec<&RedisServer> {
     (0..cluster.size()).map(|node| cluster.node(node)).collect()
-}
-
-async fn locks(client: &Client, key: &str) {
-    let guard = client.lock(key).acquire().wait(SOON).await.expect(key);
-    guard.release().await.expect(key);
 }
 
 #[tokio::test]
@@ -124,7 +119,7 @@ async fn seed_that_leads_to_other_nodes_of_its_cluster_nowhere_or_to_a_server_al
     asked(&names, NAME, 6).await;
     assert!(timeout(ms(1), guard.lost()).await.is_err());
     assert_eq!(client.servers(), before);
-    locks(&client, "other").await;
+    lock_once(&client, "other").await;
     guard.release().await.unwrap();
 }
 
@@ -134,7 +129,7 @@ async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name()
     let names = Names::new();
     names.lead(NAME, [old.node(0).addr()]);
     let client = builder(&names).connect(CLUSTER).await.unwrap();
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
     for node in 0..old.size() {
         old.node_mut(node).kill();
     }
@@ -161,7 +156,7 @@ async fn zero_never_looks_the_names_of_seeds_up_again() {
     names.lead(NAME, [new.node(0).addr()]);
     let moved = || async { goes.servers().contains(&new.node(0).addr().to_string()) };
     eventually_eq(SOON, "another client has gone", true, moved).await;
-    locks(&stays, "k").await;
+    lock_once(&stays, "k").await;
     assert!(stays.servers().contains(&old.node(0).addr().to_string()));
 }
 
@@ -179,7 +174,7 @@ async fn sentinel_whose_name_is_pointed_at_another_set_takes_clients_to_its_mast
     let master = new.server(new.master().await);
     assert!(master.keys().await.contains(&"k".to_owned()));
     guard.release().await.unwrap();
-    locks(&client, "other").await;
+    lock_once(&client, "other").await;
 }
 
 #[tokio::test]
@@ -203,5 +198,5 @@ async fn name_that_hangs_does_not_keep_others_from_being_looked_up() {
     asked(&names, "c.test", 20).await;
     // One look-up of each, which is still under way.
     assert_eq!((names.asked("a.test"), names.asked("b.test")), (1, 1));
-    locks(&client, "k").await;
+    lock_once(&client, "k").await;
 }
