@@ -136,7 +136,7 @@ fn bytes_of_a_hold_and_of_a_waiter_in_memory() {
     let client = || Client::builder().in_memory(&server).unwrap();
     let bounds = Bounds {
         hold: 1_240,
-        waiter: 3_890,
+        waiter: 3_775,
     };
     let all_listen = async || stored(&server).1 >= KEYS;
     check(
@@ -155,7 +155,7 @@ fn bytes_of_a_hold_and_of_a_waiter_with_a_server() {
     let clients = [client(), client()];
     let bounds = Bounds {
         hold: 950,
-        waiter: 3_750,
+        waiter: 3_640,
     };
     // Each holder asks once, and each waiter before and after it subscribes.
     let all_listen = async || {
