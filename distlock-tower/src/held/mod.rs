@@ -10,6 +10,7 @@ mod request_hold;
 use std::fmt;
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use distlock::{Guard, Section};
 use parking_lot::Mutex;
@@ -140,6 +141,25 @@ impl Held {
     /// See [`Held`].
     pub fn is_held(&self) -> bool {
         self.shared.section.is_held()
+    }
+
+    /// Returns how long the lock is still held, unless its lease is renewed; zero once it is not. See
+    /// [`Guard::remaining`](distlock::Guard::remaining).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use distlock_tower::Held;
+    ///
+    /// async fn write(held: Held) -> String {
+    ///     // The store ends the request before another owner can have the lock.
+    ///     format!("set statement_timeout = {}", held.remaining().min(Duration::from_secs(5)).as_millis())
+    /// }
+    /// # let _ = write;
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        self.shared.section.remaining()
     }
 
     /// Returns a future that completes when the hold is lost, when it must be assumed lost, or when it is released.

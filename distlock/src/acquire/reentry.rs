@@ -185,9 +185,11 @@ impl OpenGate {
     fn reenter(self, one: &ClientRequest) -> Result<Enclosing, NestError> {
         let ClientRequest { registry, request } = one;
         let session = &registry.session;
-        let term = request
-            .hold
-            .term(session.now(), request.first_lease(session));
+        let term = request.hold.term(
+            session.now(),
+            request.first_lease(session),
+            session.config.lease_margin,
+        );
         let Self { frame, permit, .. } = self;
         let outer = frame.hold_ref();
         let nested = outer.nest(frame.closed(), term, request.hold.margin)?;

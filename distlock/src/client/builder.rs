@@ -83,6 +83,40 @@ impl Builder {
         self
     }
 
+    /// Sets how long before the end of its lease in the server a hold counts as ended: at most a third of the
+    /// [`watchdog_timeout`](Builder::watchdog_timeout), zero by default, in whole milliseconds.
+    ///
+    /// When the lease of a hold ends, its body is dropped, and the key stays with its owner for this time. A request that the
+    /// body has sent is therefore less likely to meet the next owner. Choose it as long as such a request may take. It counts
+    /// for leases that end because no renewal was confirmed, and for leases of [their own](crate::Acquire::lease), which become
+    /// so much shorter for the code under the lock. A release before that end, and the end of a
+    /// [`max_hold`](crate::Acquire::max_hold), free the key at once.
+    ///
+    /// It shortens the time in which two owners may work at once and cannot rule it out:
+    /// [`limits`](crate::guide::limits#paused-processes) says why. With this setting, a hold survives shorter pauses and outages.
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made. A
+    /// lease of an acquisition that is not longer than the margin is refused in the same way.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let server = distlock::MemoryServer::new();
+    /// let client = distlock::Client::builder().lease_margin(Duration::from_secs(2)).in_memory(&server)?;
+    /// let lock = client.lock("report");
+    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
+    /// guard.lost().await; // 8 seconds later
+    /// assert!(lock.is_locked().await?); // for 2 seconds more
+    /// # Ok(()) }
+    /// ```
+    pub fn lease_margin(mut self, margin: Duration) -> Self {
+        self.settings.lease_margin = Some(margin);
+        self
+    }
+
     /// Sets a prefix for the names of all keys in the server; empty by default.
     ///
     /// Errors, logs and guards show keys without the prefix. The prefix counts towards the limit of 4096 bytes for a

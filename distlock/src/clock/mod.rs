@@ -23,6 +23,7 @@ use self::runtimes::TokioClock;
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
+pub(crate) use self::tick::AtomicTick;
 pub use self::tick::Tick;
 use crate::config::MAX_WAIT;
 use crate::sync::Notified;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::sync::atomic::{AtomicU64, Ordering};
+
 /// A point in time on one clock, counted from that clock's own start in nanoseconds: a hold has a dozen of them, and a
 /// `Duration` takes twice the bytes.
 #[cfg_attr(
@@ -49,6 +51,25 @@ impl Tick {
     #[cfg(test)]
     pub(crate) fn from_millis(ms: u64) -> Self {
         Self(ms * NANOS_PER_MILLI)
+    }
+}
+
+/// A point in time that changes. Nothing else is published with it.
+#[derive(Debug)]
+pub(crate) struct AtomicTick(AtomicU64);
+
+impl AtomicTick {
+    pub(crate) fn new(tick: Tick) -> Self {
+        Self(AtomicU64::new(tick.0))
+    }
+
+    pub(crate) fn get(&self) -> Tick {
+        // Relaxed, here and below: what depends on more than this time is read under a mutex.
+        Tick(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, tick: Tick) {
+        self.0.store(tick.0, Ordering::Relaxed);
     }
 }
 

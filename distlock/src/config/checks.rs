@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE};
-use crate::error::{Error, LEASES};
+use super::{
+    Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE,
+    RENEWALS_PER_LEASE,
+};
+use crate::error::{Error, LEASES, exact};
 
 /// Rejects a lease that is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
@@ -13,6 +16,36 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
         let margin = Duration::ZERO;
         Err(Error::InvalidLease { lease, margin })
     }
+}
+
+/// Rejects a lease of which less than `least` is left without the client's margin.
+pub(crate) fn check_lease_with(
+    margin: Duration,
+    lease: Duration,
+    least: Duration,
+) -> Result<(), Error> {
+    check_lease(lease)?;
+    if margin.is_zero() || lease >= margin + least {
+        return Ok(());
+    }
+    let (least, margin) = (exact(least), exact(margin));
+    let expected =
+        format!("{least} more than the `lease_margin` of the client, {margin}, at least");
+    Err(Error::invalid_time("lease", lease, expected))
+}
+
+/// The margin in whole milliseconds. Rejects one that is longer than a third of the lease that the watchdog renews:
+/// another third passes before each renewal, and the last one is for renewals that fail.
+pub(super) fn checked_margin(margin: Duration, watchdog: Duration) -> Result<Duration, Error> {
+    // A hold keeps it as a `u32`.
+    let most = (watchdog / RENEWALS_PER_LEASE).min(Duration::from_millis(u32::MAX.into()));
+    if margin <= most {
+        let up = Duration::from_millis(margin.as_nanos().div_ceil(1_000_000) as u64);
+        let down = Duration::from_millis(margin.as_millis() as u64);
+        return Ok(if up <= most { up } else { down });
+    }
+    let expected = format!("at most {}, a third of `watchdog_timeout`", exact(most));
+    Err(Error::invalid_time("lease_margin", margin, expected))
 }
 
 /// Rejects a time limit of a hold that is not within the bounds of a lease.

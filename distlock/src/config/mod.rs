@@ -23,7 +23,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use self::address_map::AddressMap;
 pub(crate) use self::checks::*;
-use self::checks::{TIMES_OR_MAX, check_timeout};
+use self::checks::{TIMES_OR_MAX, check_timeout, checked_margin};
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
 use self::credentials::CredentialsSource;
@@ -105,6 +105,8 @@ pub(crate) type KeyClass = fn(&str) -> &'static str;
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
+    /// In whole milliseconds.
+    pub(crate) lease_margin: Duration,
     pub(crate) key_prefix: String,
     pub(crate) name: ClientName,
     pub(crate) default_wait: Option<Duration>,
@@ -192,6 +194,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             watchdog_timeout: WATCHDOG_TIMEOUT,
+            lease_margin: Duration::ZERO,
             key_prefix: String::new(),
             name: ClientName::default(),
             default_wait: None,
@@ -282,6 +285,7 @@ impl Config {
     /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_hold("watchdog_timeout", self.watchdog_timeout)?;
+        self.lease_margin = checked_margin(self.lease_margin, self.watchdog_timeout)?;
         self.name.check()?;
         // Kept as it is: a wait without limit that was asked for is another thing than one that nobody set.
         if let Err(Error::InvalidWait { wait }) = checked_wait(self.default_wait) {
@@ -427,6 +431,10 @@ mod tests {
             (
                 set(|config| config.watchdog_timeout = Duration::from_nanos(999_999)),
                 "watchdog_timeout = 999us 999ns: expected 1ms to 3650days",
+            ),
+            (
+                set(|config| config.lease_margin = Duration::from_secs(11)),
+                "lease_margin = 11s: expected at most 10s, a third of `watchdog_timeout`",
             ),
             (
                 set(|config| config.default_wait = Some(year)),

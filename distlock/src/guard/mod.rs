@@ -1,6 +1,7 @@
 //! The guard: the value that ends a hold.
 
 mod critical_section;
+mod extend;
 pub(crate) mod fenced;
 pub(crate) mod run;
 pub(crate) mod stream;
@@ -244,6 +245,31 @@ impl Guard {
     /// ```
     pub fn is_held(&self) -> bool {
         self.view.is_held()
+    }
+
+    /// Returns how long the guard still holds the key, unless its lease is renewed or [extended](Guard::extend); zero if it
+    /// holds the key no more.
+    ///
+    /// The method only compares clocks, without I/O. The time counts from before the lease was asked for, so the server keeps the
+    /// key for at least as long. The [`lease_margin`](crate::Builder::lease_margin) of the client and a
+    /// [`max_hold`](crate::Acquire::max_hold) count. While the watchdog renews the lease, the time begins anew with each renewal:
+    /// it tells how long the guard holds the key if the server does not answer any more. For several keys, it is the shortest
+    /// time.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
+    /// tokio::time::sleep(Duration::from_secs(4)).await;
+    /// // A request that may take longer than that is not begun.
+    /// assert!(guard.remaining() <= Duration::from_secs(6));
+    /// # Ok(()) }
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        self.view.remaining()
     }
 
     /// Returns a future that completes when the hold is lost, or must be assumed lost because its lease ended by this

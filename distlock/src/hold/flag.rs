@@ -1,8 +1,8 @@
 //! A flag that is set once. Setting it wakes all that wait for it.
 
 use crate::foreign;
-use crate::sync::Notify;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Notified, Notify};
 
 /// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
 #[derive(Debug, Default)]
@@ -34,6 +34,11 @@ impl Flag {
     /// Wakes those that wait for a [change](Flag::changed), and does not set the flag. Not under a mutex.
     pub(crate) fn announce_change(&self) {
         foreign::notify_waiters(&self.waiters);
+    }
+
+    /// Completes when the flag is set or a change is announced, from this call on.
+    pub(crate) fn next_change(&self) -> Notified<'_> {
+        self.waiters.notified()
     }
 
     /// Completes when the flag is set, or when a change before that is announced.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lease::Term;
+use super::term::Term;
 use super::terms::HoldTerms;
 use crate::backend::Attempt;
 use crate::clock::Tick;
@@ -30,6 +30,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) now: Tick,
     /// The lease that the watchdog renews.
     pub(crate) watchdog: Duration,
+    /// How long before the end of each lease the hold counts as ended.
+    pub(crate) margin: Duration,
     pub(crate) in_doubt: Option<InDoubtAttempt>,
     /// The connection that the attempt was sent over, or an earlier one.
     pub(crate) epoch: u64,
@@ -41,7 +43,7 @@ impl Grant<'_> {
     pub(super) fn term(&self) -> Term {
         let lease = self.attempt.lease;
         if self.attempt.target.resource.kind.has_lease() {
-            self.terms.term(self.sent, lease)
+            self.terms.term(self.sent, lease, self.margin)
         } else {
             Term::Until(self.sent.after(lease))
         }

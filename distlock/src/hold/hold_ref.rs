@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::lease::Term;
 use super::nesting::{EnclosingGuard, NestError};
+use super::term::{GuardTerm, Term};
 use super::terms::HoldTerms;
 use super::{Flag, Grant, GuardEnd, Hold};
 use crate::clock::{Clock, Tick};
@@ -37,7 +37,7 @@ pub(crate) struct Origin {
 pub(crate) struct HoldRef {
     hold: Arc<Hold>,
     origin: Origin,
-    term: Term,
+    term: GuardTerm,
     /// Written by [`Hold::leave`], under the hold's mutex.
     ended: AtomicBool,
     /// Set when the guard ends. The hold has a flag of its own, for when it is lost or freed.
@@ -72,7 +72,7 @@ impl HoldRef {
         Arc::new(Self {
             hold,
             origin,
-            term,
+            term: GuardTerm::new(term),
             ended: AtomicBool::new(false),
             over: Flag::default(),
             gate: OnceLock::new(),
@@ -89,7 +89,21 @@ impl HoldRef {
     }
 
     pub(crate) fn term(&self) -> Term {
-        self.term
+        self.term.get()
+    }
+
+    /// Moves the end of this guard's own lease to `end`, if that is later. The watchdog has to look at the hold after that.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if this guard no longer holds the key.
+    pub(crate) fn extend(&self, end: Tick) -> Result<(), Error> {
+        let open = AtomicBool::new(false);
+        let extended = self.hold.extend(self.enclosing(&open), &self.term, end);
+        extended.map_err(|error| {
+            let key = self.hold.resource.key.text();
+            let ended = || Error::lost(key, Loss::Expired);
+            error.into_error(key).unwrap_or_else(ended)
+        })
     }
 
     /// What the client's clock shows.
@@ -126,7 +140,7 @@ impl HoldRef {
     /// Ends this guard and decreases the count. The caller then calls [`announce_end`](HoldRef::announce_end), outside
     /// of all mutexes.
     pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
-        self.hold.leave(self.term, &self.ended, now)
+        self.hold.leave(&self.term, &self.ended, now)
     }
 
     /// Ends a guard whose hold is left alone: nothing follows from it.
@@ -155,7 +169,7 @@ impl HoldRef {
     fn is_held_at(&self, now: Tick) -> bool {
         !self.has_ended()
             && !self.is_left_alone()
-            && !self.term.has_ended(now)
+            && !self.term().has_ended(now)
             && self.hold.is_held(now)
     }
 
@@ -167,14 +181,14 @@ impl HoldRef {
         }
         let loss = match self.is_left_alone() {
             true => Loss::NewIdentity,
-            false => self.hold.loss_of(self.term, now),
+            false => self.hold.loss_of(self.term(), now),
         };
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
 
     /// When the guard stops counting as held, by its own client's clock, unless the hold is renewed.
     pub(crate) fn end_at(&self) -> Tick {
-        match self.hold.deadline().min(self.term.end()) {
+        match self.hold.deadline().min(self.term().end()) {
             Tick::NEVER => Tick::NEVER,
             end => end.before(self.origin.margin),
         }
@@ -188,7 +202,7 @@ impl HoldRef {
 
     /// How long the guard's own limit allows it to count as held.
     pub(crate) fn left_by_term(&self) -> Duration {
-        self.term.end().left(self.judged_at())
+        self.term().end().left(self.judged_at())
     }
 
     /// Completes when the guard ends.
@@ -228,7 +242,7 @@ impl HoldRef {
             closed,
             ended: &self.ended,
             is_left_alone: self.is_left_alone(),
-            term: self.term,
+            term: self.term(),
             now: self.now(),
         }
     }
@@ -252,7 +266,7 @@ impl HoldRef {
             crate::sync::select! {
                 () = self.over.wait() => return,
                 () = self.hold.over() => return,
-                () = self.origin.clock.sleep_until(self.hold.deadline().min(self.term.end())) => {}
+                () = self.origin.clock.sleep_until(self.hold.deadline().min(self.term().end())) => {}
             }
         }
     }

@@ -4,7 +4,8 @@
 //! The hold tells it when guards begin and end.
 //!
 //! # Invariants
-//! 1. The deadline counts from before a command was queued, so it lies at or before the server's expiry.
+//! 1. The deadline counts from before a command was queued, so it lies at or before the server's expiry, by the client's margin at
+//!    least. The ends of the terms with a lease of their own are counted in the same way.
 //! 2. The deadline never moves to an earlier time.
 //! 3. Nothing is due once the state is not `Held`: a released hold is never renewed.
 //! 4. A reason to ask the server for the hold stays until a renewal is confirmed that was sent after it came up.
@@ -13,46 +14,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::term::Term;
 use crate::clock::Tick;
 use crate::config::{CONFIRM_INTERVAL, Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
-
-/// How long a guard keeps the hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Term {
-    /// As long as the guard lives: the watchdog renews the hold.
-    Kept,
-    /// The same, but until this time at most.
-    KeptUntil(Tick),
-    /// Until this time, when the guard's own lease ends.
-    Until(Tick),
-}
-
-impl Term {
-    /// The term of a guard that the watchdog keeps from `now` on, for at most `max_hold`.
-    pub(crate) fn kept(now: Tick, max_hold: Option<Duration>) -> Self {
-        max_hold.map_or(Self::Kept, |most| Self::KeptUntil(now.after(most)))
-    }
-
-    /// The loss that the end of this term causes.
-    pub(crate) fn loss(self) -> Loss {
-        match self {
-            Self::KeptUntil(_) => Loss::HeldTooLong,
-            Self::Kept | Self::Until(_) => Loss::Expired,
-        }
-    }
-
-    pub(crate) fn has_ended(self, now: Tick) -> bool {
-        self.end() <= now
-    }
-
-    pub(crate) fn end(self) -> Tick {
-        match self {
-            Self::Kept => Tick::NEVER,
-            Self::KeptUntil(end) | Self::Until(end) => end,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -93,7 +58,9 @@ pub(crate) struct Lease {
     /// The lease that the watchdog asks for each time.
     watchdog: Duration,
     /// How many guards the watchdog keeps without limit.
-    kept: usize,
+    kept: u32,
+    /// The deadline lies so many milliseconds before the end of the lease in the server.
+    margin_ms: u32,
     /// The terms of the other live guards.
     ending: SmallVec<[Term; 1]>,
     /// The end of the longest fixed term. The server is asked for it also after that guard has ended.
@@ -133,6 +100,7 @@ impl Lease {
             latest_end: end,
             watchdog,
             kept: 0,
+            margin_ms: 0,
             ending: SmallVec::new(),
             until: Tick::default(),
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
@@ -149,6 +117,13 @@ impl Lease {
         };
         new.join(term);
         new
+    }
+
+    /// The deadline of a lease that was just granted is so many milliseconds before its end.
+    pub(crate) fn with_margin(mut self, margin: Duration) -> Self {
+        self.margin_ms = u32::try_from(margin.as_millis()).unwrap_or(u32::MAX);
+        self.deadline = self.deadline.before(self.margin());
+        self
     }
 
     /// Adds a guard.
@@ -192,6 +167,23 @@ impl Lease {
         } else if let Some(at) = self.ending.iter().position(|ending| *ending == term) {
             self.ending.swap_remove(at);
         }
+    }
+
+    /// Lengthens the term of a guard that has a lease of its own. The server is asked for it at once.
+    pub(crate) fn extend(&mut self, term: Term, end: Tick) {
+        if let Some(ending) = self.ending.iter_mut().find(|ending| **ending == term) {
+            *ending = Term::Until(end);
+        }
+        self.until = self.until.max(end);
+    }
+
+    fn margin(&self) -> Duration {
+        Duration::from_millis(self.margin_ms.into())
+    }
+
+    /// When the lease ends in the server, by the last confirmation.
+    pub(crate) fn server_end(&self) -> Tick {
+        self.deadline.after(self.margin())
     }
 
     /// A guard has handed the hold over at `now`. The server is asked for the hold now, or at the end of the
@@ -258,6 +250,11 @@ impl Lease {
         self.deadline
     }
 
+    /// Whether the server has confirmed the longest fixed term.
+    pub(crate) fn reaches_its_terms(&self) -> bool {
+        self.until <= self.deadline
+    }
+
     /// The deadline, or the limit if that comes first.
     pub(crate) fn end(&self) -> Tick {
         self.deadline.min(self.limit())
@@ -276,7 +273,7 @@ impl Lease {
     /// Whether the hold can be handed over: it is held, nothing keeps it to its guards, and at least half of the
     /// watchdog's lease is left.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
-        self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
+        self.is_held(now) && !self.stays && self.server_end().left(now) >= self.watchdog / 2
     }
 
     /// Returns the action that is due at `now`. A renewal that is due by `soon` is due already, unless the last one has just
@@ -346,14 +343,18 @@ impl Lease {
     /// happens when a guard that the watchdog keeps joins a hold with a short lease.
     fn renew_by(&self, planned: Tick) -> Tick {
         let rest = self.watchdog - self.watchdog / RENEWALS_PER_LEASE;
-        planned.min(self.deadline.before(rest))
+        planned.min(self.server_end().before(rest))
     }
 
     /// How much lease to ask for. The server keeps its own if that is longer.
     fn requested(&self, now: Tick) -> Duration {
-        let fixed = self.until.left(now);
+        let with_margin = |end: Tick| match end.left(now) {
+            Duration::ZERO => Duration::ZERO,
+            left => left + self.margin(),
+        };
+        let fixed = with_margin(self.until);
         let kept = match self.kept {
-            0 => self.watchdog.min(self.renewed_until().left(now)),
+            0 => self.watchdog.min(with_margin(self.renewed_until())),
             _ => self.watchdog,
         };
         fixed.max(kept).max(MIN_LEASE)
@@ -376,7 +377,8 @@ impl Lease {
         }
         match answer {
             Answer::Renewed => {
-                self.deadline = self.deadline.max(sent.after(lease));
+                let end = sent.after(lease).before(self.margin());
+                self.deadline = self.deadline.max(end);
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
                 self.confirmed = self.confirmed.max(sent);
                 self.failing_since = Tick::NEVER;

@@ -13,6 +13,7 @@ mod grant;
 mod hold_ref;
 pub(crate) mod lease;
 mod nesting;
+mod term;
 mod terms;
 mod view;
 
@@ -23,9 +24,11 @@ use std::time::Duration;
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
 pub(crate) use self::hold_ref::{HoldRef, Origin};
-use self::lease::{Answer, Due, Lease, Term};
+use self::lease::{Answer, Due, Lease};
 use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
+use self::term::GuardTerm;
+pub(crate) use self::term::Term;
 pub(crate) use self::terms::HoldTerms;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
@@ -117,6 +120,17 @@ pub(crate) enum WatchdogAction {
     Over,
 }
 
+/// What an answer to a renewal has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmed {
+    /// The hold is lost.
+    Lost(Loss),
+    /// The lease now lasts as long as the longest fixed term, which it did not before.
+    Longer,
+    /// Nothing that anybody waits for.
+    AsBefore,
+}
+
 impl State {
     /// Whether the server still has another count. A count of 0 is stated only by a release.
     fn is_unstated(&self) -> bool {
@@ -161,6 +175,7 @@ impl Hold {
             sent,
             now,
             watchdog,
+            margin,
             in_doubt,
             epoch,
             meter,
@@ -178,7 +193,7 @@ impl Hold {
             over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
             state: Mutex::new(State {
-                lease: Lease::granted(sent, lease, term, watchdog),
+                lease: Lease::granted(sent, lease, term, watchdog).with_margin(margin),
                 waits_for_release: false,
                 count: 1,
                 stated: 1,
@@ -241,6 +256,11 @@ impl Hold {
     /// When the hold is lost unless a renewal is confirmed before, or when `max_hold` ends it.
     pub(crate) fn end(&self) -> Tick {
         self.state.lock().lease.end()
+    }
+
+    /// When the lease ends in the server, by its last confirmation.
+    pub(crate) fn server_end(&self) -> Tick {
+        self.state.lock().lease.server_end()
     }
 
     /// The server has no copy of the hold after this time.
@@ -409,9 +429,41 @@ impl Hold {
         true
     }
 
-    /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
-    fn leave(&self, term: Term, ended: &AtomicBool, now: Tick) -> GuardEnd {
+    /// Moves the end of a guard's own lease to `end`, if that is later. The watchdog has to look at the hold after that.
+    ///
+    /// # Errors
+    /// The loss, if the guard no longer holds the key.
+    fn extend(
+        &self,
+        guard: EnclosingGuard<'_>,
+        own: &GuardTerm,
+        end: Tick,
+    ) -> Result<(), NestError> {
         let mut state = self.state.lock();
+        state.check(guard)?;
+        let term = own.get();
+        if matches!(term, Term::Until(earlier) if earlier < end) {
+            state.lease.extend(term, end);
+            own.extend(end);
+        }
+        Ok(())
+    }
+
+    /// Completes with the next confirmation of a longer lease, and when the hold is over. Made before what it waits for is
+    /// looked at: from then on it misses nothing.
+    pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
+        self.over.next_change()
+    }
+
+    /// Wakes those that wait for a longer lease. Not under a mutex: a waker may run any code.
+    pub(crate) fn announce_longer_lease(&self) {
+        self.over.announce_change();
+    }
+
+    /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
+    fn leave(&self, own: &GuardTerm, ended: &AtomicBool, now: Tick) -> GuardEnd {
+        let mut state = self.state.lock();
+        let term = own.get();
         // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
         // counted out (invariant 2).
         ended.store(true, Ordering::Release);
@@ -483,12 +535,17 @@ impl Hold {
         (count, lease): (u32, Duration),
         answer: Answer,
         now: Tick,
-    ) -> Option<Loss> {
+    ) -> Confirmed {
         let mut state = self.state.lock();
         if answer == Answer::Renewed {
             state.stated = count;
         }
-        state.lease.answered(sent, lease, answer, now)
+        let was_short = !state.lease.reaches_its_terms();
+        match state.lease.answered(sent, lease, answer, now) {
+            Some(loss) => Confirmed::Lost(loss),
+            None if was_short && state.lease.reaches_its_terms() => Confirmed::Longer,
+            None => Confirmed::AsBefore,
+        }
     }
 
     pub(crate) fn forget_in_flight(&self) {

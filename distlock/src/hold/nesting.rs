@@ -1,6 +1,6 @@
 //! What is asked of a guard that something is to be nested into.
 
-use super::lease::Term;
+use super::term::Term;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::sync::atomic::{AtomicBool, Ordering};

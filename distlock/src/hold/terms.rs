@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use super::lease::Term;
+use super::term::Term;
 use crate::clock::Tick;
 
 /// What an acquisition asks of its hold, whether the server grants the hold or another guard hands it over. Made once, with the
@@ -21,10 +21,11 @@ pub(crate) struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// The term of a guard that has a hold from `since` on. `lease`: that which the server was asked for.
-    pub(crate) fn term(&self, since: Tick, lease: Duration) -> Term {
+    /// The term of a guard that has a hold from `since` on. `lease`: that which the server was asked for. `margin`: how long
+    /// before its end it counts as ended.
+    pub(crate) fn term(&self, since: Tick, lease: Duration, margin: Duration) -> Term {
         match self.lease {
-            Some(_) => Term::Until(since.after(lease)),
+            Some(_) => Term::Until(since.after(lease).before(margin)),
             None => Term::kept(since, self.max_hold),
         }
     }

@@ -309,6 +309,14 @@ impl HoldView {
             .max(self.left_by_outer())
     }
 
+    /// How long the guard still holds its keys, unless they are renewed. Zero once it does not.
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.is_held() {
+            true => self.left(),
+            false => Duration::ZERO,
+        }
+    }
+
     /// When too few members are held, unless they are renewed, by the clock of the first member. A time in the past is
     /// returned as well, because a history needs it.
     #[cfg(feature = "test-util")]

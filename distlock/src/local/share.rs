@@ -3,13 +3,14 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::registry::Registry;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldRef};
+use crate::hold::{Hold, HoldRef, Term};
 use crate::resource::kind::Nesting;
 use crate::session::{Release, Session, Unguarded};
 use crate::sync::OwnedSemaphorePermit;
@@ -49,6 +50,38 @@ pub(crate) struct ShareRef {
 }
 
 impl ShareRef {
+    /// Whether the guard has a lease of its own.
+    pub(crate) fn has_own_lease(&self) -> bool {
+        matches!(self.hold_ref.term(), Term::Until(_))
+    }
+
+    /// Has the guard's own lease end so long from now on, unless it ends later anyway. The watchdog's task asks the server for it.
+    /// `drift`: how much of it the guard does not count, since the clocks of several servers may drift.
+    pub(crate) fn extend(&self, lease: Duration, drift: Duration) -> Result<(), Error> {
+        let session = &self.registry.session;
+        // The part of it that the guard has set aside already counts.
+        let more = drift.saturating_sub(self.hold_ref.margin());
+        let end = session.now().after(lease);
+        let end = end.before(session.config.lease_margin).before(more);
+        self.hold_ref.extend(end)?;
+        session.schedule_check(self.hold_ref.hold());
+        Ok(())
+    }
+
+    /// Whether the server has confirmed the guard's own lease.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        let hold = self.hold_ref.hold();
+        self.hold_ref.is_held() && self.hold_ref.term().end() <= hold.deadline()
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        self.hold_ref.hold()
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.registry.session
+    }
+
     /// Another share of the same hold, with the same lease.
     pub(crate) fn reenter(&self) -> Result<HoldShare, Error> {
         let resource = &self.hold_ref.hold().resource;
@@ -180,7 +213,8 @@ impl OpenShare {
             release = self.end_at(now, false);
         }
         let lost = |loss| Error::lost(self.key(), loss);
-        match (release.map_err(lost)?, late) {
+        let release = release.map_err(lost)?;
+        match (release, late) {
             (Some(release), late) => Ok(Some(release.after_its_term(late))),
             (None, Some(loss)) => Err(lost(loss)),
             (None, None) => Ok(None),
@@ -196,7 +230,25 @@ impl OpenShare {
             self.hold_ref.end_alone();
             return Err(Loss::NewIdentity);
         }
-        self.registry.end(&self.hold_ref, was_dropped, now)
+        let release = self.registry.end(&self.hold_ref, was_dropped, now)?;
+        let at = self.quiet_until(now);
+        match release {
+            // Its caller hears of the loss, and waits for nothing.
+            Some(release) if at > now => {
+                release.at(at);
+                Ok(None)
+            }
+            release => Ok(release),
+        }
+    }
+
+    /// Until when the key stays with a guard whose own lease is over, although the hold is not: by the margin of its client.
+    fn quiet_until(&self, now: Tick) -> Tick {
+        let margin = self.registry.session.config.lease_margin;
+        match self.hold_ref.term() {
+            Term::Until(end) if end <= now => end.after(margin),
+            _ => Tick::default(),
+        }
     }
 }
 

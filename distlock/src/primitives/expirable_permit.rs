@@ -1,8 +1,10 @@
 //! The guard of permits of an expirable semaphore.
 
 use std::fmt;
+use std::time::Duration;
 
 use futures_core::Stream;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
@@ -75,6 +77,40 @@ impl ExpirablePermit {
     /// See [`ExpirablePermit`].
     pub fn is_held(&self) -> bool {
         self.0.is_held()
+    }
+
+    /// Returns how long the permits are still held, unless they are renewed; zero once one of them is lost. See
+    /// [`Guard::remaining`].
+    ///
+    /// # Examples
+    /// See [`ExpirablePermit::extend`].
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Lets the permits' own lease end `lease` from now on, and returns until when they are held then. See [`Guard::extend`].
+    ///
+    /// # Errors
+    /// The same as [`Guard::extend`]. [`Error::Lost`] if one of several permits has ended: none of them is extended then.
+    ///
+    /// # Cancel safety
+    /// The same as [`Guard::extend`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let seats = client.expirable_semaphore("seats");
+    /// seats.try_set_permits(1).await?;
+    /// let permit = seats.acquire().lease(Duration::from_secs(10)).await?;
+    /// permit.extend(Duration::from_secs(60)).await?;
+    /// assert!(permit.remaining() > Duration::from_secs(50));
+    /// # Ok(()) }
+    /// ```
+    pub async fn extend(&self, lease: Duration) -> Result<Instant, Error> {
+        self.0.extend(lease).await
     }
 
     /// Returns a future that completes when one of the permits is lost, and also when the guard is released or dropped;

@@ -5,6 +5,7 @@ use crate::resource::owner::Owner;
 use crate::scope::view_of;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Returns whether the running code is inside a scope that holds `key`. If several enclosing scopes have the key, one that
 /// holds it is enough.
@@ -98,6 +99,29 @@ impl Current {
     /// See [`Current`].
     pub fn is_held(&self) -> bool {
         self.view.is_held()
+    }
+
+    /// Returns how long the guard of the scope still holds the lock, unless its lease is renewed; zero once it does not. See
+    /// [`Guard::remaining`](crate::Guard::remaining).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// /// Gives its request to the store as much time as the lock has.
+    /// async fn write(key: &str) -> Option<Duration> {
+    ///     distlock::current(key).map(|hold| hold.remaining())
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let acquire = client.lock("report").acquire().lease(Duration::from_secs(10));
+    /// let timeout = acquire.run(write("report")).await?;
+    /// assert!(timeout.is_some_and(|timeout| timeout <= Duration::from_secs(10)));
+    /// # Ok(()) }
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        self.view.remaining()
     }
 
     /// Returns the fencing token of the grant, if the lock is a fenced one.

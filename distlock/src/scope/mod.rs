@@ -19,6 +19,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use uuid::Uuid;
@@ -303,6 +304,15 @@ impl Section {
     /// See [`Section`].
     pub fn is_held(&self) -> bool {
         self.view.is_held()
+    }
+
+    /// Returns how long the section's guard still holds the key, unless its lease is renewed; zero once it does not. See
+    /// [`Guard::remaining`](crate::Guard::remaining).
+    ///
+    /// # Examples
+    /// See [`Guard::remaining`](crate::Guard::remaining).
+    pub fn remaining(&self) -> Duration {
+        self.view.remaining()
     }
 
     /// Returns a future that completes when the hold is lost or the section's guard ends, wherever that guard is by now. See

@@ -10,6 +10,7 @@ pub(crate) use self::explored::{Instant, Sleep, next, pass_to_next, sleep, start
 mod explored {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
+    use std::ops::Add;
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
@@ -41,6 +42,14 @@ mod explored {
 
         pub(crate) fn elapsed(self) -> Duration {
             Self::now().saturating_duration_since(self)
+        }
+    }
+
+    impl Add<Duration> for Instant {
+        type Output = Self;
+
+        fn add(self, time: Duration) -> Self {
+            Self(self.0.saturating_add(time))
         }
     }
 

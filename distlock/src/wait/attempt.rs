@@ -406,8 +406,9 @@ impl<'a> Attempts<'a> {
     ) -> Outcome {
         let now = self.session().now();
         let is_useful = |attempt: &Attempt| {
-            let left = sent.after(attempt.lease).left(now);
-            now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
+            let counted = attempt.lease.saturating_sub(self.margin(attempt));
+            let left = sent.after(counted).left(now);
+            now <= latest && left >= counted / RENEWALS_PER_LEASE
         };
         if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
@@ -418,6 +419,14 @@ impl<'a> Attempts<'a> {
         // Not before the shares exist: until then the drop of the attempts ends the owners.
         self.in_doubt = None;
         Outcome::Granted(shares)
+    }
+
+    /// How long before the end of its lease a hold that is granted counts as ended.
+    fn margin(&self, attempt: &Attempt) -> Duration {
+        match attempt.target.resource.kind.has_lease() {
+            true => self.session().config.lease_margin,
+            false => Duration::ZERO,
+        }
     }
 
     /// The share of a grant, which ends the hold when it is dropped. From here on wakers, the log and the metrics may panic.
@@ -440,6 +449,7 @@ impl<'a> Attempts<'a> {
             sent,
             now,
             watchdog: self.session().config.watchdog_timeout,
+            margin: self.margin(attempt),
             in_doubt,
             epoch,
             meter: Meter::of(&target.resource, &self.session().config),

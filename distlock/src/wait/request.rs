@@ -96,7 +96,11 @@ impl Request {
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.
     pub(crate) fn first_lease(&self, session: &Session) -> Duration {
         let lease = self.hold.lease.unwrap_or(session.config.watchdog_timeout);
-        self.hold.max_hold.map_or(lease, |most| lease.min(most))
+        // The guard ends at that time, and the lease in the server by the margin later.
+        let with_margin = |most: Duration| most.saturating_add(session.config.lease_margin);
+        self.hold
+            .max_hold
+            .map_or(lease, |most| lease.min(with_margin(most)))
     }
 
     /// The description of its wait for the key with this index.

@@ -179,6 +179,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "guard",
         &[
+            "extend",
             "fenced",
             "stream",
             "run",
@@ -245,7 +246,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "hold",
         &[
-            "view", "hold_ref", "mod", "nesting", "grant", "terms", "lease", "flag",
+            "view", "hold_ref", "mod", "nesting", "grant", "terms", "lease", "term", "flag",
         ],
     ),
     (

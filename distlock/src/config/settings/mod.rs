@@ -31,6 +31,7 @@ impl Config {
     /// This configuration with these settings.
     pub(crate) fn with(mut self, mut settings: Settings) -> Result<Self, Error> {
         set(&mut self.watchdog_timeout, settings.watchdog_timeout);
+        set(&mut self.lease_margin, settings.lease_margin);
         set(&mut self.key_prefix, settings.key_prefix.take());
         set(&mut self.name, settings.name.take().map(ClientName::new));
         replace(&mut self.default_wait, settings.default_wait);

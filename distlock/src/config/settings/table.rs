@@ -52,6 +52,7 @@ settings! {
     /// ```
     every_client {
         watchdog_timeout: Duration, "The lease of holds that the watchdog renews";
+        lease_margin: Duration, "How long before its lease ends in the server a hold counts as ended";
         key_prefix: String, "A prefix for the names of all keys in the server";
         name: String, "The name under which the server lists the client";
         /// A URL or a file may also call it `wait`.

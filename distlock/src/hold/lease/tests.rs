@@ -160,6 +160,39 @@ fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it(
 }
 
 #[test]
+fn extended_lease_is_asked_for_at_once_and_counts_when_it_is_confirmed() {
+    let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+    lease.extend(Term::Until(at(500)), at(900));
+    assert!(!lease.reaches_its_terms() && lease.deadline() == at(500));
+    assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(890)));
+    lease.answered(at(10), ms(890), Answer::Renewed, at(11));
+    assert!(lease.reaches_its_terms() && lease.deadline() == at(900));
+    assert_eq!(due(&mut lease, at(12), false), Due::Nothing(at(900)));
+    // The guard leaves with the term that it has now.
+    lease.leave(Term::Until(at(900)));
+    assert!(lease.ending.is_empty());
+}
+
+#[test]
+fn deadline_is_the_margin_before_the_end_in_the_server_and_renewals_come_as_without_it() {
+    let margin = WATCHDOG / 3;
+    let mut lease = kept().with_margin(margin);
+    assert_eq!((lease.deadline(), lease.server_end()), (at(200), at(300)));
+    assert_eq!(due(&mut lease, at(99), false), Due::Nothing(at(100)));
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+    lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
+    assert_eq!(lease.deadline(), at(300));
+    assert_eq!(due(&mut lease, at(101), false), Due::Nothing(at(200)));
+    let mut fixed = Lease::granted(at(0), ms(500), Term::Until(at(400)), WATCHDOG);
+    fixed = fixed.with_margin(margin);
+    assert_eq!(due(&mut fixed, at(0), false), Due::Nothing(at(400)));
+    fixed.join(Term::Until(at(700)));
+    assert_eq!(due(&mut fixed, at(0), false), Due::Renew(ms(800)));
+    fixed.answered(at(0), ms(800), Answer::Renewed, at(1));
+    assert_eq!(fixed.deadline(), at(700));
+}
+
+#[test]
 fn short_fixed_hold_is_renewed_at_once_when_the_watchdog_gets_it() {
     let mut lease = Lease::granted(at(0), ms(90), Term::Until(at(90)), WATCHDOG);
     assert_eq!(due(&mut lease, at(10), true), Due::Renew(ms(80)));
@@ -253,6 +286,7 @@ enum Step {
     Answer(Answer),
     JoinKept,
     JoinUntil(u64),
+    Extend(u64),
     JoinKeptUntil(u64),
     Leave,
     LeaveLimited,
@@ -270,6 +304,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Answer(Answer::NotOurs)),
         1 => Just(Step::JoinKept),
         1 => (0..2000_u64).prop_map(Step::JoinUntil),
+        1 => (0..2000_u64).prop_map(Step::Extend),
         1 => (0..2000_u64).prop_map(Step::JoinKeptUntil),
         1 => Just(Step::Leave),
         1 => Just(Step::LeaveLimited),
@@ -285,8 +320,11 @@ proptest! {
     /// For any calls in any order: the deadline never moves back, and never lies after the time until which the server
     /// may keep the hold. A hold that is over stays over, and a loss is announced at most once.
     #[test]
-    fn random_calls_keep_the_invariants(steps in prop::collection::vec(step(), 1..80)) {
-        let mut lease = kept();
+    fn random_calls_keep_the_invariants(
+        margin in 0..=100_u64,
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut lease = kept().with_margin(ms(margin));
         let (mut now, mut sent, mut told, mut over) = (0, None, 0, false);
         for step in steps {
             let before = lease.deadline();
@@ -309,6 +347,9 @@ proptest! {
                 Step::JoinKept => lease.join(Term::Kept),
                 Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
                 Step::JoinKeptUntil(by) => lease.join(Term::KeptUntil(at(now + by))),
+                Step::Extend(by) => if let Some(term @ Term::Until(_)) = lease.ending.first().copied() {
+                    lease.extend(term, term.end().max(at(now + by)));
+                },
                 Step::LeaveLimited => if let Some(term) = lease.ending.first().copied() {
                     lease.leave(term);
                 },
@@ -320,7 +361,8 @@ proptest! {
                     over = true;
                 }
             }
-            prop_assert!(lease.deadline() >= before && lease.deadline() <= lease.latest_end());
+            prop_assert!(lease.deadline() >= before);
+            prop_assert!(lease.deadline().after(ms(margin)) <= lease.latest_end());
             prop_assert!(told <= 1 && !(over && lease.is_held(at(now))));
         }
     }

@@ -53,6 +53,11 @@ impl Release {
         self
     }
 
+    /// Leaves the release to the background, where it is sent at this time.
+    pub(crate) fn at(mut self, time: Tick) {
+        self.pending = self.pending.take().map(|pending| pending.not_before(time));
+    }
+
     /// Ends the owner in the background, and leaves its permits taken.
     pub(crate) fn leave_permits(mut self) {
         self.pending = self.pending.take().map(PendingRelease::without_permits);

@@ -177,7 +177,12 @@ impl Session {
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
-            self.release_later(PendingRelease::of_hold(hold));
+            let pending = PendingRelease::of_hold(hold);
+            // A hold that has ended by the clock counts as ended before its lease ends, by the margin of the client.
+            self.release_later(match loss {
+                Loss::Expired => pending.not_before(hold.server_end()),
+                _ => pending,
+            });
         } else {
             // A copy of the server that takes over later may have the hold again.
             self.remember(PendingRelease::of_gone(hold), epoch);

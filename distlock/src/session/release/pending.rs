@@ -24,6 +24,8 @@ pub(crate) struct PendingRelease {
     pub(crate) target: Target,
     /// The key stays taken until then, with no holder.
     taken_until: Tick,
+    /// It is not sent earlier: until then the key stays with its former owner, whose requests may be under way.
+    pub(super) not_before: Tick,
     /// The server has no copy of the hold after this time.
     pub(crate) until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
@@ -49,6 +51,7 @@ impl PendingRelease {
         Self {
             target: hold.target(),
             taken_until: hold.taken_until(),
+            not_before: Tick::default(),
             // `taken_until` does not count: that time passes in the server by itself.
             until: hold.latest_end().max(in_doubt.unwrap_or_default()),
             in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
@@ -76,6 +79,7 @@ impl PendingRelease {
         Self {
             target,
             taken_until: Tick::default(),
+            not_before: Tick::default(),
             until: attempt.until,
             in_doubt: Some(attempt.epoch),
             withdraws: true,
@@ -92,6 +96,7 @@ impl PendingRelease {
         Self {
             target,
             taken_until: Tick::default(),
+            not_before: Tick::default(),
             until,
             in_doubt: None,
             withdraws: true,
@@ -106,6 +111,12 @@ impl PendingRelease {
     /// The hold is over when this release of it is answered or given up.
     pub(crate) fn that_frees(mut self, hold: &Arc<Hold>) -> Self {
         self.frees = Some(Arc::clone(hold));
+        self
+    }
+
+    /// Nothing is sent before this time.
+    pub(super) fn not_before(mut self, time: Tick) -> Self {
+        self.not_before = time;
         self
     }
 

@@ -24,6 +24,10 @@ enum TriesEnd {
 pub(super) async fn end_owner(mut in_flight: InFlight) {
     let session = Arc::clone(&in_flight.session);
     let mut failed_over = None;
+    let not_before = in_flight.pending.as_ref().map(|one| one.not_before);
+    if let Some(later) = not_before.filter(|time| *time > session.now()) {
+        session.clock.sleep_until(later).await;
+    }
     loop {
         let ending = retry_until_confirmed(&mut in_flight).await;
         let Some(pending) = &mut in_flight.pending else {

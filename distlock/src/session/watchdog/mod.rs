@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
+use scopeguard::defer;
 
 use self::agenda::Agenda;
 use super::Session;
@@ -30,7 +31,7 @@ use crate::config::{
 };
 use crate::foreign;
 use crate::hold::lease::Answer;
-use crate::hold::{Hold, WatchdogAction};
+use crate::hold::{Confirmed, Hold, WatchdogAction};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
@@ -277,8 +278,13 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let now = session.now();
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
-            Some(loss) => session.lose_over(&hold, loss, epoch),
-            None => session.look_again(&hold),
+            Confirmed::Lost(loss) => session.lose_over(&hold, loss, epoch),
+            Confirmed::AsBefore => session.look_again(&hold),
+            Confirmed::Longer => {
+                // Also if a waker panics.
+                defer! { session.look_again(&hold); }
+                hold.announce_longer_lease();
+            }
         }
     }
 }

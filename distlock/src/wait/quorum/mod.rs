@@ -35,7 +35,7 @@ use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::{Subscription, cause};
 use crate::clock::Tick;
-use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE};
+use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE, check_lease_with};
 use crate::error::{Blocker, Error};
 use crate::local::{HoldShare, HoldShares};
 use crate::session::Session;
@@ -52,11 +52,18 @@ pub(crate) fn of(servers: usize) -> usize {
 /// [`Error::InvalidLease`] if the lease is so short that little of it would remain.
 pub(crate) fn margin(one: &ClientRequest) -> Result<Duration, Error> {
     let lease = one.first_lease();
-    let margin = lease / 100 + Duration::from_millis(2);
+    let margin = drift(lease);
     if lease < MIN_QUORUM_LEASE {
         return Err(Error::InvalidLease { lease, margin });
     }
+    let of_client = one.registry.session.config.lease_margin;
+    check_lease_with(of_client, lease, MIN_QUORUM_LEASE)?;
     Ok(margin)
+}
+
+/// How far clocks may drift apart while a lease lasts.
+pub(crate) fn drift(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2)
 }
 
 /// Acquires a `quorum`. Each request is for the same key on another server.
@@ -286,12 +293,16 @@ impl<'a> Rounds<'a> {
         shares.iter().filter(|share| self.lasts(share)).count() >= self.quorum
     }
 
-    /// Whether a quarter of the lease is left. Clients with different watchdog timeouts ask for different leases.
+    /// Whether a quarter of the lease is left, without the client's margin. Clients with different watchdog timeouts ask for different leases.
     fn lasts(&self, share: &HoldShare) -> bool {
         let hold_ref = share.hold_ref();
         let mut requests = self.requests.iter();
         let asked = requests.find(|one| one.registry.session.id == hold_ref.client());
-        asked.is_some_and(|one| hold_ref.left() >= one.first_lease() / (RENEWALS_PER_LEASE + 1))
+        asked.is_some_and(|one| {
+            let margin = one.registry.session.config.lease_margin;
+            let counted = one.first_lease().saturating_sub(margin);
+            hold_ref.left() >= counted / (RENEWALS_PER_LEASE + 1)
+        })
     }
 
     fn timed_out(&self, refused: &[Refusal]) -> Error {

@@ -18,8 +18,7 @@ use smallvec::SmallVec;
 
 use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
-use crate::hold::lease::Term;
-use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
+use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
 use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
 use crate::sync::runtime::Handle;
@@ -82,13 +81,15 @@ impl QuorumHold {
         &self.first
     }
 
+    /// The shares of the guard, without the mutex: what is done with them wakes the watchdog's task.
+    pub(crate) fn share_refs(&self) -> SmallVec<[ShareRef; 1]> {
+        let shares = self.parts.shares.lock();
+        shares.iter().flatten().map(HoldShare::to_ref).collect()
+    }
+
     /// Shares of the same holds, of those that are not lost.
     pub(crate) fn reenter(&self) -> HoldShares {
-        let again: SmallVec<[ShareRef; 1]> = {
-            let shares = self.parts.shares.lock();
-            shares.iter().flatten().map(HoldShare::to_ref).collect()
-        };
-        // Outside of the mutex: a re-entry wakes the watchdog's task.
+        let again = self.share_refs();
         again.iter().flat_map(ShareRef::reenter).collect()
     }
 

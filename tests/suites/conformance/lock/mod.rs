@@ -16,5 +16,6 @@ mod reentry;
 mod runtime;
 mod storm;
 mod subscriptions;
+mod time_left;
 mod unpolled;
 mod waiting;

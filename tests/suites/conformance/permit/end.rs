@@ -44,6 +44,29 @@ async fn permit_is_released_by_its_id_from_anywhere(stage: &Stage) {
     remove(stage, &seats, 3).await;
 }
 
+async fn extended_permits_outlast_their_lease_and_are_extended_together_or_not_at_all(
+    stage: &Stage,
+) {
+    let client = stage.client().await;
+    let seats = set(&client, 3).await;
+    let (lease, start) = (stage.part(3), Instant::now());
+    let permits = seats.acquire_many(2).lease(lease).await.unwrap();
+    let deadline = permits.extend(2 * stage.lease()).await.unwrap();
+    assert!(deadline + stage.slack() >= start + 2 * stage.lease());
+    sleep(lease * 5 / 4).await;
+    assert!(permits.is_held() && permits.remaining() > Duration::ZERO);
+    assert_eq!(counts(&seats).await, (1, 2, 3));
+    let ids: Vec<PermitId> = permits.ids().collect();
+    seats.release(ids[0]).await.unwrap();
+    assert!(refused(permits.extend(4 * stage.lease()).await).is_lost());
+    assert_eq!(permits.remaining(), Duration::ZERO);
+    drop(permits);
+    let all = (3, 0, 3);
+    let back = async || counts(&seats).await == all;
+    stage.eventually("back", stage.lease(), back).await;
+    remove(stage, &seats, 3).await;
+}
+
 async fn release_of_a_guard_without_all_its_permits_gives_back_the_rest(stage: &Stage) {
     let client = stage.client().await;
     let seats = set(&client, 3).await;
@@ -215,6 +238,7 @@ async fn holders_and_waiters_of_a_removed_semaphore_are_told(stage: &Stage) {
 
 on_every_backend![
     permit_is_released_by_its_id_from_anywhere,
+    extended_permits_outlast_their_lease_and_are_extended_together_or_not_at_all,
     release_of_a_guard_without_all_its_permits_gives_back_the_rest,
     permit_that_was_left_out_ends_by_id_or_with_its_lease,
     guard_that_is_lost_cannot_be_left,

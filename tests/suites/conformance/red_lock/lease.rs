@@ -51,6 +51,31 @@ async fn lost_before_the_end_on(servers: usize) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn extended_by_a_majority_and_not_by_a_minority() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().lease(LEASE).await.unwrap();
+    program.hang([1]);
+    let (long, start) = (LEASE * 4, Instant::now());
+    let deadline = guard.extend(long).await.unwrap();
+    // Of the longer lease, more is set aside for clocks that drift.
+    let margin = long / 100 + Duration::from_millis(2);
+    let early = (deadline - start).abs_diff(long - margin);
+    assert!(early < Duration::from_millis(5), "{:?}", deadline - start);
+    sleep(LEASE * 2).await;
+    assert!(guard.is_held());
+    program.hang([2]);
+    let left = guard.remaining();
+    let error = guard.extend(long).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(guard.is_held() && guard.remaining() < left);
+    program.heal();
+    guard.lost().await;
+    drop(guard);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
     let servers = Servers::new(3);
     let program = servers.program();

@@ -157,6 +157,11 @@ impl Faults {
         self.rules.lock().get(&op).map_or(0, |rules| rules.calls)
     }
 
+    /// The number of all calls.
+    pub fn all_calls(&self) -> usize {
+        self.rules.lock().values().map(|rules| rules.calls).sum()
+    }
+
     /// The number of calls of `op` that a fault was injected into.
     pub fn hits(&self, op: Op) -> usize {
         self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
