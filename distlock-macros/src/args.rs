@@ -26,6 +26,7 @@ pub(crate) struct Args {
     pub(crate) client: Option<Expr>,
     pub(crate) on_busy: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
+    pub(crate) on_lost: Option<Expr>,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) condition: Option<Expr>,
     pub(crate) hold_at_least: Option<DurationValue>,
@@ -66,6 +67,7 @@ impl Args {
             client: settings.take("client"),
             on_busy: settings.take("on_busy"),
             on_error: settings.take("on_error"),
+            on_lost: settings.take("on_lost"),
             on_unavailable: on_unavailable.flatten().unwrap_or_default(),
             condition: settings.take("condition"),
             hold_at_least: hold_at_least.flatten(),
@@ -93,6 +95,7 @@ impl Args {
             &self.client,
             &self.on_busy,
             &self.on_error,
+            &self.on_lost,
             &self.condition,
         ];
         let keys = self.keys.expressions().into_iter();

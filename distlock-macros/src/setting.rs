@@ -11,7 +11,7 @@ use crate::keyword;
 use crate::mode::Mode;
 
 /// Every option, with an example for error messages.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 16] = [
     ("key", r#"key = "pay:<id>""#),
     ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
     ("wait", r#"wait = "5s""#),
@@ -22,6 +22,7 @@ const OPTIONS: [(&str, &str); 15] = [
     ("client", "client = self.locks"),
     ("on_busy", "on_busy = |_| Ok(())"),
     ("on_error", "on_error = |error| .."),
+    ("on_lost", "on_lost = |value, loss| .."),
     ("on_unavailable", r#"on_unavailable = "run""#),
     ("condition", "condition = amount > 0"),
     ("hold_at_least", r#"hold_at_least = "1m""#),

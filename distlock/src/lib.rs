@@ -31,6 +31,7 @@ pub mod guide;
 pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
+pub use crate::acquire::on_lost::OnLost;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::backend::reports::{
     ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport,

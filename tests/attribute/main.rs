@@ -14,6 +14,7 @@ mod limits;
 mod loss;
 mod mistakes;
 mod mode;
+mod on_lost;
 mod reentry;
 mod release;
 mod token;

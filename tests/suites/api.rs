@@ -190,6 +190,15 @@ async fn futures_of_methods_are_send() {
     is_send_and_static(&inherit(async {}));
     let guard = lock.acquire().await.unwrap();
     is_send_and_static(&guard.lost());
+    is_send(&guard.extend(Duration::ZERO));
+    let told = |value: u32, _| Ok(value);
+    is_send_and_static(&lock.acquire().on_lost(told).run(async { 1 }));
+    is_send_and_static(
+        &lock
+            .acquire()
+            .on_lost(told)
+            .try_run(async { Ok::<_, Error>(1) }),
+    );
     is_send(&guard.scope(async {}));
     is_send_and_static(&guard.release());
     let seats = client.expirable_semaphore("seats");

@@ -100,6 +100,16 @@ impl Expansion<'_> {
         self.handler(on_error)
     }
 
+    /// `let __on_lost = ..`: the handler of a value whose lock was lost, if the option is set.
+    pub(super) fn on_lost(&self) -> Option<TokenStream> {
+        let on_lost = self.args.on_lost.as_ref()?;
+        let span = mixed_site_at(on_lost.span());
+        let output = &self.output;
+        Some(quote_spanned! {span=>
+            let __on_lost = __distlock_private::returned::<#output>().on_lost(#on_lost);
+        })
+    }
+
     /// The return value if the lock was not granted.
     pub(super) fn not_granted(&self) -> TokenStream {
         let on_error = self.call_on_error();

@@ -122,22 +122,33 @@ impl Expansion<'_> {
         let enter = self.enter();
         let on_error = self.on_error();
         let not_granted = self.not_granted();
+        let on_lost = self.on_lost();
+        let (hold, lost) = match &on_lost {
+            Some(_) => (
+                "hold_value",
+                Some(quote_spanned!(Span::mixed_site()=> , __on_lost)),
+            ),
+            None => ("hold", None),
+        };
+        let hold = Ident::new(hold, Span::mixed_site());
         let token = self.token();
         let body = self.body();
         quote_spanned! {Span::mixed_site()=>
             #import
             #enter
             let __on_error = #on_error;
+            #on_lost
             let __held = match __enter.await {
                 __distlock_private::Ok(__held) => __held,
                 __distlock_private::Err(__error) => return #not_granted,
             };
             #token
-            __distlock_private::hold(
+            __distlock_private::#hold(
                 __held,
                 #body,
                 |__output| __distlock_private::Body(__output).failed(),
-                __on_error,
+                __on_error
+                #lost
             )
             .await
         }

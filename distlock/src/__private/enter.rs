@@ -8,7 +8,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::keys::Keys;
-use super::output::{Handler, settle};
+use super::output::{Handler, LostOutput, settle};
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::client::installed;
@@ -247,37 +247,48 @@ pub fn hold<F: Future, H>(
     failed: fn(&F::Output) -> bool,
     on_error: Handler<H, F::Output>,
 ) -> impl Future<Output = F::Output> {
+    hold_value(Held(guard), body, failed, on_error, ())
+}
+
+/// Does the same as [`hold`], and gives the output to `on_lost` if the body has not failed and its lock was lost.
+pub fn hold_value<F: Future, H, L: LostOutput<F::Output>>(
+    Held(guard): Held,
+    body: F,
+    failed: fn(&F::Output) -> bool,
+    on_error: Handler<H, F::Output>,
+    on_lost: L,
+) -> impl Future<Output = F::Output> {
     Holding {
         guarded: Guarded::held(guard, body),
         failed,
-        on_error: Some(on_error),
+        handlers: Some((on_error, on_lost)),
     }
 }
 
 pin_project! {
     /// The future of [`hold`].
-    struct Holding<F: Future, H> {
+    struct Holding<F: Future, H, L> {
         #[pin]
         guarded: Guarded<F>,
         failed: fn(&F::Output) -> bool,
         // Taken when the body has ended.
-        on_error: Option<Handler<H, F::Output>>,
+        handlers: Option<(Handler<H, F::Output>, L)>,
     }
 }
 
-impl<F: Future, H> Future for Holding<F, H> {
+impl<F: Future, H, L: LostOutput<F::Output>> Future for Holding<F, H, L> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let ended = ready!(this.guarded.poll(cx));
-        let Some(on_error) = this.on_error.take() else {
+        let Some((on_error, on_lost)) = this.handlers.take() else {
             polled_after_completion();
         };
         Poll::Ready(match ended {
             Ok((output, released)) => match settle(released, (this.failed)(&output)) {
                 Ok(()) => output,
-                Err(lost) => on_error.make(lost),
+                Err(lost) => on_lost.make(output, lost, on_error),
             },
             Err(lost) => on_error.make(lost),
         })

@@ -1,5 +1,6 @@
 //! The return value of the function: how a lock error becomes one, and what the body's own result means for the lock.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::Error;
@@ -66,6 +67,87 @@ impl<R, F: FnOnce(Error) -> R> Handles<R> for F {}
 pub fn handler<R, F: Handles<R>>(function: F) -> Handler<F, R> {
     let call = |function: F, error| function(error);
     Handler { function, call }
+}
+
+/// Makes the return value from the value of a body whose lock was lost: the user's function, and how to call it.
+pub struct LostHandler<F, R> {
+    function: F,
+    call: fn(F, R, Error) -> R,
+}
+
+/// What becomes of the output of a body whose lock was lost.
+pub trait LostOutput<R> {
+    /// Returns the value of the function.
+    fn make<H>(self, output: R, lost: Error, on_error: Handler<H, R>) -> R;
+}
+
+/// Without `on_lost`, the output is given up.
+impl<R> LostOutput<R> for () {
+    fn make<H>(self, output: R, lost: Error, on_error: Handler<H, R>) -> R {
+        drop(output);
+        on_error.make(lost)
+    }
+}
+
+impl<F, R> LostOutput<R> for LostHandler<F, R> {
+    fn make<H>(self, output: R, lost: Error, _on_error: Handler<H, R>) -> R {
+        (self.call)(self.function, output, lost)
+    }
+}
+
+/// A function from the value of a body and the loss of its lock to the return value. It is one trait so that a wrong function
+/// is one error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a function from a value and the loss of its lock to `{R}`",
+    label = "expected a function of `{T}` and a `distlock::Error` that returns `{R}`, e.g. `|value, loss| ..`"
+)]
+pub trait HandlesLost<T, R>: FnOnce(T, Error) -> R {}
+
+#[diagnostic::do_not_recommend]
+impl<T, R, F: FnOnce(T, Error) -> R> HandlesLost<T, R> for F {}
+
+/// The return type of the function. It knows which value `on_lost` gets: that in the `Ok` of a `Result`, and otherwise all of it.
+///
+/// The method on `Returned<Result<..>>` is found before the one that `Deref` leads to.
+pub struct Returned<R>(Plain<R>);
+
+/// Stands for every type, also for one that is not a `Result`.
+pub struct Plain<R>(PhantomData<fn() -> R>);
+
+/// Returns the return type of the function.
+#[must_use]
+pub fn returned<R>() -> Returned<R> {
+    Returned(Plain(PhantomData))
+}
+
+impl<T, E> Returned<Result<T, E>> {
+    /// Fixes the types of the handler, so that a closure needs no annotation.
+    pub fn on_lost<F: HandlesLost<T, Result<T, E>>>(
+        &self,
+        function: F,
+    ) -> LostHandler<F, Result<T, E>> {
+        let call = |function: F, output: Result<T, E>, lost| match output {
+            Ok(value) => function(value, lost),
+            Err(own) => Err(own),
+        };
+        LostHandler { function, call }
+    }
+}
+
+impl<R> Deref for Returned<R> {
+    type Target = Plain<R>;
+
+    fn deref(&self) -> &Plain<R> {
+        &self.0
+    }
+}
+
+impl<R> Plain<R> {
+    /// Fixes the types of the handler.
+    pub fn on_lost<F: HandlesLost<R, R>>(&self, function: F) -> LostHandler<F, R> {
+        let call = |function: F, output, lost| function(output, lost);
+        LostHandler { function, call }
+    }
 }
 
 /// Tells whether the body returned an `Err`. It works for every return type, including those that are not a `Result`.

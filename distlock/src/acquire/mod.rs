@@ -7,6 +7,7 @@ pub(crate) mod handle;
 mod lock_set;
 mod multi;
 mod observed;
+pub(crate) mod on_lost;
 mod reentry;
 mod terms;
 
@@ -213,7 +214,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     ///
     /// # Errors
     /// The errors of [acquiring](Acquire#errors), and [`Error::Lost`] if the hold was lost.
-    /// [`Error::body_completed`] tells whether `body` ran to its end. If the server does not answer the release, a warning
+    /// [`Error::body_completed`] tells whether `body` ran to its end; [`on_lost`](Acquire::on_lost) gets its value then. If the
+    /// server does not answer the release, a warning
     /// is logged and the result is returned: the lease frees the lock.
     ///
     /// # Cancel safety

@@ -19,11 +19,11 @@ use self::boot::LONGEST_UNWATCHED;
 #[cfg(test)]
 pub(crate) use self::boot::tests::suspend;
 use self::runtimes::TokioClock;
+pub(crate) use self::tick::AtomicTick;
 #[cfg_attr(
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
-pub(crate) use self::tick::AtomicTick;
 pub use self::tick::Tick;
 use crate::config::MAX_WAIT;
 use crate::sync::Notified;

@@ -3,6 +3,7 @@
 mod critical_section;
 mod extend;
 pub(crate) mod fenced;
+pub(crate) mod on_lost;
 pub(crate) mod run;
 pub(crate) mod stream;
 mod token;

@@ -33,6 +33,7 @@ fn granted() -> Arc<HoldRef> {
             call_site: Location::caller(),
         },
         token: None,
+        margin: Duration::ZERO,
         sent: origin.clock.now(),
         now: origin.clock.now(),
         watchdog: LEASE,

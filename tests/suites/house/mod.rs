@@ -173,7 +173,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "mod", "terms", "multi", "reentry", "observed", "lock_set", "handle",
+            "on_lost", "mod", "terms", "multi", "reentry", "observed", "lock_set", "handle",
         ],
     ),
     (
@@ -182,6 +182,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "extend",
             "fenced",
             "stream",
+            "on_lost",
             "run",
             "critical_section",
             "mod",

@@ -10,6 +10,7 @@ mod handover;
 mod identity;
 mod lease;
 mod loss;
+mod lost_value;
 mod outage;
 mod outcome;
 mod reentry;
