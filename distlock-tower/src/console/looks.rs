@@ -27,6 +27,9 @@ const PAGE: u32 = 500;
 /// How many keys a look goes through, for each lock that it may show.
 const KEYS_PER_LOCK: u64 = 10;
 
+/// How often a scan goes through the keys: for the locks, and for the semaphores and latches.
+const SWEEPS: u64 = 2;
+
 /// Looks at one server. The first request for a newer view starts the look, and all of them wait for it.
 #[derive(Debug)]
 pub(super) struct Looks {
@@ -249,7 +252,8 @@ impl Looks {
     async fn scan(&self) -> Result<Scanned, Error> {
         let mut scan = self.client.scan(&*self.pattern).page_size(PAGE);
         let most = usize::try_from(self.max_keys).unwrap_or(usize::MAX);
-        let most_pages = (u64::from(self.max_keys) * KEYS_PER_LOCK).div_ceil(u64::from(PAGE));
+        let most_keys = u64::from(self.max_keys) * KEYS_PER_LOCK;
+        let most_pages = SWEEPS * most_keys.div_ceil(u64::from(PAGE));
         let (mut reports, mut pages) = (Vec::new(), 0);
         while let Some(page) = scan.next_page().await? {
             let at = self.now();

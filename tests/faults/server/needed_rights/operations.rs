@@ -476,7 +476,7 @@ async fn acquire_permit(scene: &Scene<'_>) -> Result<(), Failed> {
 /// A message that cannot be published does not let what it tells of fail: the server alone has noticed it.
 async fn told(scene: &Scene<'_>, done: Result<(), Failed>) -> Result<(), Failed> {
     done?;
-    match scene.servers.denied_to(&scene.user).await.is_empty() {
+    match scene.denied().await.is_empty() {
         true => Ok(()),
         false => Err(Failed::Missing("waiters are told")),
     }
