@@ -14,8 +14,8 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE: &str = script!("lock_acquire.lua");
-const RELEASE: &str = script!("lock_release.lua");
+const ACQUIRE: &str = concat!(script!("held.lua"), script!("lock_acquire.lua"));
+const RELEASE: &str = concat!(script!("publish.lua"), script!("lock_release.lua"));
 const RENEW: &str = script!("lock_renew.lua");
 
 /// The lease of the library's client, in milliseconds.

@@ -15,12 +15,22 @@ macro_rules! script {
     };
 }
 
-pub(crate) const ACQUIRE: &str = script!("lock_acquire.lua");
-const RELEASE: &str = script!("lock_release.lua");
-const ACQUIRE_ALL: &str = script!("lock_acquire_all.lua");
-const RELEASE_ALL: &str = script!("lock_release_all.lua");
-const READ_ACQUIRE: &str = script!("rw_read_acquire.lua");
-const READ_RELEASE: &str = concat!(script!("rw_readers.lua"), script!("rw_read_release.lua"));
+pub(crate) const ACQUIRE: &str = concat!(script!("held.lua"), script!("lock_acquire.lua"));
+const RELEASE: &str = concat!(script!("publish.lua"), script!("lock_release.lua"));
+const ACQUIRE_ALL: &str = concat!(script!("held.lua"), script!("lock_acquire_all.lua"));
+const RELEASE_ALL: &str = concat!(script!("publish.lua"), script!("lock_release_all.lua"));
+const READ_ACQUIRE: &str = concat!(
+    script!("owner.lua"),
+    script!("rw_lock.lua"),
+    script!("rw_read_acquire.lua")
+);
+const READ_RELEASE: &str = concat!(
+    script!("publish.lua"),
+    script!("owner.lua"),
+    script!("rw_lock.lua"),
+    script!("rw_readers.lua"),
+    script!("rw_read_release.lua")
+);
 
 /// The library's scripts for plain locks, bare.
 #[derive(Clone)]
