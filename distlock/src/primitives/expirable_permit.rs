@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_core::Stream;
-use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
@@ -12,6 +11,7 @@ use crate::guard::{Guard, Leased};
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
 use crate::scope::{Scope, Section};
+use crate::sync::time::Instant;
 
 /// A guard of one or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
