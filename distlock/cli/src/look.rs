@@ -73,7 +73,7 @@ impl Look {
 /// Why a look has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// There is no other key.
+    /// All keys were looked at.
     Over,
     /// There are more locks than were asked for.
     Limit,

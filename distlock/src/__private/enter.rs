@@ -231,8 +231,8 @@ impl Held {
 /// Mentions a parameter, so that the future of the body captures it.
 pub fn mention<T: ?Sized>(_: &T) {}
 
-/// As [`mention`], for a parameter such as `_unused`. To assign to what it returns is no use of the parameter for the lint
-/// `clippy::used_underscore_binding`, which a user may forbid.
+/// Does what [`mention`] does, for a parameter such as `_unused`. The attribute assigns to what this returns. The lint
+/// `clippy::used_underscore_binding`, which a user may forbid, does not count an assignment as a use of the parameter.
 pub fn place_of<T: ?Sized>(_: &T) -> &'static mut () {
     // It has no size, so nothing is allocated.
     Box::leak(Box::new(()))

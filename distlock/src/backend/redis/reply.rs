@@ -61,8 +61,8 @@ fn held_by(refusal: &[Value]) -> Option<Attempted> {
     })
 }
 
-/// The reply to an attempt at permits, which is read as [`attempted`] does. But -2 says that there is no semaphore, and a refusal
-/// counts the holders and names none.
+/// Reads the reply to an attempt at permits. It differs from what [`attempted`] reads in two ways: -2 says that there is no
+/// semaphore, and a refusal counts the holders and names none.
 pub(crate) fn attempted_permits(value: Value, are_permits: bool) -> Result<Attempted, Fault> {
     match &value {
         Value::Nil => Ok(Attempted::Granted { token: None }),
