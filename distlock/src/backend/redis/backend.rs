@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use redis::Value;
 
 use super::connection::url::Url;
-use super::script::{Call, Script};
+use super::script::{Fill, Script};
 use super::servers::Servers;
 use super::untold::Untold;
 use crate::backend::{Fault, cause};
@@ -91,7 +91,7 @@ impl RedisBackend {
         &self,
         key: &Key,
         script: &Script,
-        with: impl Fn(Call) -> Call,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
         let answered = self.take_answered(key);
         if answered.is_empty() {

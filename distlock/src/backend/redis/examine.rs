@@ -58,7 +58,7 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examine
             .fold(call, |call, channel| call.arg(channel));
         call.arg(count).arg(more)
     };
-    let value = backend.run(key, &script::EXAMINE, with).await;
+    let value = backend.run(key, &script::EXAMINE, &with).await;
     let value = value.map_err(|fault| needs(NEEDED, fault))?;
     let mut examined = read(&value, right).ok_or_else(|| reply::unexpected(&value))?;
     if !is_whole {

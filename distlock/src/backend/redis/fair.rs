@@ -43,12 +43,12 @@ async fn run(
     backend: &RedisBackend,
     script: &Script,
     key: &Key,
-    with: impl Fn(Call, &str) -> Call,
+    with: impl Fn(Call, &str) -> Call + Sync,
 ) -> Result<Value, Fault> {
     let name = key.name();
     let (queue, timeouts) = (names::fair_queue(name), names::fair_timeouts(name));
     let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
     let keys = [&**name, &queue, &timeouts, &ours];
     let with = |call: Call| with(call.keys(keys.into_iter()), &channel);
-    backend.run(key, script, with).await
+    backend.run(key, script, &with).await
 }

@@ -31,7 +31,7 @@ pub(super) async fn adjust(
             .arg(reply::millis(backend.opening_remembered))
             .arg(reply::millis(key.expires_after()))
     };
-    let value = backend.run(key, &script::LATCH_ADJUST, with);
+    let value = backend.run(key, &script::LATCH_ADJUST, &with);
     value.await.and_then(reply::number)
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen,
     let with = |call: Call| call.keys([&**key.name(), &opened].into_iter());
     let mut run = backend.servers.run_of(key).await?;
     for _ in 0..MOST_RUNS_SEEN {
-        let value = backend.run(key, &script::LATCH_SEEN, with).await?;
+        let value = backend.run(key, &script::LATCH_SEEN, &with).await?;
         let seen = reply::latch_seen(&value)?;
         let after = backend.servers.run_of(key).await?;
         if after == run {
@@ -73,6 +73,6 @@ pub(super) async fn force_release(
         let call = call.arg(&channel).arg(&opening);
         call.arg(remembered).arg(&seen)
     };
-    let value = backend.run(key, &script::LATCH_DELETE, with);
+    let value = backend.run(key, &script::LATCH_DELETE, &with);
     value.await.and_then(reply::forced)
 }

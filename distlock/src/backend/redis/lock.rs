@@ -23,11 +23,11 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
             let call = call.keys([name, &fence].into_iter()).arg(owner).arg(lease);
             call.arg(attempt.above).arg(token_ttl)
         };
-        let value = backend.run(key, &script::FENCED_ACQUIRE, with);
+        let value = backend.run(key, &script::FENCED_ACQUIRE, &with);
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).arg(owner).arg(lease);
-    let value = backend.run(key, &script::LOCK_ACQUIRE, with);
+    let value = backend.run(key, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn attempt_all(
             call.arg(owner).arg(reply::millis(attempt.lease))
         })
     };
-    let value = backend.run(first, &script::LOCK_ACQUIRE_ALL, with).await?;
+    let value = backend.run(first, &script::LOCK_ACQUIRE_ALL, &with).await?;
     reply::attempted_all(value, attempts.len())
 }
 
@@ -54,7 +54,8 @@ pub(super) async fn renew(
     first: &Key,
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
-    let value = backend.run(first, &script::LOCK_RENEW, renewals(batch));
+    let with = renewals(batch);
+    let value = backend.run(first, &script::LOCK_RENEW, &with);
     reply::renewed(value.await?, batch.len())
 }
 
@@ -97,11 +98,11 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let channel = names::lock_channel(name);
     let with = |call: Call| call.key(name).arg(owner).arg(&channel);
     let value = if target.taken_for.is_zero() {
-        backend.run(key, &script::LOCK_RELEASE, with).await?
+        backend.run(key, &script::LOCK_RELEASE, &with).await?
     } else {
         let taken_for = reply::millis(target.taken_for);
         let with = |call: Call| with(call).arg(taken_for);
-        backend.run(key, &script::LOCK_KEEP, with).await?
+        backend.run(key, &script::LOCK_KEEP, &with).await?
     };
     reply::released(value, || backend.subscribers(key, &channel))
 }
@@ -120,7 +121,7 @@ pub(super) async fn release_all(
             call.arg(target.owner.text()).arg(channel)
         })
     };
-    let value = backend.run(first, &script::LOCK_RELEASE_ALL, with).await?;
+    let value = backend.run(first, &script::LOCK_RELEASE_ALL, &with).await?;
     let values = reply::each(value, targets.len())?;
     let released = values.into_iter().zip(&channels);
     released
@@ -135,12 +136,13 @@ pub(super) async fn force_release(
 ) -> Result<Forced, Fault> {
     let channel = names::lock_channel(key.name());
     let with = |call: Call| call.key(key.name()).arg(&channel).seen(seen);
-    let value = backend.run(key, &script::LOCK_FORCE_RELEASE, with);
+    let value = backend.run(key, &script::LOCK_FORCE_RELEASE, &with);
     value.await.and_then(reply::forced)
 }
 
 pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
-    let value = backend.run(key, &script::LOCK_INSPECT, |call| call.key(key.name()));
+    let with = |call: Call| call.key(key.name());
+    let value = backend.run(key, &script::LOCK_INSPECT, &with);
     value.await.and_then(reply::inspected)
 }
 

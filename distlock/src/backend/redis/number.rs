@@ -25,12 +25,16 @@ pub(super) async fn once(
         let call = call.arg(channel).arg(remembered);
         call.arg(reply::millis(key.expires_after()))
     };
-    backend.run(key, script, with).await.and_then(reply::number)
+    backend
+        .run(key, script, &with)
+        .await
+        .and_then(reply::number)
 }
 
 /// The number under a key, 0 when there is none.
 pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Fault> {
-    let value = backend.run(key, &script::NUMBER_COUNT, |call| call.key(key.name()));
+    let with = |call: Call| call.key(key.name());
+    let value = backend.run(key, &script::NUMBER_COUNT, &with);
     value.await.and_then(reply::number)
 }
 
@@ -48,12 +52,13 @@ pub(super) async fn remove(
             None => call,
         }
     };
-    let value = backend.run(key, &script::NUMBER_DELETE, with);
+    let value = backend.run(key, &script::NUMBER_DELETE, &with);
     value.await.and_then(reply::forced)
 }
 
 /// How long the number stays. Its holders are unknown.
 pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
-    let value = backend.run(key, &script::NUMBER_INSPECT, |call| call.key(key.name()));
+    let with = |call: Call| call.key(key.name());
+    let value = backend.run(key, &script::NUMBER_INSPECT, &with);
     value.await.and_then(reply::inspected)
 }

@@ -22,6 +22,6 @@ pub(super) async fn peek(
             }
         })
     };
-    let value = backend.run(first, &script::LOOK, with).await?;
+    let value = backend.run(first, &script::LOOK, &with).await?;
     reply::looked(value, batch)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::script::{self, Call, Script};
+use super::script::{self, Call, Fill, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
@@ -40,7 +40,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
             .arg(&channel)
             .arg(reply::millis(key.expires_after()))
     };
-    let value = backend.run(key, &script::PERMIT_ACQUIRE, with);
+    let value = backend.run(key, &script::PERMIT_ACQUIRE, &with);
     reply::attempted_permits(value.await?, true)
 }
 
@@ -77,7 +77,8 @@ async fn renew_portion(
     first: &Key,
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
-    let value = backend.run(first, &script::PERMIT_RENEW, renewals(batch));
+    let with = renewals(batch);
+    let value = backend.run(first, &script::PERMIT_RENEW, &with);
     reply::renewed(value.await?, batch.len())
 }
 
@@ -122,7 +123,7 @@ async fn end(
             .arg(remembered)
             .arg(reply::millis(key.expires_after()))
     };
-    let value = backend.run(key, &script::PERMIT_RELEASE, with).await?;
+    let value = backend.run(key, &script::PERMIT_RELEASE, &with).await?;
     reply::released(value, || backend.subscribers(key, &channel))
 }
 
@@ -144,7 +145,7 @@ pub(super) async fn force_release(
             }
         })
     };
-    let value = backend.run(key, &script::PERMIT_DELETE, with);
+    let value = backend.run(key, &script::PERMIT_DELETE, &with);
     value.await.and_then(reply::forced)
 }
 
@@ -166,11 +167,11 @@ pub(super) async fn adjust(
         PermitChange::Add(number) => set(backend, target, "add", number.into()).await,
         PermitChange::ReleasePermit(id) => {
             let with = |call: Call| call.arg(&id.as_bytes()[..]);
-            once(backend, &script::PERMIT_RELEASE_ONE, target, with).await
+            once(backend, &script::PERMIT_RELEASE_ONE, target, &with).await
         }
         PermitChange::UpdateLease(id, lease) => {
             let with = |call: Call| call.arg(&id.as_bytes()[..]).arg(reply::millis(lease));
-            once(backend, &script::PERMIT_UPDATE_LEASE, target, with).await
+            once(backend, &script::PERMIT_UPDATE_LEASE, target, &with).await
         }
         PermitChange::Count => Ok(numbers(backend, key).await?.0),
         PermitChange::AcquiredPermits => Ok(numbers(backend, key).await?.1),
@@ -181,7 +182,7 @@ pub(super) async fn adjust(
         PermitChange::RemainingLease(id) => {
             let permits = names::permits(key.name());
             let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
-            let value = backend.run(key, &script::PERMIT_REMAINING, with).await?;
+            let value = backend.run(key, &script::PERMIT_REMAINING, &with).await?;
             reply::number(value)
         }
     }
@@ -200,7 +201,7 @@ async fn set(
     number: i64,
 ) -> Result<i64, Fault> {
     let with = |call: Call| call.arg(what).arg(number);
-    once(backend, &script::PERMIT_SET, target, with).await
+    once(backend, &script::PERMIT_SET, target, &with).await
 }
 
 /// Runs a script that changes a semaphore once for each request.
@@ -208,7 +209,7 @@ async fn once(
     backend: &RedisBackend,
     script: &Script,
     (key, request): (&Key, Owner),
-    with: impl Fn(Call) -> Call,
+    with: Fill<'_>,
 ) -> Result<i64, Fault> {
     let keys = keys_with_note(key, request, names::mark);
     let channel = names::semaphore_channel(key.name());
@@ -218,13 +219,18 @@ async fn once(
         let call = with(call.keys(all(&keys)));
         call.arg(&channel).arg(remembered).arg(stays)
     };
-    backend.run(key, script, with).await.and_then(reply::number)
+    backend
+        .run(key, script, &with)
+        .await
+        .and_then(reply::number)
 }
 
 /// Runs a script that needs nothing but the keys of the semaphore.
 async fn ask(backend: &RedisBackend, script: &Script, key: &Key) -> Result<Value, Fault> {
     let keys = keys(key);
-    backend.run(key, script, |call| call.keys(all(&keys))).await
+    backend
+        .run(key, script, &|call| call.keys(all(&keys)))
+        .await
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
         let call = call.arg(&stem).arg(&around);
         call.arg(reply::millis(READERS_PATIENCE))
     };
-    let value = backend.run(key, &script::RW_READ_ACQUIRE, with);
+    let value = backend.run(key, &script::RW_READ_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
@@ -59,7 +59,7 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
         let call = call.arg(reply::millis(attempt.lease)).arg(place);
         call.arg(&channel)
     };
-    let value = backend.run(key, &script::RW_WRITE_ACQUIRE, with);
+    let value = backend.run(key, &script::RW_WRITE_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
@@ -68,7 +68,8 @@ pub(super) async fn renew(
     first: &Key,
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
-    let value = backend.run(first, &script::RW_RENEW, renewals(batch));
+    let with = renewals(batch);
+    let value = backend.run(first, &script::RW_RENEW, &with);
     reply::renewed(value.await?, batch.len())
 }
 
@@ -99,10 +100,10 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
             let call = with_turn(call, name, &owner).arg(&stem).arg(&channel);
             call.arg(reply::millis(READERS_TURN))
         };
-        backend.run(key, &script::RW_WRITE_RELEASE, with).await?
+        backend.run(key, &script::RW_WRITE_RELEASE, &with).await?
     } else {
         let with = |call: Call| call.key(name).arg(&owner).arg(&stem).arg(&channel);
-        backend.run(key, &script::RW_READ_RELEASE, with).await?
+        backend.run(key, &script::RW_READ_RELEASE, &with).await?
     };
     reply::released(value, || backend.subscribers(key, &channel))
 }
@@ -120,7 +121,7 @@ pub(super) async fn force_release(
         let call = with_turn(call, name, mode).arg(&stem).arg(&channel);
         call.arg(reply::millis(READERS_TURN)).seen(seen)
     };
-    let value = backend.run(key, &script::RW_FORCE_RELEASE, with);
+    let value = backend.run(key, &script::RW_FORCE_RELEASE, &with);
     value.await.and_then(reply::forced)
 }
 
@@ -130,6 +131,6 @@ pub(super) async fn inspect(
 ) -> Result<Inspected, Fault> {
     let stem = names::rw_stem(key.name());
     let with = |call: Call| call.key(key.name()).arg(mode(*kind)).arg(&stem);
-    let value = backend.run(key, &script::RW_INSPECT, with);
+    let value = backend.run(key, &script::RW_INSPECT, &with);
     value.await.and_then(reply::inspected)
 }

@@ -149,6 +149,10 @@ impl Text {
 /// A call of a script, to which keys and then arguments are added.
 pub(super) struct Call(Cmd);
 
+/// Adds the keys and arguments of a script to its call. Not a generic parameter: what sends a call would be compiled once for
+/// each script.
+pub(super) type Fill<'a> = &'a (dyn Fn(Call) -> Call + Sync);
+
 impl Call {
     fn new(verb: &str, script: &str) -> Self {
         // Enough for the usual call, so that it needs one allocation: the verb, the script, the number of keys, the

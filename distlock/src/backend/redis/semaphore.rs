@@ -19,7 +19,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         let call = call.arg(&owner).arg(target.permits);
         call.arg(reply::millis(key.expires_after()))
     };
-    let value = backend.run(key, &script::SEMAPHORE_ACQUIRE, with);
+    let value = backend.run(key, &script::SEMAPHORE_ACQUIRE, &with);
     reply::attempted_permits(value.await?, false)
 }
 
@@ -63,7 +63,7 @@ async fn end(
             .arg(reply::millis(remembered))
             .arg(reply::millis(key.expires_after()))
     };
-    let value = backend.run(key, &script::SEMAPHORE_RELEASE, with).await?;
+    let value = backend.run(key, &script::SEMAPHORE_RELEASE, &with).await?;
     reply::released(value, || backend.subscribers(key, &channel))
 }
 

@@ -28,7 +28,7 @@ use super::connection::url::{Target, Url};
 use super::connection::{Address, Connector, Epochs, Expected, Locate};
 use super::messages::{PubSubMode, ServerNumber};
 use super::names;
-use super::script::{Call, Script};
+use super::script::{Fill, Script};
 use super::slot::slot_of;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
@@ -173,7 +173,7 @@ impl Servers {
         &self,
         key: &Key,
         script: &Script,
-        with: impl Fn(Call) -> Call,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
             Route::Single(node) => node.run(script, with).await,
@@ -204,7 +204,7 @@ impl Servers {
         &self,
         key: &Key,
         script: &Script,
-        with: impl Fn(Call) -> Call,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
             Route::Single(node) => {

@@ -17,7 +17,7 @@ use crate::backend::redis::connection::{
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
 use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
-use crate::backend::redis::script::{Call, Publish, Script};
+use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, Config, Confirmation, RECONNECT_BACKOFF};
@@ -243,11 +243,7 @@ impl Node {
     }
 
     /// Renews what was granted by a script, and waits until enough replicas have it.
-    pub(super) async fn confirm(
-        &self,
-        script: &Script,
-        with: impl Fn(Call) -> Call,
-    ) -> Result<Value, Failed> {
+    pub(super) async fn confirm(&self, script: &Script, with: Fill<'_>) -> Result<Value, Failed> {
         let Some(confirmations) = &self.confirmations else {
             return Ok(Value::Nil);
         };
@@ -267,11 +263,7 @@ impl Node {
     }
 
     /// Runs a script by its digest, or by its source if the server does not know it.
-    pub(super) async fn run(
-        &self,
-        script: &Script,
-        with: impl Fn(Call) -> Call,
-    ) -> Result<Value, Fault> {
+    pub(super) async fn run(&self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
         let publish = Publish::Plain;
         let mut answer = self
             .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
@@ -288,7 +280,7 @@ impl Node {
     pub(super) async fn send_here(
         &self,
         sending: Sending,
-        command: impl Fn(Form) -> Cmd,
+        command: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
         match self.try_send_here(sending, command(Form::Digest)).await {
             Err(Failed::NoScript) => self.try_send_here(sending, command(Form::Source)).await,

@@ -23,7 +23,7 @@ impl Cluster {
         &self,
         slot: u16,
         script: u64,
-        command: impl Fn(Form) -> Cmd,
+        command: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Fault> {
         let give_up = Instant::now() + self.shared.response_timeout;
         let mut hops = 0;
@@ -46,7 +46,7 @@ impl Cluster {
                 },
             };
             was_sent = true;
-            match self.send_to(&node, slot, sending, &command).await {
+            match self.send_to(&node, slot, sending, command).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
                     // It lasts as long as the slot is on its way.
@@ -79,7 +79,7 @@ impl Cluster {
         node: &Node,
         slot: u16,
         sending: Sending,
-        command: impl Fn(Form) -> Cmd,
+        command: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
         // Not `then_some`: a value that is made and dropped counts as a command that went astray.
         let mut astray = sending.asking.then(|| Astray {

@@ -161,7 +161,7 @@ impl Cluster {
             slots.arg("SLOTS");
             slots
         };
-        match self.node_at(address).send_here(sending, slots).await {
+        match self.node_at(address).send_here(sending, &slots).await {
             Ok(answer) => owned_slots(&answer, address).ok_or_else(no_map),
             Err(Failed::With(fault)) => Err(fault),
             Err(_) => Err(no_map()),

@@ -38,7 +38,7 @@ use super::failed::Failed;
 use super::node::{Form, Node, Shared};
 use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, Slots};
-use crate::backend::redis::script::{Call, Publish, Script};
+use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
 use crate::mutex::RwLock;
@@ -223,7 +223,7 @@ impl Cluster {
         &self,
         slot: u16,
         script: &Script,
-        with: impl Fn(Call) -> Call,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
         let publish = self.publishes();
@@ -234,13 +234,13 @@ impl Cluster {
             };
             with(call).into_cmd()
         };
-        self.follow(slot, script.bit(), call).await
+        self.follow(slot, script.bit(), &call).await
     }
 
     /// Sends a command other than a script to the node that has a slot.
     pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
         self.is_opened().await?;
-        self.follow(slot, 0, |_| command.clone()).await
+        self.follow(slot, 0, &|_| command.clone()).await
     }
 
     /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot
@@ -249,7 +249,7 @@ impl Cluster {
         &self,
         slot: u16,
         script: &Script,
-        with: impl Fn(Call) -> Call,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
         let (node, _) = self.node(slot);
