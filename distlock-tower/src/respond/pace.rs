@@ -87,7 +87,7 @@ impl Pace {
             Blocker::Owner(left) => self.after(left),
             Blocker::Queue(heard) => {
                 let after = self.after(heard);
-                after + rand::random_range(0..=after.div_ceil(RETRY_AFTER_SPREAD))
+                after + fastrand::u64(0..=after.div_ceil(RETRY_AFTER_SPREAD))
             }
             _ => RETRY_AFTER_BUSY.0,
         }

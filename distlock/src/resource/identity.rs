@@ -23,7 +23,7 @@ impl Identity {
     /// # Panics
     /// If the operating system has no random bytes. Without them no id is unique.
     pub(crate) fn new() -> Arc<Self> {
-        Self::of(new_id())
+        Self::of(random_id())
     }
 
     /// This process under a given id.
@@ -64,10 +64,10 @@ impl Identity {
 ///
 /// The bytes are the operating system's own: a generator in this process is copied with the process, and both copies go on
 /// with the same numbers.
-fn new_id() -> Uuid {
+pub(crate) fn random_id() -> Uuid {
     let mut bytes = [0; 16];
     if let Err(error) = getrandom::fill(&mut bytes) {
-        panic!("the operating system has no random bytes for the id of a client: {error}");
+        panic!("the operating system has no random bytes for an id: {error}");
     }
     Builder::from_custom_bytes(bytes).into_uuid()
 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn identity_of_another_process_is_not_valid() {
         let identity = Identity {
-            id: new_id(),
+            id: random_id(),
             process: process::id() + 1,
             is_given_up: AtomicBool::new(false),
         };

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use rand::RngExt;
 use tokio::task::JoinSet;
 
 use crate::Failure;
@@ -60,7 +59,7 @@ pub(crate) async fn customers(shop: SocketAddr, customers: u64) -> Result<Seen, 
 }
 
 async fn visit(http: Arc<Http>, id: u64) -> Result<Visit, Failure> {
-    let (item, _) = OPENING[rand::rng().random_range(0..OPENING.len())];
+    let (item, _) = OPENING[fastrand::usize(0..OPENING.len())];
     let order = format!("/orders/{id}/items/{item}");
     let (first, second) = tokio::try_join!(post(&http, &order), post(&http, &order))?;
     let pay = if first.status.is_success() {

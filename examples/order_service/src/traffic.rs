@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use distlock::{Client, Error};
-use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -32,7 +31,7 @@ pub(crate) fn start(locks: &Client) -> JoinSet<()> {
 /// Packs orders, each of which is packed by one person at a time.
 async fn pack(locks: Client) {
     loop {
-        let order = rand::rng().random_range(1..=ORDERS);
+        let order = fastrand::u64(1..=ORDERS);
         let packing = locks.lock(format!("packing:{order}")).acquire();
         tell(packing.run(some_seconds(2..8)).await).await;
         some_seconds(1..4).await;
@@ -57,6 +56,6 @@ async fn tell(done: Result<(), Error>) {
 }
 
 async fn some_seconds(range: std::ops::Range<u64>) {
-    let seconds = rand::rng().random_range(range);
+    let seconds = fastrand::u64(range);
     sleep(Duration::from_secs(seconds)).await;
 }

@@ -4,6 +4,7 @@ use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
 use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen, cause};
 use crate::config::MOST_RUNS_SEEN;
+use crate::resource::identity::random_id;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -64,7 +65,7 @@ pub(super) async fn force_release(
         names::latch_channel(key.name()),
     );
     // No two openings may be equal, whoever makes them.
-    let opening = format!("{:032x}", rand::random::<u128>());
+    let opening = random_id().simple().to_string();
     let remembered = reply::millis(backend.opening_remembered);
     let seen = seen.and_then(|seen| seen.number);
     let seen = seen.map_or_else(String::new, |number| number.to_string());

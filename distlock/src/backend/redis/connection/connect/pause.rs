@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use rand::RngExt;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::config::{RECONNECT_BACKOFF, REFUSED_PAUSE};
+use crate::sync::random::random_range;
 
 /// The pause before the next try to connect. Each is twice as long as the one before, up to a longest one.
 pub(crate) struct ReconnectPause {
@@ -30,7 +30,7 @@ impl ReconnectPause {
     /// Sleeps. If the server refused the last try, somebody who waits for the connection ends a long pause.
     pub(crate) async fn sleep(&mut self, was_refused: bool, wanted: &Notify) {
         // Jitter: the many clients that lost one server should not all return at the same moment.
-        let jitter = rand::rng().random_range(0.5..1.0);
+        let jitter = random_range(0.5..1.0);
         let pause = self.next.mul_f64(jitter);
         self.next = (self.next * 2).min(self.longest);
         tokio::select! {

@@ -11,7 +11,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +19,7 @@ use crate::backend::redis::connection::addresses::{Address, Endpoint, Next, with
 use crate::backend::redis::connection::connect::{Connector, probe_at};
 use crate::config::LOOK_UP_PATIENCE;
 use crate::mutex::Mutex;
+use crate::sync::random::random_range;
 use crate::telemetry;
 
 /// A look at a name, which is under way.
@@ -105,7 +105,7 @@ async fn look_again_and_again(
     let mut looks = Looks::default();
     loop {
         // Jitter: many clients that were started together do not ask together.
-        let pause = interval.mul_f64(rand::rng().random_range(0.8..1.0));
+        let pause = interval.mul_f64(random_range(0.8..1.0));
         tokio::select! {
             () = looks.go_on_during(sleep(pause)) => {}
             _gone = lives.changed() => return,

@@ -9,8 +9,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rand::RngExt;
-use rand::seq::SliceRandom;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -26,6 +24,7 @@ use crate::backend::redis::slot::slot_of;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
+use crate::sync::random::random_range;
 use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
@@ -132,7 +131,7 @@ impl Cluster {
     /// connected, of which there may be many.
     fn informants(&self) -> Vec<(Address, bool)> {
         let (mut owners, seeds) = self.state.read().map.informants();
-        owners.shuffle(&mut rand::rng());
+        fastrand::shuffle(&mut owners);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
         let (mut down, mut seeds) = (down.into_iter(), seeds.into_iter());
@@ -249,5 +248,5 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
 /// When the map is to be read again, if nobody finds before that it may be wrong. Jitter: many clients that were started
 /// together do not go on together.
 fn next_look() -> Instant {
-    Instant::now() + MAP_INTERVAL.mul_f64(rand::rng().random_range(0.7..1.0))
+    Instant::now() + MAP_INTERVAL.mul_f64(random_range(0.7..1.0))
 }
