@@ -3,31 +3,19 @@
 //! An expansion passes through these modules, in this order:
 //!
 //! 1. `function` parses the annotated function and leaves its body as tokens.
-//! 2. `setting` reads the options as names and unparsed values. `args` parses the values, with one module for each kind
-//!    of value: `keys`, `template`, `duration`, `mode`, `keyword`.
-//! 3. `check` refuses functions that cannot be locked, and `key_variables` refuses keys that name unknown variables,
-//!    `plain_placeholder` those with a placeholder in the syntax of another library.
+//! 2. `options/setting` reads the options as names and unparsed values. `options/args` parses the values, with one module
+//!    for each kind of value: `keys`, `template`, `duration`, `mode`, `keyword`.
+//! 3. `check` refuses functions that cannot be locked. `check/key_variables` refuses keys that name unknown variables, and
+//!    `check/plain_placeholder` those with a placeholder in the syntax of another library.
 //! 4. `expand` generates the new function. If an earlier step failed, `fallback` generates the errors and the original
 //!    function instead.
 
-mod args;
-mod async_trait_params;
-mod cfg;
 mod check;
-mod duration;
 mod errors;
 mod expand;
 mod fallback;
 mod function;
-mod key_variables;
-mod keys;
-mod keyword;
-mod lints;
-mod mode;
-mod plain_placeholder;
-mod return_type;
-mod setting;
-mod template;
+mod options;
 
 use proc_macro::TokenStream;
 
@@ -49,7 +37,7 @@ fn expanded(
     check::return_type(&function)?;
     let args = syn::parse2(args)?;
     let bindings = body.bindings(&function);
-    key_variables::check(&args, &function, &bindings)?;
+    check::key_variables::check(&args, &function, &bindings)?;
     check::token(&args, &bindings)?;
     Ok(expand::function(&args, &function, &bindings, body))
 }

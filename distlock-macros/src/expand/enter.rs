@@ -6,9 +6,9 @@ use syn::Expr;
 use syn::spanned::Spanned as _;
 
 use super::{Expansion, mixed_site_at};
-use crate::duration::DurationValue;
-use crate::keyword::OnUnavailable;
-use crate::mode::Mode;
+use crate::options::duration::DurationValue;
+use crate::options::keyword::OnUnavailable;
+use crate::options::mode::Mode;
 
 impl Expansion<'_> {
     /// `let __enter = ..`: the future that acquires the lock. With a condition that is false it acquires nothing.

@@ -6,8 +6,8 @@ use syn::Expr;
 use syn::spanned::Spanned as _;
 
 use super::{Expansion, mixed_site_at};
-use crate::keys::{Element, Key, Keys};
-use crate::template::{Piece, Placeholder, Template};
+use crate::options::keys::{Element, Key, Keys};
+use crate::options::template::{Piece, Placeholder, Template};
 
 impl Expansion<'_> {
     /// `let mut __keys = ..`, with a statement for each key.

@@ -12,11 +12,9 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned as _;
 
-use crate::args::{self, Args};
 use crate::check::{AsyncBlock, AsyncBody};
-use crate::function::{Binding, Function};
-use crate::lints;
-use crate::return_type;
+use crate::function::{Binding, Function, lints, return_type};
+use crate::options::args::{self, Args};
 
 /// The whole function with the lock around its body.
 pub(crate) fn function(

@@ -2,7 +2,7 @@
 
 use syn::{Error, Expr, Result};
 
-use crate::keyword;
+use super::keyword;
 
 /// The value of `mode`.
 #[derive(Clone, Copy, Default, PartialEq)]

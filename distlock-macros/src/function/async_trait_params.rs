@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::Pat;
 use syn::parse::Parser as _;
 
-use crate::function::names;
+use super::binding::names;
 
 /// The destructuring statements of a block, and the variables that they replace and introduce.
 #[derive(Default)]

@@ -1,14 +1,17 @@
 //! Refuses functions that the attribute cannot lock.
 
+pub(crate) mod key_variables;
+mod plain_placeholder;
+
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::spanned::Spanned as _;
 use syn::{Error, Result, Type};
 
-use crate::args::Args;
-use crate::async_trait_params::AsyncTraitParams;
+use crate::function::async_trait_params::AsyncTraitParams;
+use crate::function::return_type;
 use crate::function::{Binding, Body, Function};
-use crate::return_type;
+use crate::options::args::Args;
 
 /// The async body that is going to run under the lock.
 pub(crate) enum AsyncBody {

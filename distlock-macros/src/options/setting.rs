@@ -6,9 +6,9 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, LitStr, Result, Token};
 
+use super::keyword;
+use super::mode::Mode;
 use crate::errors::Errors;
-use crate::keyword;
-use crate::mode::Mode;
 
 /// Every option, with an example for error messages.
 const OPTIONS: [(&str, &str); 16] = [

@@ -2,9 +2,9 @@
 
 use syn::{Error, Expr, ExprLit, ExprRange, Lit, RangeLimits, Result};
 
+use super::setting::ungroup;
+use super::template::Template;
 use crate::errors::Errors;
-use crate::setting::ungroup;
-use crate::template::Template;
 
 /// The keys to lock.
 pub(crate) enum Keys {

@@ -8,12 +8,12 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprLit, Ident, Lit, Path, Result};
 
-use crate::duration::DurationValue;
+use super::duration::DurationValue;
+use super::keys::Keys;
+use super::keyword::{self, OnUnavailable};
+use super::mode::Mode;
+use super::setting::Settings;
 use crate::errors::Errors;
-use crate::keys::Keys;
-use crate::keyword::{self, OnUnavailable};
-use crate::mode::Mode;
-use crate::setting::Settings;
 
 /// The options of one attribute.
 pub(crate) struct Args {

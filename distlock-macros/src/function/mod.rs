@@ -2,13 +2,17 @@
 //!
 //! The body is never parsed, so that a half-written body reaches the compiler and the editor unchanged.
 
+pub(crate) mod async_trait_params;
+mod binding;
+mod cfg;
+pub(crate) mod lints;
+pub(crate) mod return_type;
+
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser as _};
-use syn::{
-    Attribute, FnArg, Pat, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned,
-};
+use syn::{Attribute, FnArg, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned};
 
-use crate::{cfg, lints};
+pub(crate) use self::binding::{Binding, names};
 
 /// A function, a method or a method of a trait.
 pub(crate) struct Function {
@@ -25,29 +29,6 @@ pub(crate) struct Body {
     pub(crate) attrs: Vec<Attribute>,
     /// The rest. The braces keep their spans, because rustc points at them when the body lacks a value.
     pub(crate) braces: Group,
-}
-
-/// A variable that the parameters introduce.
-pub(crate) struct Binding {
-    pub(crate) name: Ident,
-    /// Whether its parameter is declared as a reference. It drops nothing, so it does not matter when it is dropped.
-    pub(crate) is_reference: bool,
-    /// The attributes of its parameter that may remove it.
-    pub(crate) cfgs: Vec<Attribute>,
-    /// The attributes of its parameter that say what rustc does about an unused variable.
-    pub(crate) lints: Vec<Attribute>,
-}
-
-impl Binding {
-    /// A variable that no `#[cfg]` removes.
-    pub(crate) fn unconditional(name: Ident) -> Self {
-        Self {
-            name,
-            is_reference: false,
-            cfgs: Vec::new(),
-            lints: Vec::new(),
-        }
-    }
 }
 
 impl Parse for Function {
@@ -128,25 +109,6 @@ impl Function {
             ReturnType::Type(_, ty) => (**ty).clone(),
             ReturnType::Default => parse_quote_spanned!(self.sig.ident.span()=> ()),
         }
-    }
-}
-
-/// The variables of a pattern, in order.
-pub(crate) fn names(pat: &Pat) -> Vec<Ident> {
-    match pat {
-        Pat::Ident(pat) => {
-            let inner = pat.subpat.iter().flat_map(|(_, pat)| names(pat));
-            std::iter::once(pat.ident.clone()).chain(inner).collect()
-        }
-        Pat::Struct(pat) => pat.fields.iter().flat_map(|f| names(&f.pat)).collect(),
-        Pat::Tuple(pat) => pat.elems.iter().flat_map(names).collect(),
-        Pat::TupleStruct(pat) => pat.elems.iter().flat_map(names).collect(),
-        Pat::Slice(pat) => pat.elems.iter().flat_map(names).collect(),
-        Pat::Or(pat) => pat.cases.iter().take(1).flat_map(names).collect(),
-        Pat::Reference(pat) => names(&pat.pat),
-        Pat::Paren(pat) => names(&pat.pat),
-        // No other irrefutable pattern binds anything.
-        _ => Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@ use quote::ToTokens as _;
 use syn::{Error, Result};
 
 use crate::function::Binding;
-use crate::template::{Piece, Template};
+use crate::options::template::{Piece, Template};
 
 /// What is plain text, and what was meant.
 #[derive(Debug, PartialEq)]

@@ -8,7 +8,7 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, FnArg, Meta, Signature, Token, parse_quote};
 
-use crate::function::{Binding, names};
+use super::binding::{Binding, names};
 
 /// What an attribute can say about a lint.
 const LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];

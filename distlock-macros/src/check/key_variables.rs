@@ -5,11 +5,11 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Error, Expr, Result};
 
-use crate::args::Args;
+use super::plain_placeholder;
 use crate::errors::Errors;
 use crate::function::{Binding, Function};
-use crate::keys::Key;
-use crate::plain_placeholder;
+use crate::options::args::Args;
+use crate::options::keys::Key;
 
 /// Refuses keys that use variables which the function does not have.
 ///
