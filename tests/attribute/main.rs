@@ -1,25 +1,16 @@
-//! Tests of `#[distributed_lock]`: what an annotated function does at run time, which functions the attribute accepts
-//! (`expansion`), and how each mistake is reported (`mistakes`).
+//! Tests of `#[distributed_lock]`: what an annotated function does at run time, what each option changes (`options`), which
+//! functions the attribute accepts (`expansion`), and how each mistake is reported (`mistakes`).
 
 mod client;
-mod condition;
 // Public, because lints such as `missing_docs` look at public items only.
 pub mod expansion;
 mod functions;
 mod handlers;
-mod hold_at_least;
-mod keys;
-mod lease;
-mod limits;
 mod loss;
 mod mistakes;
-mod mode;
-mod on_lost;
+mod options;
 mod reentry;
 mod release;
-mod token;
-mod unavailable;
-mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -6,41 +6,13 @@
 // that documentation stays on its function.
 #![allow(missing_docs, clippy::missing_errors_doc, clippy::must_use_candidate)]
 
-pub mod async_trait;
-pub mod attributes;
-pub mod boxed_future;
-pub mod clients;
-pub mod condition;
-pub mod crate_path;
-pub mod debug_handler;
-pub mod depth;
-pub mod dollar_crate;
-pub mod early_return;
-pub mod forbidden_lints;
-pub mod free_fn;
-pub mod generics;
-pub mod handlers;
-pub mod hold_at_least;
-pub mod impl_trait;
-pub mod instrument;
-pub mod key_expressions;
-pub mod keys;
-pub mod lifetimes;
-pub mod lints;
-pub mod macro_rules;
-pub mod methods;
-pub mod mode;
-pub mod no_prelude;
-pub mod on_unavailable;
-pub mod patterns;
-pub mod send;
-pub mod shadowed_prelude;
-pub mod token;
-pub mod tokio_main;
-pub mod trait_methods;
-pub mod two_attributes;
+pub mod options;
+pub mod other_attributes;
+pub mod signatures;
+pub mod surroundings;
 
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 
 use distlock::{Client, with_client};
 
@@ -54,19 +26,27 @@ async fn ok<T, E: Debug>(call: impl Future<Output = Result<T, E>>) -> T {
     run(call).await.expect("the call succeeds")
 }
 
-// A file without its `pub mod` line would not be compiled at all.
-#[test]
-fn every_file_is_a_module() {
-    let modules = include_str!("mod.rs");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/expansion");
+/// The files below `folder` that the file of their folder does not name.
+fn files_without_module(folder: &Path) -> Vec<PathBuf> {
+    let modules = std::fs::read_to_string(folder.join("mod.rs")).expect("each folder has a file");
+    let mut missing = Vec::new();
     for file in std::fs::read_dir(folder).expect("the folder exists") {
         let path = file.expect("the file is readable").path();
         let name = path.file_stem().and_then(|name| name.to_str());
         let name = name.expect("file names are UTF-8");
-        let line = format!("\npub mod {name};\n");
-        assert!(
-            name == "mod" || modules.contains(&line),
-            "{name} is missing"
-        );
+        if path.is_dir() {
+            missing.extend(files_without_module(&path));
+        }
+        if name != "mod" && !modules.contains(&format!("\npub mod {name};\n")) {
+            missing.push(path);
+        }
     }
+    missing
+}
+
+// A file without its `pub mod` line would not be compiled at all.
+#[test]
+fn every_file_is_a_module() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("expansion");
+    assert_eq!(files_without_module(&folder), Vec::<PathBuf>::new());
 }
