@@ -1,5 +1,10 @@
 //! The answers in place of the handler's response: status, headers, body, and no keys or holders in them.
 
+#[cfg(feature = "axum")]
+mod own_errors;
+mod rejections;
+mod retry_after;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
