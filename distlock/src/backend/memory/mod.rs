@@ -7,20 +7,16 @@ mod call;
 mod channels;
 mod examine;
 mod fair;
-#[cfg(feature = "testing")]
-mod faults;
 mod latch;
 mod lock;
 mod number;
-#[cfg(feature = "testing")]
-mod observe;
 mod peek;
 mod permit;
 mod rw;
 mod semaphore;
 pub(crate) mod server;
 mod store;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "testing")]
 mod testing;
 mod tokens;
 
@@ -35,12 +31,12 @@ use tokio::task::coop::cooperative;
 use uuid::Uuid;
 
 use self::call::Call;
-#[cfg(feature = "testing")]
-use self::faults::Planned;
-#[cfg(feature = "testing")]
-pub use self::observe::Waiter;
 pub use self::server::MemoryServer;
 use self::store::{State, Store};
+#[cfg(feature = "testing")]
+use self::testing::faults::Planned;
+#[cfg(feature = "testing")]
+pub use self::testing::observe::Waiter;
 #[cfg(feature = "testing")]
 use super::Disconnection;
 #[cfg(feature = "testing")]
@@ -362,7 +358,7 @@ impl Backend for MemoryBackend {
         place: Option<&'static Location<'static>>,
     ) -> Option<Box<dyn ShownWait>> {
         let waiter = Waiter { client, place };
-        Some(observe::show(&self.store, key, waiter))
+        Some(testing::observe::show(&self.store, key, waiter))
     }
 }
 

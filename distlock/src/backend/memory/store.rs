@@ -26,9 +26,9 @@ pub(super) struct Store {
     /// The number that the next client gets.
     pub(super) clients: AtomicU64,
     #[cfg(feature = "testing")]
-    pub(super) faults: super::faults::Faults,
+    pub(super) faults: super::testing::faults::Faults,
     #[cfg(feature = "testing")]
-    pub(super) observed: super::observe::Observed,
+    pub(super) observed: super::testing::observe::Observed,
 }
 
 // A panic leaves nothing half-changed here: no foreign code runs under the mutex.
@@ -87,9 +87,9 @@ impl Store {
             state: Mutex::default(),
             clients: AtomicU64::new(0),
             #[cfg(feature = "testing")]
-            faults: super::faults::Faults::default(),
+            faults: super::testing::faults::Faults::default(),
             #[cfg(feature = "testing")]
-            observed: super::observe::Observed::default(),
+            observed: super::testing::observe::Observed::default(),
         }
     }
 

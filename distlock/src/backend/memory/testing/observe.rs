@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::server::MemoryServer;
-use super::store::{State, Store, Value};
-use super::{lock, permit, rw, semaphore};
+use crate::backend::memory::server::MemoryServer;
+use crate::backend::memory::store::{State, Store, Value};
+use crate::backend::memory::{lock, permit, rw, semaphore};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
 use crate::foreign;
@@ -34,7 +34,7 @@ pub struct Waiter {
 
 /// The acquisitions that wait, and a signal for those who look at the server.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
+pub(crate) struct Observed {
     waits: Mutex<Waits>,
     changes: watch::Sender<()>,
 }
@@ -48,7 +48,7 @@ struct Waits {
 
 impl Observed {
     /// Something may have changed. It is called outside of all mutexes, because it wakes.
-    pub(super) fn changed(&self) {
+    pub(crate) fn changed(&self) {
         foreign::send_modify(&self.changes, |()| ());
     }
 }
@@ -61,7 +61,7 @@ struct Shown {
 }
 
 /// Shows that an acquisition of this client waits for a key.
-pub(super) fn show(store: &Arc<Store>, key: &Key, waiter: Waiter) -> Box<dyn ShownWait> {
+pub(crate) fn show(store: &Arc<Store>, key: &Key, waiter: Waiter) -> Box<dyn ShownWait> {
     let number = {
         let mut waits = store.observed.waits.lock();
         waits.last_number += 1;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::server::MemoryServer;
-use super::store::State;
+use crate::backend::memory::server::MemoryServer;
+use crate::backend::memory::store::State;
 
 use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
@@ -14,7 +14,7 @@ use crate::sync::watch;
 
 /// What is planned for the next commands.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     plan: Mutex<Plan>,
     /// How often the server was brought up again: the number of the connection that its clients have.
     epoch: AtomicU64,
@@ -31,7 +31,7 @@ struct Plan {
 
 /// What happens to one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planned {
+pub(crate) enum Planned {
     /// It is not carried out.
     Failed,
     /// It is carried out, and its answer is lost.
@@ -43,7 +43,7 @@ impl Faults {
     ///
     /// # Errors
     /// The fault of a command that is not carried out.
-    pub(super) fn next(&self) -> Result<Option<Planned>, Fault> {
+    pub(crate) fn next(&self) -> Result<Option<Planned>, Fault> {
         let mut plan = self.plan.lock();
         if plan.down_since.is_some() {
             return Err(taken_down());
@@ -56,23 +56,23 @@ impl Faults {
         }
     }
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         self.plan.lock().down_since.is_some()
     }
 
     /// Since when the server is down, and what its clients are told; `None` if it is up.
-    pub(super) fn down(&self) -> Option<(Tick, Fault)> {
+    pub(crate) fn down(&self) -> Option<(Tick, Fault)> {
         let since = self.plan.lock().down_since?;
         Some((since, taken_down()))
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         // Acquire: who sees the new number finds the server up.
         self.epoch.load(Ordering::Acquire)
     }
 
     /// The number of the run of the server.
-    pub(super) fn runs(&self) -> u64 {
+    pub(crate) fn runs(&self) -> u64 {
         self.runs.load(Ordering::Acquire)
     }
 
@@ -85,7 +85,7 @@ impl Faults {
     }
 
     /// Completes when the number of the connection is not `epoch` any more.
-    pub(super) async fn epoch_after(&self, epoch: u64) -> u64 {
+    pub(crate) async fn epoch_after(&self, epoch: u64) -> u64 {
         let mut brought_up = self.brought_up.subscribe();
         loop {
             let current = self.epoch();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::fair;
-use super::server::MemoryServer;
-use super::store::{Entry, Name, Value};
+use crate::backend::memory::fair;
+use crate::backend::memory::server::MemoryServer;
+use crate::backend::memory::store::{Entry, Name, Value};
 
 impl MemoryServer {
     /// The number of stored keys and of subscribed channels. That a latch was opened, which is remembered for some seconds, does
