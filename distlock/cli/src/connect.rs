@@ -17,7 +17,8 @@ pub(crate) async fn connect(
             "no server: give --url or the variable REDIS_URL, e.g. redis://127.0.0.1:6379",
         ));
     };
-    if url.ends_with("#insecure") {
+    let url = url.trim();
+    if url.to_ascii_lowercase().ends_with("#insecure") {
         return Err(Failed::usage(
             "`#insecure`: this program always checks the server's certificate. Give the authorities that have signed it by \
              --tls-ca-file, or the address without TLS.",

@@ -144,7 +144,10 @@ pub(crate) fn by_options(error: &Error) -> String {
     let text = error
         .to_string()
         .replace("tls_ca_pem", "tls_ca_file")
-        .replace("tls_client_pem", "tls_client_cert_file");
+        .replace("tls_client_pem", "tls_client_cert_file")
+        // No text says these.
+        .replace(", or `Duration::MAX` ", "; leave it out ")
+        .replace(", and see `connect_lazy`", "");
     words.into_iter().fold(text, |text, word| {
         let option = format!("--{}", option_of(word));
         text.replace(&format!("`{word}`"), &option)

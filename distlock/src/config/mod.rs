@@ -352,6 +352,37 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses settings that are for TLS: it is not used, and who has set them counts on it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn check_without_tls(&self) -> Result<(), Error> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let set = [
+            ("tls_ca_file", path(&self.files.ca)),
+            ("tls_client_cert_file", path(&self.files.client_cert)),
+            ("tls_server_name", self.tls_server_name.clone()),
+            #[cfg(feature = "_tls")]
+            (
+                "tls_ca_pem",
+                self.tls_ca_pem.as_ref().map(|_| "a PEM".to_owned()),
+            ),
+            #[cfg(feature = "_tls")]
+            (
+                "tls_client_pem",
+                self.tls_client_pem.as_ref().map(|_| "a PEM".to_owned()),
+            ),
+        ];
+        let mut set = set
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| (name, value)));
+        match set.next() {
+            None => Ok(()),
+            Some((setting, value)) => {
+                let expected = "a URL with TLS, such as `rediss://`, or no such setting";
+                Err(Error::invalid_config(setting, value, expected))
+            }
+        }
+    }
+
     /// [`OWNERS_REMEMBERED`] for this client's lease.
     #[cfg(feature = "redis")]
     pub(crate) fn owners_remembered(&self) -> Duration {

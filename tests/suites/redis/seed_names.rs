@@ -128,7 +128,9 @@ async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name()
     let (mut old, new) = (cluster().await, cluster().await);
     let names = Names::new();
     names.lead(NAME, [old.node(0).addr()]);
-    let client = builder(&names).connect(CLUSTER).await.unwrap();
+    // Nothing looks at the name while the nodes answer: it is the search for the map that does.
+    let builder = builder(&names).look_up_interval(Duration::ZERO);
+    let client = builder.connect(CLUSTER).await.unwrap();
     lock_once(&client, "k").await;
     for node in 0..old.size() {
         old.node_mut(node).kill();

@@ -100,6 +100,13 @@ async fn settings_that_cannot_work_are_told_by_name_before_anything_is_sent() {
         ("replicas=1&replicas_timeout=0", "replicas_timeout"),
         ("watchdog_timeout=0", "watchdog_timeout"),
         ("wait=9000h", "default_wait"),
+        // They would have no effect: there is no TLS.
+        ("tls_ca_file=ca.pem", "tls_ca_file"),
+        ("tls_server_name=h", "tls_server_name"),
+        (
+            "tls_client_cert_file=c&tls_client_key_file=k",
+            "tls_client_cert_file",
+        ),
     ] {
         let (error, text) = refused(query).await;
         assert!(

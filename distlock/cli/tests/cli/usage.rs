@@ -148,12 +148,27 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
         (&["--connect-timeout", "0"], "--connect-timeout"),
         (&["--url", "rediss://127.0.0.1:1#insecure"], "--tls-ca-file"),
         (&["--url", "http://127.0.0.1:1"], "redis://"),
+        (&["--default-wait", "9000h"], "leave it out for no limit"),
+        (&["--warn-after", "0s"], "leave it out for no warning"),
+        (
+            &["--url", "redis://127.0.0.1:1?abortConnect=false"],
+            "a word of other clients; leave it out",
+        ),
+        // A file or a variable often ends with a line end.
+        (
+            &["--url", "rediss://127.0.0.1:1#Insecure\n"],
+            "--tls-ca-file",
+        ),
+        (
+            &["--tls-ca-file", "ca.pem", "--url", "redis://127.0.0.1:1"],
+            "rediss://",
+        ),
     ] {
         let wrong = output(&server, &[&["run", "job"], args, &["--", "true"]].concat()).await;
         assert_eq!(wrong.status.code(), Some(64), "{args:?}");
         let said = stderr(&wrong);
         assert!(said.contains(names), "{args:?}: {said}");
-        for word in ["_", "Builder", "feature"] {
+        for word in ["_", "Builder", "feature", "Duration"] {
             assert!(!said.contains(word), "{args:?}: {said}");
         }
     }

@@ -87,6 +87,9 @@ impl Servers {
         config: &Config,
         clock: Clock,
     ) -> Result<Self, Error> {
+        if !url.has_tls() {
+            config.check_without_tls()?;
+        }
         let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
         let credentials = logins::credentials(url.credentials, url.user, config)?;
         let connector = |db| Connector::new(db, credentials, own(), url.tls, config);

@@ -9,7 +9,8 @@
 //!          socket: user, pass
 //! ```
 //!
-//! White space around the URL does not count. Schemes and the words of the query may have capital letters.
+//! White space around the URL does not count. Schemes, the words of the query and `insecure` may have capital
+//! letters.
 //!
 //! Several hosts are not allowed in a URL as others parse it, so this parser is our own. An error names the part that is
 //! wrong. It never quotes a text that may be a part of a password, also if the URL is so wrong that the password stands in
@@ -55,6 +56,11 @@ impl Url {
     /// Reads a URL. Nothing is looked up or sent.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         parse(url)
+    }
+
+    /// Whether any connection is encrypted: to the servers, or to the Sentinels.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls != Tls::Off || self.target.has_tls()
     }
 }
 
@@ -208,7 +214,8 @@ impl<'a> Parts<'a> {
             Some((user_info, hosts)) => (Some(user_info), hosts),
             None => (None, authority),
         };
-        if !["", "insecure"].contains(&fragment) {
+        let is_insecure = fragment.eq_ignore_ascii_case("insecure");
+        if !is_insecure && !fragment.is_empty() {
             return Err(invalid("the only word after a `#` is `insecure`"));
         }
         Ok(Self {
@@ -218,7 +225,7 @@ impl<'a> Parts<'a> {
             hosts,
             path,
             query: Query::of(query, user_info.is_some()),
-            is_insecure: fragment == "insecure",
+            is_insecure,
         })
     }
 

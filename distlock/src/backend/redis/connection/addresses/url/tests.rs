@@ -51,7 +51,7 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
             Tls::Verified,
         ),
         (
-            "valkeys://[::1]#insecure",
+            "valkeys://[::1]#Insecure",
             tcp("::1", 6379),
             0,
             None,
