@@ -1,6 +1,9 @@
 //! `distlock ls`, `who` and `watch` without a terminal.
 
+use std::time::Instant;
+
 use distlock_tests::rights::{self, PASSWORD};
+use distlock_tests::{Flow, Proxy, Select, Way};
 use serde_json::Value;
 
 use super::*;
@@ -114,6 +117,26 @@ async fn lock_among_many_keys_is_shown_before_all_are_looked_at_and_an_interrupt
     ls.interrupt();
     let ended = ls.wait(Duration::from_secs(5)).await;
     assert_eq!(ended.code(), None, "{ended}");
+}
+
+#[tokio::test]
+async fn look_rests_after_each_page_for_as_long_as_the_page_took() {
+    const DELAY: Duration = Duration::from_millis(20);
+    let server = RedisServer::start().await;
+    server.cli(&["DEBUG", "POPULATE", "20000", "text"]).await;
+    let proxy = Proxy::start(server.addr()).await;
+    let slow = proxy.flow(Select::ALL, Way::Down, Flow::Delay(DELAY));
+    let started = Instant::now();
+    let listed = plain_output(["--url", &proxy.url(), "ls", "none*"]).await;
+    let took = started.elapsed();
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    let pages = u32::try_from(server.command_calls("scan").await).unwrap();
+    assert!(pages >= 40 && slow.hits() > 0, "{pages}");
+    // A page is one command, since nothing is found. No rest is needed after the last one.
+    assert!(
+        took >= DELAY * (2 * pages - 1),
+        "{took:?} for {pages} pages"
+    );
 }
 
 #[tokio::test]

@@ -164,11 +164,16 @@ async fn waiter_with_a_lease_of_its_own_gets_that_lease(stage: &Stage) {
     stage.is_free(KEY).await;
 }
 
+/// A run of hand-overs lasts for 50 ms.
+const MOST_OF_A_RUN: Duration = Duration::from_millis(35);
+
 async fn hold_in_the_slot_wins_when_the_deadline_comes_with_it(stage: &Stage) {
     let client = stage.client().await;
     let wait = Duration::from_millis(40);
     for second_in_line in [false, true] {
-        for _ in 0..20 {
+        let mut played = 0;
+        while played < 20 {
+            let started = Instant::now();
             let first = client.lock(KEY).acquire().await.unwrap();
             let ahead = if second_in_line {
                 Some(queued(stage, &client, 1).await)
@@ -184,6 +189,11 @@ async fn hold_in_the_slot_wins_when_the_deadline_comes_with_it(stage: &Stage) {
             if let Some(ahead) = ahead {
                 ahead.await.unwrap().release().await.unwrap();
             }
+            // On a busy machine the run of hand-overs is over by then, and the last release was a real one.
+            if started.elapsed() > MOST_OF_A_RUN {
+                continue;
+            }
+            played += 1;
             // Both have come when it looks: the hold and the deadline.
             if stage.is_paused() {
                 tokio::time::advance(2 * wait).await;
