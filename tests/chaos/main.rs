@@ -243,9 +243,10 @@ struct Outcomes {
 
 impl Outcomes {
     fn add(&mut self, run: Run, outcome: Outcome) {
-        let sum = match run.fixed {
-            true => &mut self.fixed,
-            false => &mut self.others,
+        let sum = if run.fixed {
+            &mut self.fixed
+        } else {
+            &mut self.others
         };
         sum.add(outcome);
     }

@@ -73,9 +73,10 @@ pub(crate) async fn assert_told_of_too_few_replicas(client: &Client, numbers: &s
     for waits in [false, true] {
         // Those that there are may be late.
         let told = async || {
-            let acquired = match waits {
-                true => client.lock("k").acquire().wait(SOON).await.map(Some),
-                false => client.lock("k").try_acquire().await,
+            let acquired = if waits {
+                client.lock("k").acquire().wait(SOON).await.map(Some)
+            } else {
+                client.lock("k").try_acquire().await
             };
             // What the attempt before was granted may not be released yet.
             let error = acquired.err().ok_or_else(|| "it is taken".to_owned())?;

@@ -82,9 +82,10 @@ impl Case {
     pub(crate) fn trials(self, table: &Arc<Table>) -> Vec<Trial> {
         let versions = Side::versions().into_iter();
         let versions = versions.take(if self.newest_only { 1 } else { usize::MAX });
-        let directions: &[Direction] = match self.symmetrical {
-            true => &[Direction::Both],
-            false => &[Direction::RustToJava, Direction::JavaToRust],
+        let directions: &[Direction] = if self.symmetrical {
+            &[Direction::Both]
+        } else {
+            &[Direction::RustToJava, Direction::JavaToRust]
         };
         let each = versions.flat_map(|version| directions.iter().map(move |way| (version, *way)));
         each.map(|(version, direction)| self.trial(version, direction, table))

@@ -222,9 +222,10 @@ impl Stage {
         let subscribed = async || {
             let channels = channels().await;
             let is_of_lock = |channel: &String| lock.1.iter().any(|name| channel.contains(name));
-            match channels.iter().any(is_of_lock) {
-                true => Ok(()),
-                false => Err(format!("{channels:?}")),
+            if channels.iter().any(is_of_lock) {
+                Ok(())
+            } else {
+                Err(format!("{channels:?}"))
             }
         };
         eventually(DEADLINE, format!("a waiter for {lock:?}"), subscribed).await;
@@ -236,9 +237,10 @@ impl Stage {
         let over = async || {
             let channels = channels().await;
             let is_of_lock = |channel: &String| lock.1.iter().any(|name| channel.contains(name));
-            match channels.iter().any(is_of_lock) {
-                true => Err(format!("{channels:?}")),
-                false => Ok(()),
+            if channels.iter().any(is_of_lock) {
+                Err(format!("{channels:?}"))
+            } else {
+                Ok(())
             }
         };
         eventually(DEADLINE, format!("no waiter for {lock:?}"), over).await;

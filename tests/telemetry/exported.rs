@@ -323,9 +323,12 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     let service = layer
         .wait(Duration::ZERO)
         .max_pending_requests(1)
-        .layer(service_fn(async |job: Job| match job.fails {
-            true => Err("a failure of its own"),
-            false => Ok(()),
+        .layer(service_fn(async |job: Job| {
+            if job.fails {
+                Err("a failure of its own")
+            } else {
+                Ok(())
+            }
         }));
     let run = async |key, fails| {
         let service = service.clone();

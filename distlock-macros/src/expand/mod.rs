@@ -181,14 +181,13 @@ impl Expansion<'_> {
             .captured
             .iter()
             .rev()
-            .map(
-                |Binding { name, cfgs, .. }| match name.to_string().starts_with('_') {
-                    true => {
-                        quote_spanned!(span=> #(#cfgs)* *__distlock_private::place_of(&#name) = ();)
-                    }
-                    false => quote_spanned!(span=> #(#cfgs)* __distlock_private::mention(&#name);),
-                },
-            );
+            .map(|Binding { name, cfgs, .. }| {
+                if name.to_string().starts_with('_') {
+                    quote_spanned!(span=> #(#cfgs)* *__distlock_private::place_of(&#name) = ();)
+                } else {
+                    quote_spanned!(span=> #(#cfgs)* __distlock_private::mention(&#name);)
+                }
+            });
         let unused = self.unused_params(span);
         let typed_return = self.typed_return();
         let token = self.args.token.as_ref();

@@ -152,9 +152,10 @@ impl History {
                 *step = (*step).max(*waiting);
             }
         }
-        match most.iter().all(|waiting| *waiting == 0) {
-            true => Vec::new(),
-            false => most,
+        if most.iter().all(|waiting| *waiting == 0) {
+            Vec::new()
+        } else {
+            most
         }
     }
 

@@ -254,7 +254,8 @@ impl Looks {
         let most = usize::try_from(self.max_keys).unwrap_or(usize::MAX);
         let most_keys = u64::from(self.max_keys) * KEYS_PER_LOCK;
         let most_pages = SWEEPS * most_keys.div_ceil(u64::from(PAGE));
-        let (mut reports, mut pages) = (Vec::new(), 0);
+        let mut reports = Vec::new();
+        let mut pages = 0;
         while let Some(page) = scan.next_page().await? {
             let at = self.now();
             reports.extend(page.into_iter().map(|report| (at, report)));

@@ -80,7 +80,8 @@ pub(super) fn problems(
 fn own_cycle(now: Millis, cycle: &[WaitSnapshot]) -> Problem {
     let waits = cycle.iter().map(|wait| {
         let inside: Vec<_> = wait.inside.iter().map(|key| visible(key)).collect();
-        let (key, inside) = (visible(&wait.key), inside.join(", "));
+        let key = visible(&wait.key);
+        let inside = inside.join(", ");
         format!("{} waits for {key} and holds {inside}", wait.place)
     });
     let since = cycle.iter().map(|wait| before_now(now, wait.waited)).max();

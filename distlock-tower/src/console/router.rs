@@ -308,7 +308,8 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     })?;
     let request = release::Request::read(&body)?;
     console.check_key(&request.key)?;
-    let (client, who) = (console.looks.client(), console.releases.who(&parts));
+    let client = console.looks.client();
+    let who = console.releases.who(&parts);
     let report = client.inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error))?;
     request.check_seen(&report)?;

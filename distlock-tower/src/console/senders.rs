@@ -47,7 +47,8 @@ impl Senders {
     /// whenever a request may change something.
     fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), String> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let (site, origin) = (text(SEC_FETCH_SITE), text(ORIGIN));
+        let site = text(SEC_FETCH_SITE);
+        let origin = text(ORIGIN);
         let is_trusted = origin.is_some_and(|origin| {
             let mut trusted = self.origins.iter();
             trusted.any(|trusted| trusted.eq_ignore_ascii_case(origin))

@@ -135,7 +135,8 @@ impl Template {
         if let Some(name) = self.misspelt(captures) {
             return KeyOutcome::Misspelt(name.clone());
         }
-        let (mut key, mut missing) = (String::new(), None);
+        let mut key = String::new();
+        let mut missing = None;
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => key.push_str(text),
@@ -335,9 +336,10 @@ impl fmt::Display for TemplateError {
                 } else {
                     ""
                 };
-                let feature = match name.starts_with("path.") && path.is_empty() {
-                    true => "; `<path.NAME>` needs the feature `axum`",
-                    false => "",
+                let feature = if name.starts_with("path.") && path.is_empty() {
+                    "; `<path.NAME>` needs the feature `axum`"
+                } else {
+                    ""
                 };
                 write!(
                     f,
@@ -365,7 +367,9 @@ impl FromStr for Template {
     /// # Errors
     /// [`TemplateError`] if the text is not a valid template.
     fn from_str(text: &str) -> Result<Self, TemplateError> {
-        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
         while let Some(at) = rest.find(['<', '>']) {
             plain.push_str(&rest[..at]);
             let (mark, after) = rest[at..].split_at(1);
@@ -384,9 +388,10 @@ impl FromStr for Template {
         }
         plain.push_str(rest);
         pieces.extend(text_piece(&mut plain));
-        match pieces.is_empty() {
-            true => Err(TemplateError::Empty),
-            false => Self::of_pieces(pieces).check(),
+        if pieces.is_empty() {
+            Err(TemplateError::Empty)
+        } else {
+            Self::of_pieces(pieces).check()
         }
     }
 }

@@ -10,8 +10,11 @@ use super::Rejection;
 /// The texts of a rejection need no escaping in JSON.
 pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
     let reason = rejection.reason();
-    let (name, title, retryable) = (reason.name(), reason.title(), reason.is_retryable());
-    let (status, detail) = (rejection.status(), rejection.detail);
+    let name = reason.name();
+    let title = reason.title();
+    let retryable = reason.is_retryable();
+    let status = rejection.status();
+    let detail = rejection.detail;
     // Scripts in a browser see no `Retry-After`, unless CORS exposes it.
     let retry_after = rejection.retry_after();
     let retry_after = retry_after.map(|after| format!(r#","retry_after":{}"#, after.as_secs()));

@@ -112,7 +112,8 @@ impl Failed {
     pub(crate) fn told(&self, is_json: bool) -> ExitCode {
         let code = self.code.unwrap_or(self.status.code());
         if is_json {
-            let (outcome, message) = (self.status.word(), &self.message);
+            let outcome = self.status.word();
+            let message = &self.message;
             eprintln!(
                 "{}",
                 json!({ "outcome": outcome, "status": code, "message": message })

@@ -26,10 +26,7 @@ impl Look {
     pub(crate) fn new(client: &Client, args: &Looked, limit: usize) -> Self {
         let scan = client.scan(&*args.pattern).page_size(PAGE);
         Self {
-            scan: match args.all {
-                true => scan,
-                false => scan.skip_numbers(),
-            },
+            scan: if args.all { scan } else { scan.skip_numbers() },
             found: HashSet::new(),
             limit,
             most_keys: args.max_keys,

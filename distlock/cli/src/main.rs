@@ -57,9 +57,10 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     }
     // Nobody listens any more where this fails.
     let _written = error.print();
-    match error.use_stderr() {
-        true => ExitCode::from(Status::Usage.code()),
-        false => ExitCode::SUCCESS,
+    if error.use_stderr() {
+        ExitCode::from(Status::Usage.code())
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

@@ -100,9 +100,10 @@ fn holders(found: &KeyReport) -> String {
     if more > 0 {
         holders.push(format!("{more} more"));
     }
-    match holders.is_empty() {
-        true => String::from("nobody"),
-        false => holders.join(", "),
+    if holders.is_empty() {
+        String::from("nobody")
+    } else {
+        holders.join(", ")
     }
 }
 
@@ -116,7 +117,8 @@ fn is_confirmed(seen: &KeyReport) -> Result<bool, Failed> {
     if seen.primitive == Primitive::Nothing {
         return Ok(true);
     }
-    let (key, state) = (output::plain(&seen.key), state(seen));
+    let key = output::plain(&seen.key);
+    let state = state(seen);
     eprint!("{key} is {state}{} [y/N] ", question(seen));
     let mut answer = String::new();
     let read = stderr()

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn long_keys_are_cut_in_the_middle_and_then_long_names_and_nothing_without_a_width() {
-        let (key, name) = (format!("order:{}:42", "x".repeat(300)), "n".repeat(60));
+        let key = format!("order:{}:42", "x".repeat(300));
+        let name = "n".repeat(60);
         let row = [&key, "lock", &name, "28s", "0", "2"].map(str::to_owned);
         let rows = std::slice::from_ref(&row);
         let lines = table(rows, Some(120));

@@ -69,7 +69,9 @@ impl Enter {
     /// Starts with the default options.
     #[must_use]
     pub fn new(keys: Keys) -> Self {
-        let (locks, wait, lease) = (None, None, None);
+        let locks = None;
+        let wait = None;
+        let lease = None;
         Self {
             keys,
             locks,

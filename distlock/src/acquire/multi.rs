@@ -102,7 +102,8 @@ async fn acquire_observed(
 
 /// Waits for one group or one gate, and tries all the rest, until nothing is refused.
 async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
-    let (mut first, mut passed) = (0, None);
+    let mut first = 0;
+    let mut passed = None;
     // The scopes have closed since, if these are other groups.
     let mut regrouped: Vec<Group>;
     let mut groups = groups;
@@ -199,7 +200,8 @@ async fn try_others(
         if granted == Some(at) {
             continue;
         }
-        let (single_try, session) = (group.single_try(), &group.one.registry.session);
+        let single_try = group.single_try();
+        let session = &group.one.registry.session;
         let acquired = group.acquire(&single_try);
         let (acquired, kept) = session.beside(|| parts, acquired).await;
         let Some(kept) = kept.take() else {
@@ -445,7 +447,8 @@ fn enter_quorum(
     requests: &mut [ClientRequest],
     gates: OpenGates,
 ) -> Result<Option<(HoldShares, Option<HoldView>)>, Error> {
-    let (mut shares, mut outer) = (HoldShares::new(), None);
+    let mut shares = HoldShares::new();
+    let mut outer = None;
     for (one, gate) in requests.iter_mut().zip(gates) {
         match gate.map(|gate| gate.enter(one)) {
             None | Some(Ok(Some(Enclosing::None))) => {}

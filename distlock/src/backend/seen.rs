@@ -38,9 +38,6 @@ pub enum Forced {
 impl Forced {
     /// Whether there was something to free, which is gone now.
     pub(crate) fn freed(was_held: bool) -> Self {
-        match was_held {
-            true => Self::Freed,
-            false => Self::WasFree,
-        }
+        if was_held { Self::Freed } else { Self::WasFree }
     }
 }

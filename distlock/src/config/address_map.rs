@@ -89,7 +89,8 @@ fn read(text: &str) -> Result<HashMap<Named, Named>, (usize, String)> {
         let named = |text: &str| {
             address(text).ok_or_else(|| (number, format!("`{text}` is no address; {EXPECTED}")))
         };
-        let (from, to) = (named(announced)?, named(reached)?);
+        let from = named(announced)?;
+        let to = named(reached)?;
         if from.1.is_some() != to.1.is_some() {
             let what =
                 format!("of `{line}` one address has a port and the other has none; {EXPECTED}");

@@ -28,7 +28,8 @@ pub(crate) fn check_lease_with(
     if margin.is_zero() || lease >= margin + least {
         return Ok(());
     }
-    let (least, margin) = (exact(least), exact(margin));
+    let least = exact(least);
+    let margin = exact(margin);
     let expected =
         format!("{least} more than the `lease_margin` of the client, {margin}, at least");
     Err(Error::invalid_time("lease", lease, expected))

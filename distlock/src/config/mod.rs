@@ -452,7 +452,8 @@ mod tests {
             change(&mut config);
             config.validated().unwrap_err().to_string()
         }
-        let (zero, year) = (Duration::ZERO, Duration::from_secs(366 * 24 * 3600));
+        let zero = Duration::ZERO;
+        let year = Duration::from_secs(366 * 24 * 3600);
         let long = Duration::new(3650 * 24 * 3600, 1_000_000);
         for (text, expected) in [
             (

@@ -36,7 +36,8 @@ impl<T: Clone + 'static> Source<T> {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         Self::Asked(Arc::new(move || {
-            let (asked, make) = (ask(), make.clone());
+            let asked = ask();
+            let make = make.clone();
             Box::pin(async move {
                 asked
                     .await

@@ -16,9 +16,10 @@ pub(super) fn timed_out(
         Blocker::Owner(_) => ("held", ": "),
         _ => ("busy", ", "),
     };
-    let start = match waited.is_zero() {
-        true => format!("{key:?} is {state}"),
-        false => format!("timed out after {} waiting for {key:?}", show(waited)),
+    let start = if waited.is_zero() {
+        format!("{key:?} is {state}")
+    } else {
+        format!("timed out after {} waiting for {key:?}", show(waited))
     };
     let holder = holder.map(|holder| format!("; held by {holder}"));
     format!("{start}{then}{blocker}{}", holder.unwrap_or_default())

@@ -179,9 +179,10 @@ impl HoldRef {
         if self.is_held_at(now) {
             return None;
         }
-        let loss = match self.is_left_alone() {
-            true => Loss::NewIdentity,
-            false => self.hold.loss_of(self.term(), now),
+        let loss = if self.is_left_alone() {
+            Loss::NewIdentity
+        } else {
+            self.hold.loss_of(self.term(), now)
         };
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }

@@ -180,7 +180,8 @@ impl Hold {
             epoch,
             meter,
         } = grant;
-        let (target, lease) = (&attempt.target, attempt.lease);
+        let target = &attempt.target;
+        let lease = attempt.lease;
         Arc::new(Self {
             resource: target.resource.clone(),
             owner: target.owner,

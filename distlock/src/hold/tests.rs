@@ -50,7 +50,8 @@ fn nested(beside: &HoldRef, closed: &AtomicBool) -> Result<Arc<HoldRef>, NestErr
 
 #[tokio::test(start_paused = true)]
 async fn nothing_nests_in_a_closed_scope_or_beside_a_guard_that_has_ended() {
-    let (open, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let open = AtomicBool::new(false);
+    let closed = AtomicBool::new(false);
     let guard = granted();
     let other = nested(&guard, &closed).unwrap();
     guard.hold().close(&closed);

@@ -311,9 +311,10 @@ impl HoldView {
 
     /// How long the guard still holds its keys, unless they are renewed. Zero once it does not.
     pub(crate) fn remaining(&self) -> Duration {
-        match self.is_held() {
-            true => self.left(),
-            false => Duration::ZERO,
+        if self.is_held() {
+            self.left()
+        } else {
+            Duration::ZERO
         }
     }
 

@@ -65,7 +65,8 @@ fn one_task_of_a_sort_runs_at_a_time_and_none_is_missing() {
         let task = Arc::new(OnDemandTask::default());
         let running = Arc::new(AtomicU32::new(0));
         let tasks = [0; 3].map(|_| {
-            let (task, running) = (Arc::clone(&task), Arc::clone(&running));
+            let task = Arc::clone(&task);
+            let running = Arc::clone(&running);
             spawn(async move {
                 if let Some(run) = task.begin() {
                     assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);

@@ -93,15 +93,18 @@ fn by_seed(seed: u64, schedules: u64, scenario: Arc<impl Fn() + Send + Sync + 's
 fn run(patience: Duration, scenario: impl Future<Output = ()> + 'static) {
     time::start();
     task::start();
-    let (is_played, is_over) = (Flag::default(), Flag::default());
-    let (played, over) = (Arc::clone(&is_played), Arc::clone(&is_over));
+    let is_played = Flag::default();
+    let is_over = Flag::default();
+    let played = Arc::clone(&is_played);
+    let over = Arc::clone(&is_over);
     let clock = shuttle::future::spawn(async move {
         assert_eq!(usize::from(shuttle::current::me()), CLOCK);
         while !over.load(Ordering::SeqCst) {
             let next = time::next();
-            let patience = match played.load(Ordering::SeqCst) {
-                true => LINGERING,
-                false => patience,
+            let patience = if played.load(Ordering::SeqCst) {
+                LINGERING
+            } else {
+                patience
             };
             let is_late = next.is_none_or(|next| next > patience);
             assert!(!is_late, "all wait, and the next timer is at {next:?}");
@@ -147,9 +150,10 @@ impl<S: Scheduler> Scheduler for Patient<S> {
             .filter(|task| !is_clock(task))
             .copied()
             .collect();
-        match others.is_empty() {
-            true => self.0.next_task(runnable_tasks, current_task, is_yielding),
-            false => self.0.next_task(&others, current_task, is_yielding),
+        if others.is_empty() {
+            self.0.next_task(runnable_tasks, current_task, is_yielding)
+        } else {
+            self.0.next_task(&others, current_task, is_yielding)
         }
     }
 

@@ -10,7 +10,8 @@ fn waiters_that_join_and_leave_beside_a_hand_over_pass_it_on() {
     explore("join and leave against hand-over", NONE, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (lock, inside) = (client.lock("key"), Inside::default());
+        let lock = client.lock("key");
+        let inside = Inside::default();
         let first = lock.acquire().await.unwrap();
         let leaves = spawn(visit(lock.acquire(), inside.clone()));
         let others = [
@@ -56,7 +57,8 @@ fn hold_that_is_dropped_while_nobody_waits_is_released_or_taken_back() {
     explore("drop against a newcomer", NONE, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (lock, inside) = (client.lock("key"), Inside::default());
+        let lock = client.lock("key");
+        let inside = Inside::default();
         let tasks = [0; 3].map(|_| spawn(visit_and_drop(lock.acquire(), inside.clone())));
         all(tasks).await;
         nothing_is_left(&client, &server).await;
@@ -68,9 +70,11 @@ fn tries_beside_a_release_answer_busy_or_hold() {
     explore("try against release", NONE, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (lock, inside) = (client.lock("key"), Inside::default());
+        let lock = client.lock("key");
+        let inside = Inside::default();
         let tries = [0; 2].map(|_| {
-            let (lock, inside) = (lock.clone(), inside.clone());
+            let lock = lock.clone();
+            let inside = inside.clone();
             spawn(async move {
                 if let Some(guard) = lock.try_acquire().await.unwrap() {
                     inside.write().await;

@@ -22,7 +22,8 @@ fn hold_with_several_guards_is_released_with_the_last_of_them() {
     explore("release against re-entry", NONE, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (lock, inside) = (client.lock("key"), Inside::default());
+        let lock = client.lock("key");
+        let inside = Inside::default();
         let outer = lock.acquire().await.unwrap();
         let inner = outer.reenter().unwrap();
         let of_outer = spawn(async move { outer.release().await.unwrap() });

@@ -11,9 +11,12 @@ fn several_keys_are_held_together_or_not_at_all() {
     explore("multi-lock against single keys", TURNS, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (a, b) = (Inside::default(), Inside::default());
+        let a = Inside::default();
+        let b = Inside::default();
         let both = |keys: [&str; 2]| {
-            let (acquire, a, b) = (client.multi_lock(keys).acquire(), a.clone(), b.clone());
+            let acquire = client.multi_lock(keys).acquire();
+            let a = a.clone();
+            let b = b.clone();
             spawn(async move {
                 let guard = acquire.await.unwrap();
                 a.write().await;
@@ -37,9 +40,11 @@ fn readers_share_and_a_writer_is_alone() {
     explore("read turns", TURNS, || async {
         let server = MemoryServer::new();
         let [client] = clients(&server);
-        let (lock, inside) = (client.rw_lock("key"), Inside::default());
+        let lock = client.rw_lock("key");
+        let inside = Inside::default();
         let readers = [0; 2].map(|_| {
-            let (acquire, inside) = (lock.read().acquire(), inside.clone());
+            let acquire = lock.read().acquire();
+            let inside = inside.clone();
             spawn(async move {
                 let guard = acquire.await.unwrap();
                 inside.read().await;
@@ -60,7 +65,8 @@ fn fencing_tokens_grow_in_the_order_of_the_grants() {
         let [client] = clients(&server);
         let seen = Arc::new(AtomicU64::new(0));
         let tasks = [0; 3].map(|_| {
-            let (acquire, seen) = (client.fenced_lock("key").acquire(), seen.clone());
+            let acquire = client.fenced_lock("key").acquire();
+            let seen = seen.clone();
             spawn(async move {
                 let guard = acquire.await.unwrap();
                 let before = seen.swap(guard.token(), Ordering::SeqCst);

@@ -59,7 +59,8 @@ impl Registry {
     ) -> Result<Option<Release>, Loss> {
         let hold = hold_ref.hold();
         let ended = self.count_out(hold_ref, was_dropped, now);
-        let (held, needs_checks) = (ended.held, ended.needs_checks);
+        let held = ended.held;
+        let needs_checks = ended.needs_checks;
         // Outside of the mutex, as all that follows: a waker may run any code. It may also panic, as the log and the metrics
         // may. So what follows from the end is made first, and its drop carries it out.
         let announce = || {

@@ -47,13 +47,12 @@ impl Lives {
     /// The registry of this process. Every operation of a client begins here.
     pub(crate) fn current(&self) -> Arc<Registry> {
         let now = self.latest();
-        match now.session.identity.is_valid() {
-            true => now,
-            false => {
-                // If it fails, the former one is closed, and the next operation tries again.
-                let _made = self.replace(&now);
-                self.latest()
-            }
+        if now.session.identity.is_valid() {
+            now
+        } else {
+            // If it fails, the former one is closed, and the next operation tries again.
+            let _made = self.replace(&now);
+            self.latest()
         }
     }
 

@@ -32,8 +32,10 @@ impl Registry {
         max_waiters: MaxWaiters,
         is_first: bool,
     ) -> Result<WaiterSlot, Error> {
-        let (due, is_inside) = (wait.due, !wait.inside.is_empty());
-        let (resource, call_site) = (wait.resources[wait.at].clone(), wait.call_site);
+        let due = wait.due;
+        let is_inside = !wait.inside.is_empty();
+        let resource = wait.resources[wait.at].clone();
+        let call_site = wait.call_site;
         self.tell_if_for_itself(&wait);
         let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
         let mut slot = joined.map_err(|waiters| Error::Overloaded {
@@ -51,9 +53,10 @@ impl Registry {
         }
         telemetry::waits(&resource, call_site);
         slot.count(meter.waiter());
-        let searched = match is_inside {
-            true => self.session.now().after(CYCLES_AFTER),
-            false => Tick::NEVER,
+        let searched = if is_inside {
+            self.session.now().after(CYCLES_AFTER)
+        } else {
+            Tick::NEVER
         };
         self.session.inspect_waits_by(due.min(searched));
         Ok(slot)
@@ -225,7 +228,8 @@ mod tests {
             guards.push(lock(n).acquire().await.unwrap());
         }
         let last = guards.pop().unwrap();
-        let (mut tasks, before) = (JoinSet::new(), STEPS.get());
+        let mut tasks = JoinSet::new();
+        let before = STEPS.get();
         // From its end, so that each new wait leads to all before it.
         for (n, guard) in guards.into_iter().enumerate().rev() {
             let inner = lock(n + 1).acquire();

@@ -208,7 +208,8 @@ impl<H, W: Clone> Queue<H, W> {
     /// other, so that each waiter may ask the server on its own. The tickets are void after that.
     #[must_use]
     pub(crate) fn dismiss(&mut self) -> Vec<W> {
-        let (first, behind) = (self.first.take(), std::mem::take(&mut self.behind));
+        let first = self.first.take();
+        let behind = std::mem::take(&mut self.behind);
         let first = first.map(|(_, waiter)| waiter);
         let waiters = first.into_iter().chain(behind.into_values());
         waiters.map(|waiter| waiter.wake).collect()

@@ -258,7 +258,9 @@ impl Registry {
     /// loses its place, and the hold in its slot goes on to the next one. Returns whether there is any such queue.
     fn check_heads(self: &Arc<Self>) -> bool {
         let now = self.session.now();
-        let (mut asked, mut absent, mut effects) = (Vec::new(), Vec::new(), Vec::new());
+        let mut asked = Vec::new();
+        let mut absent = Vec::new();
+        let mut effects = Vec::new();
         let mut tickets = BTreeSet::new();
         let is_any_left = {
             let mut entries = self.entries.lock();

@@ -35,9 +35,10 @@ impl RoundRobin {
 
     /// Other clients had turns, after so many messages. If a turn has several grants, several messages may belong to one.
     pub(super) fn others_had_turns(&mut self, messages: u32) {
-        match self.has_turns_of_one_grant() {
-            true => self.others_granted(messages),
-            false => self.other_had_turn(),
+        if self.has_turns_of_one_grant() {
+            self.others_granted(messages)
+        } else {
+            self.other_had_turn()
         }
     }
 

@@ -89,7 +89,8 @@ impl ShareRef {
             return Err(Error::deadlock(resource.key.text(), reason));
         }
         let open = AtomicBool::new(false);
-        let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());
+        let term = self.hold_ref.term();
+        let margin = self.hold_ref.margin();
         match self.hold_ref.nest(&open, term, margin) {
             Ok(nested) => {
                 let open = OpenShare::new(&self.registry, nested);

@@ -122,14 +122,16 @@ impl<'a> QueueSlot<'a> {
             if let Some(others) = others {
                 entry.yield_to(others);
             }
-            let (signal, rank) = (Arc::clone(&self.signal), self.joining.rank.take());
+            let signal = Arc::clone(&self.signal);
+            let rank = self.joining.rank.take();
             let ticket = entry.queue.join(signal, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
             let needs_checks = self.registry.check_later(entry, self.joining.resource);
             // A hold that was handed to a waiter behind its place.
-            let unwanted = match self.joining.takes_over {
-                true => None,
-                false => entry.queue.take(ticket),
+            let unwanted = if self.joining.takes_over {
+                None
+            } else {
+                entry.queue.take(ticket)
             };
             (unwanted, needs_checks)
         };
@@ -273,7 +275,8 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn step(&mut self) -> NextStep {
-        let (collects, takes_over) = (self.joining.collects, self.joining.takes_over);
+        let collects = self.joining.collects;
+        let takes_over = self.joining.takes_over;
         let now = || self.registry.session.now();
         let step = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
@@ -368,11 +371,15 @@ impl<'a> QueueSlot<'a> {
 
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
     fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
-        let (kind, follows) = (hold.resource.kind, self.follows);
+        let kind = hold.resource.kind;
+        let follows = self.follows;
         let left = self.with_entry(|entry, ticket| {
-            let left_over = granted_at.and_then(|now| match follows {
-                true => entry.queue.went_on(),
-                false => entry.queue.began(now),
+            let left_over = granted_at.and_then(|now| {
+                if follows {
+                    entry.queue.went_on()
+                } else {
+                    entry.queue.began(now)
+                }
             });
             let former = match kind.line() {
                 Line::Shared => None,
@@ -381,9 +388,10 @@ impl<'a> QueueSlot<'a> {
             let effect = entry.queue.granted(ticket);
             // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
             // arrive.
-            let dismissed = match kind.is_shared() {
-                true => entry.queue.dismiss(),
-                false => Vec::new(),
+            let dismissed = if kind.is_shared() {
+                entry.queue.dismiss()
+            } else {
+                Vec::new()
             };
             (former, left_over, effect, dismissed)
         });

@@ -29,7 +29,8 @@ impl Registry {
         self: &'a Arc<Self>,
         keys: impl Iterator<Item = Joining<'a>>,
     ) -> Vec<QueueSlot<'a>> {
-        let (signal, rank) = (Arc::<Signal>::default(), Ticket::last());
+        let signal = Arc::<Signal>::default();
+        let rank = Ticket::last();
         let slot = |key| {
             let mut slot = QueueSlot::at(self, key, &signal, Some(rank));
             slot.join_queue(None);
@@ -165,7 +166,8 @@ mod tests {
         let waiting = tokio::spawn(client.lock("b").acquire().into_future());
         tokio::task::yield_now().await;
         let registry = &client.registry();
-        let (of_first, of_second) = (resources(["b", "c"]), resources(["a", "b"]));
+        let of_first = resources(["b", "c"]);
+        let of_second = resources(["a", "b"]);
         let mut first = resting(registry, &of_first);
         let mut second = resting(registry, &of_second);
         assert!(!all_free(&mut first) && !all_free(&mut second));

@@ -296,13 +296,14 @@ impl Registry {
             .collect();
         let cycles = waits.cycles(|resource| keys.get(resource)?.own_holder());
         // Only if there is any: usually there is none.
-        let places: HashMap<*const Wait, usize> = match cycles.is_empty() {
-            true => HashMap::new(),
-            false => by_age
+        let places: HashMap<*const Wait, usize> = if cycles.is_empty() {
+            HashMap::new()
+        } else {
+            by_age
                 .iter()
                 .map(|wait| ptr::from_ref(*wait))
                 .zip(0..)
-                .collect(),
+                .collect()
         };
         let snapshot = |wait: &Wait| snapshots.get(*places.get(&ptr::from_ref(wait))?).cloned();
         let cycles = cycles.into_iter();

@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn key_is_yielded_once_and_only_for_a_while() {
         let mut list = YieldList::default();
-        let (start, end) = (Tick::default(), Tick::default().after(YIELD_TIME));
+        let start = Tick::default();
+        let end = Tick::default().after(YIELD_TIME);
         list.add("a", heard(2), start);
         assert_eq!(list.take(&"b", start), None);
         assert_eq!(list.take(&"a", start), Some(heard(2)));

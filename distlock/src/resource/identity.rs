@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn ids_differ_and_are_none_of_redisson() {
-        let (one, two) = (Identity::new(), Identity::new());
+        let one = Identity::new();
+        let two = Identity::new();
         assert_ne!(one.id(), two.id());
         let version = one.id().get_version_num();
         assert_eq!(

@@ -103,11 +103,10 @@ impl Owner {
 
     /// The text that the server stores. It is built without `format!`, which is slower.
     pub(crate) fn text(&self) -> String {
-        let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());
-        let (uuid, number) = (
-            self.client.as_hyphenated().encode_lower(&mut uuid),
-            number.format(self.number),
-        );
+        let mut uuid = Uuid::encode_buffer();
+        let mut number = itoa::Buffer::new();
+        let uuid = self.client.as_hyphenated().encode_lower(&mut uuid);
+        let number = number.format(self.number);
         let mut text = String::with_capacity(uuid.len() + 1 + number.len());
         text.push_str(uuid);
         text.push(':');

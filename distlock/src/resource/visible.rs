@@ -23,7 +23,8 @@ pub fn visible(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let mut shown = String::with_capacity(name.len() + 8);
-    let (mut before, mut rest) = (None, name.chars().peekable());
+    let mut before = None;
+    let mut rest = name.chars().peekable();
     while let Some(one) = rest.next() {
         let is_beside_a_blank = before.is_none_or(char::is_whitespace) || rest.peek().is_none();
         let is_seen = match one {
@@ -38,9 +39,10 @@ pub fn visible(name: &str) -> Cow<'_, str> {
         }
         before = Some(one);
     }
-    match shown == name {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(shown),
+    if shown == name {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(shown)
     }
 }
 

@@ -318,9 +318,8 @@ mod tests {
 
     #[test]
     fn grants_that_are_not_confirmed_count_until_one_stands_and_a_refusal_ends_them_not() {
-        let (outage, key) = (UnansweredAttempts::default(), |name: &str| {
-            Key::new("", name).unwrap()
-        });
+        let outage = UnansweredAttempts::default();
+        let key = |name: &str| Key::new("", name).unwrap();
         let fault = || Fault::Unknown(cause("0 of 1 replicas"));
         outage.unconfirmed(&key("a"), (at(0), at(500)), fault(), GAP);
         assert!(!outage.is_silent(), "it has answered");
@@ -345,7 +344,8 @@ mod tests {
 
     #[test]
     fn attempts_that_were_given_up_show_an_outage_only_after_a_time() {
-        let (outage, patience) = (UnansweredAttempts::default(), Duration::from_millis(500));
+        let outage = UnansweredAttempts::default();
+        let patience = Duration::from_millis(500);
         outage.unanswered(at(0), at(3), None, GAP);
         let early = outage.current(at(3), GAP).unwrap();
         assert!(!early.is_conclusive(at(3), patience));

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn numbers_that_nobody_waits_for_are_forgotten_a_few_at_a_time() {
-        let (mut seen, start) = (SeenNumbers::default(), Tick::default());
+        let mut seen = SeenNumbers::default();
+        let start = Tick::default();
         for n in 0..3 * NUMBERS_KEPT {
             seen.saw(&key(n), start);
         }

@@ -73,7 +73,8 @@ impl<U> Cell<U> {
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let success = Ordering::Relaxed;
+        let failure = Ordering::Relaxed;
         self.sign
             .compare_exchange(from, to, success, failure)
             .is_ok()

@@ -21,6 +21,7 @@ pub(crate) fn random_range(range: impl RangeBounds<f64>) -> f64 {
         Bound::Included(&end) | Bound::Excluded(&end) => end,
         Bound::Unbounded => 0.0,
     };
-    let (start, end) = (end_of(range.start_bound()), end_of(range.end_bound()));
+    let start = end_of(range.start_bound());
+    let end = end_of(range.end_bound());
     start + (end - start) * random()
 }

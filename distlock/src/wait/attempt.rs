@@ -98,9 +98,10 @@ impl Request {
             let mut target = Target::of(&requested.resource, session.new_owner());
             target.permits = requested.permits;
             let kind = requested.resource.kind;
-            let lease = match kind.has_lease() {
-                true => self.first_lease(session),
-                false => MAX_LEASE,
+            let lease = if kind.has_lease() {
+                self.first_lease(session)
+            } else {
+                MAX_LEASE
             };
             let mut attempt = Attempt::new(target, lease);
             attempt.inside = requested.inside;
@@ -266,7 +267,8 @@ impl<'a> Attempts<'a> {
 
     /// The answer of the server, or `None` if the future was absent for so long that the owners were ended.
     async fn answer(&self) -> Option<Result<(usize, Attempted), Fault>> {
-        let (session, owners) = (self.session(), || self.owners_in_doubt());
+        let session = self.session();
+        let owners = || self.owners_in_doubt();
         match self.attempts.as_slice() {
             [one] => {
                 let (answer, kept) = session.beside(owners, session.backend.attempt(one)).await;
@@ -342,9 +344,10 @@ impl<'a> Attempts<'a> {
             Some(unsent) => {
                 let key = &self.target(0).resource.key;
                 let gap = self.session().backend.connection_gap(key);
-                match gap == Some(unsent.gap) {
-                    true => unsent.before,
-                    false => self.in_doubt,
+                if gap == Some(unsent.gap) {
+                    unsent.before
+                } else {
+                    self.in_doubt
                 }
             }
             None => self.in_doubt,
@@ -423,9 +426,10 @@ impl<'a> Attempts<'a> {
 
     /// How long before the end of its lease a hold that is granted counts as ended.
     fn margin(&self, attempt: &Attempt) -> Duration {
-        match attempt.target.resource.kind.has_lease() {
-            true => self.session().config.lease_margin,
-            false => Duration::ZERO,
+        if attempt.target.resource.kind.has_lease() {
+            self.session().config.lease_margin
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -486,7 +490,8 @@ impl Drop for Attempts<'_> {
         if self.is_under_way {
             self.count_doubt_from_now();
         }
-        let (in_doubt, queued_until) = (self.still_in_doubt(), self.queued_until);
+        let in_doubt = self.still_in_doubt();
+        let queued_until = self.queued_until;
         if in_doubt.is_none() && queued_until.is_none() {
             return;
         }
@@ -511,7 +516,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn token_is_above_all_that_the_client_has_seen() {
         let client = Client::in_memory();
-        let (key, high) = (Key::new("", "order:42").unwrap(), 1 << 60);
+        let key = Key::new("", "order:42").unwrap();
+        let high = 1 << 60;
         // Of a server that has lost its data since, or whose clock was set back.
         client.registry().session.saw_token(&key, high);
         let guard = client.fenced_lock("order:42").acquire().await.unwrap();

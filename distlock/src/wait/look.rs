@@ -108,7 +108,8 @@ mod tests {
     async fn polls_of(idle: usize) -> Option<usize> {
         let server = MemoryServer::new();
         let client = || Client::on_clock(Clock::boot(), &server);
-        let (holder, waiting) = (client(), client());
+        let holder = client();
+        let waiting = client();
         // The clients' tasks run before the first answer if the server is real.
         drop((
             holder.lock("other").acquire().await,
@@ -117,9 +118,11 @@ mod tests {
         yield_now().await;
         let begun = Instant::now();
         let polls = Arc::<AtomicUsize>::default();
-        let (mut holds, mut tasks) = (Vec::new(), JoinSet::new());
+        let mut holds = Vec::new();
+        let mut tasks = JoinSet::new();
         for n in 0..idle {
-            let (key, latch) = (format!("order:{n}"), format!("import:{n}"));
+            let key = format!("order:{n}");
+            let latch = format!("import:{n}");
             let held = holder.lock(&key).acquire().await.unwrap();
             tasks.spawn(counted(Arc::clone(&polls), held.lost()));
             holds.push(held);
@@ -127,11 +130,13 @@ mod tests {
             tasks.spawn(counted(Arc::clone(&polls), waits));
             let count = holder.count_down_latch(&latch);
             assert!(count.try_set_count(1).await.unwrap());
-            let (latch, polls) = (waiting.count_down_latch(latch), Arc::clone(&polls));
+            let latch = waiting.count_down_latch(latch);
+            let polls = Arc::clone(&polls);
             tasks.spawn(async move { counted(polls, latch.wait().into_future()).await });
         }
         // All have been polled for the first time, and are idle.
-        let (mut before, mut since) = (0, Instant::now());
+        let mut before = 0;
+        let mut since = Instant::now();
         while before != polls.load(Ordering::Relaxed) {
             (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
             sleep(UNWATCHED / 4).await;

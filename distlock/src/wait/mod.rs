@@ -119,9 +119,10 @@ pub(crate) async fn try_once(
     request: &Request,
 ) -> Result<TryOutcome, Error> {
     registry.session.start_tasks();
-    match request.has_several_keys() {
-        false => try_keys(registry, request, &[0]).await,
-        true => Box::pin(several::parts::try_each(registry, request)).await,
+    if request.has_several_keys() {
+        Box::pin(several::parts::try_each(registry, request)).await
+    } else {
+        try_keys(registry, request, &[0]).await
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) async fn adjust(
     change: Change,
 ) -> Result<i64, Error> {
     let mut request = NumberRequest::new(session, resource);
-    let (key, owner) = (&resource.key, request.target.owner);
+    let key = &resource.key;
+    let owner = request.target.owner;
     let answer = request.answer(|| session.backend.adjust(key, owner, change));
     let number = answer.await?;
     if request.failed.is_none() && !change.is_question() {
@@ -155,14 +156,16 @@ impl Watch<'_> {
         }
         let session = self.request.session;
         let key = self.request.target.resource.key.clone();
-        let (epoch, signal) = (session.backend.epoch(&key), self.signal());
+        let epoch = session.backend.epoch(&key);
+        let signal = self.signal();
         let asked = session.now();
         crate::sync::select! {
             biased;
             found = self.request.answer(|| session.backend.latch(&key)) => {
                 let found = found?;
                 if let Some(count @ 1..) = found.count {
-                    let (opened, run) = (found.opened.clone(), found.run.clone());
+                    let opened = found.opened.clone();
+                    let run = found.run.clone();
                     let expires = found.ttl.map_or(Tick::NEVER, |left| asked.after(left));
                     self.seen = Some(Sight { count, opened, run, epoch, expires, signal });
                 }
@@ -277,10 +280,8 @@ impl Watch<'_> {
 
     /// The error for a wait that is over. If the last read was not answered, the error is its fault and not a timeout.
     fn over(&self) -> Error {
-        let (key, now) = (
-            &self.request.target.resource.key,
-            self.request.session.now(),
-        );
+        let key = &self.request.target.resource.key;
+        let now = self.request.session.now();
         let waited = now.since(self.since);
         let blocker = match (&self.seen, &self.request.failed) {
             (Some(Sight { count, .. }), None) => Blocker::Count(count.unsigned_abs()),
@@ -343,10 +344,7 @@ async fn heard(
         crate::sync::select! {
             biased;
             () = subscription.changed(true) => {}
-            heard = &mut all => match heard {
-                true => has_all = true,
-                false => return Heard::Unknown,
-            },
+            heard = &mut all => if heard { has_all = true } else { return Heard::Unknown },
             () = session.clock.sleep_until(latest) => return Heard::Unknown,
         }
     }

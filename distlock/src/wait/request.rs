@@ -72,9 +72,10 @@ impl Request {
         mut holder: Option<Box<HeldBy>>,
     ) -> Error {
         // A single attempt waits for its answer and not for the lock.
-        let waited = match self.is_single_try() {
-            true => Duration::ZERO,
-            false => session.now().since(self.since),
+        let waited = if self.is_single_try() {
+            Duration::ZERO
+        } else {
+            session.now().since(self.since)
         };
         if let Some(holder) = &mut holder {
             session.name_client_of(holder);

@@ -166,13 +166,13 @@ impl<'a> Turn<'a> {
     pub(super) fn count_as_waiter(&mut self) -> Result<(), Error> {
         if self.waiter_slot.is_none() {
             let is_first = self.slot.is_first_of_several();
-            let (wait, request) = (
-                self.request
-                    .wait_for(self.at, &self.registry.session, &self.slot),
-                self.request,
-            );
+            let wait = self
+                .request
+                .wait_for(self.at, &self.registry.session, &self.slot);
+            let request = self.request;
             let max_waiters = request.max_waiters;
-            let (registry, meter) = (self.registry, request.requested[self.at].meter);
+            let registry = self.registry;
+            let meter = request.requested[self.at].meter;
             let counted = registry.count_as_waiter(wait, meter, max_waiters, is_first)?;
             self.waiter_slot = Some(counted);
         }

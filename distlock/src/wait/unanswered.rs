@@ -61,7 +61,8 @@ impl Waiter<'_> {
 
     /// The error for a waiter that stood in line behind one that has found that the server does not answer.
     pub(super) fn given_up(&self) -> Error {
-        let (key, now) = (&self.requested().resource.key, self.session().now());
+        let key = &self.requested().resource.key;
+        let now = self.session().now();
         match self.session().unanswered_attempts(key) {
             Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
             // An answer has arrived at this moment.
@@ -79,9 +80,12 @@ impl Waiter<'_> {
         let key = &self.requested().resource.key;
         let own = self.unanswered.as_ref().and_then(|own| own.last().cloned());
         let now = self.session().now();
-        let fault = own.or_else(|| match self.turn.is_known_blocked(now) {
-            true => None,
-            false => self.session().known_outage(key),
+        let fault = own.or_else(|| {
+            if self.turn.is_known_blocked(now) {
+                None
+            } else {
+                self.session().known_outage(key)
+            }
         });
         match fault {
             Some(fault) => fault.into_error(key, self.waited()),

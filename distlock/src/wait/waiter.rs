@@ -98,7 +98,8 @@ impl<'a> Waiter<'a> {
                 NextTurn::HandedOver(share) => return Ok(smallvec![share]),
                 NextTurn::Attempt { yield_first } => yield_first,
             };
-            let (session, request) = (self.session(), self.request);
+            let session = self.session();
+            let request = self.request;
             let checks = self.turn.slot.answer_checks();
             let granted = crate::sync::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
@@ -115,7 +116,8 @@ impl<'a> Waiter<'a> {
 
     /// Waits until it is first in line.
     pub(super) async fn wait_for_turn(&mut self) -> Result<NextTurn, Error> {
-        let (session, key) = (self.session(), &self.requested().resource.key);
+        let session = self.session();
+        let key = &self.requested().resource.key;
         let is_unanswered = |at| session.unanswered_at(key, at).is_some();
         // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
         let turn = self
@@ -153,7 +155,8 @@ impl<'a> Waiter<'a> {
 
     /// Sends one attempt, and sleeps if it was not granted.
     async fn ask_server(&mut self) -> Result<Option<OpenShares>, Error> {
-        let (was_active, sent) = (self.is_active(), self.session().now());
+        let was_active = self.is_active();
+        let sent = self.session().now();
         let outcome = match self.attempt(sent).await? {
             AttemptEnd::Outcome(outcome) => outcome,
             AttemptEnd::HandedOver(share) => return Ok(Some(smallvec![share])),
@@ -178,7 +181,8 @@ impl<'a> Waiter<'a> {
             // Before the attempt, so that a message that arrives during the attempt counts as new.
             subscription.mark_seen();
         }
-        let (session, deadline) = (self.session(), self.request.deadline());
+        let session = self.session();
+        let deadline = self.request.deadline();
         let latest = deadline.min(self.give_up_at());
         crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
@@ -259,9 +263,10 @@ impl<'a> Waiter<'a> {
     fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
         self.count_turns();
         self.unanswered = None;
-        self.turn.blocking = match is_unset {
-            true => Blocking::Unset,
-            false => self.blocked_by_owner(ttl),
+        self.turn.blocking = if is_unset {
+            Blocking::Unset
+        } else {
+            self.blocked_by_owner(ttl)
         };
         telemetry::attempt_refused(&self.requested().resource, ttl);
         self.turn.count_as_waiter()?;
@@ -303,7 +308,8 @@ impl<'a> Waiter<'a> {
         let now = self.session().now();
         let until = self.next_sign_of_life(now).min(self.request.deadline());
         self.subscribed();
-        let (session, target) = (self.session(), self.waited_for());
+        let session = self.session();
+        let target = self.waited_for();
         let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
         let slot = lease.slot;
         let Some(subscription) = &mut self.subscription else {
@@ -357,7 +363,8 @@ impl<'a> Waiter<'a> {
     }
 
     pub(super) fn subscribed(&mut self) -> &mut Subscription {
-        let (backend, target) = (&self.session().backend, self.waited_for());
+        let backend = &self.session().backend;
+        let target = self.waited_for();
         self.subscription.get_or_insert_with(|| {
             let subscription = backend.subscribe(&target);
             self.counted = subscription.messages();

@@ -40,7 +40,8 @@ impl Waiter<'_> {
             .now()
             .after(YIELD_TIME)
             .min(self.request.deadline());
-        let (session, was_active) = (self.session(), self.is_active());
+        let session = self.session();
+        let was_active = self.is_active();
         if !self.requested().resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
@@ -250,9 +251,10 @@ impl Waiter<'_> {
             Ok(inspected) if inspected.holders.is_empty() => Taker::Nobody,
             Ok(inspected) => {
                 let mut names = inspected.holders.iter();
-                match names.any(|(name, _)| owner::is_foreign(name)) {
-                    true => Taker::Foreign,
-                    false => Taker::Ours(inspected.ttl),
+                if names.any(|(name, _)| owner::is_foreign(name)) {
+                    Taker::Foreign
+                } else {
+                    Taker::Ours(inspected.ttl)
                 }
             }
             Err(_) => Taker::Unknown,

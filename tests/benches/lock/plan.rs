@@ -24,21 +24,22 @@ impl Plan {
     /// A run of some minutes, or with `quick` of less than two minutes.
     pub(crate) fn new(quick: bool) -> Self {
         let ms = Duration::from_millis;
-        match quick {
-            true => Self {
+        if quick {
+            Self {
                 rounds: 7,
                 slice: ms(30),
                 row_limit: ms(1_500),
                 hand_overs: 20,
                 share: (ms(400), 3),
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 rounds: 21,
                 slice: ms(100),
                 row_limit: ms(12_000),
                 hand_overs: 100,
                 share: (ms(1_000), 5),
-            },
+            }
         }
     }
 

@@ -47,9 +47,10 @@ pub(crate) async fn run(url: &str) {
             let waited = asked.elapsed();
             sleep(SECTION).await;
             guard.release().await.unwrap();
-            match start.elapsed() < WARM_UP {
-                true => cpu = own_cpu(),
-                false => (served, longest) = (served + 1, longest.max(waited)),
+            if start.elapsed() < WARM_UP {
+                cpu = own_cpu()
+            } else {
+                (served, longest) = (served + 1, longest.max(waited))
             }
         }
         let cpu = (own_cpu() - cpu).as_micros();

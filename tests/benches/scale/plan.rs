@@ -52,9 +52,10 @@ impl Plan {
 
     /// The sizes to measure: a quick run leaves out the smallest one and the two largest.
     pub(crate) fn sizes(self, all: &[usize]) -> &[usize] {
-        match self.quick {
-            true => &all[1..all.len() - 2],
-            false => all,
+        if self.quick {
+            &all[1..all.len() - 2]
+        } else {
+            all
         }
     }
 

@@ -147,8 +147,9 @@ fn grid(out: &mut String, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) {
 /// Thousands apart: `10 000`.
 fn grouped(figure: f64) -> String {
     let text = figure.to_string();
-    match figure >= 10_000.0 {
-        true => format!("{} {}", &text[..text.len() - 3], &text[text.len() - 3..]),
-        false => text,
+    if figure >= 10_000.0 {
+        format!("{} {}", &text[..text.len() - 3], &text[text.len() - 3..])
+    } else {
+        text
     }
 }

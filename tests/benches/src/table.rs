@@ -112,9 +112,10 @@ impl Table {
     pub fn push(&mut self, row: Row) {
         let (ours, ratio) = (cell(&row.ours), cell(&row.ratios()));
         let elapsed = self.start.elapsed().as_secs();
-        let compared = match row.theirs.is_empty() {
-            true => String::new(),
-            false => format!(", {ratio} times {}", row.reference),
+        let compared = if row.theirs.is_empty() {
+            String::new()
+        } else {
+            format!(", {ratio} times {}", row.reference)
         };
         println!(
             "[{elapsed:>3} s] {}: {ours} {}{compared}",

@@ -242,9 +242,10 @@ impl Worker {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending => {
                 polled += 1;
-                match Some(polled) == polls {
-                    true => Poll::Ready(None),
-                    false => Poll::Pending,
+                if Some(polled) == polls {
+                    Poll::Ready(None)
+                } else {
+                    Poll::Pending
                 }
             }
         });

@@ -98,18 +98,20 @@ async fn f49_shard_that_is_gone_costs_the_others_no_hold_and_no_error(row: &Row)
     cluster.node_mut(0).kill();
     let state = async |cluster: &RedisCluster| {
         let info: String = cluster.node(1).try_cli(&["CLUSTER", "INFO"]).await.unwrap();
-        match info.contains("cluster_state:ok") {
-            true => "ok",
-            false => "fail",
+        if info.contains("cluster_state:ok") {
+            "ok"
+        } else {
+            "fail"
         }
     };
     eventually_eq(SOON, "the state of the cluster", "fail", || state(&cluster)).await;
     row.injected("shard gone", 1);
     let refusals = async || {
         let errors = cluster.node(1).info("errorstats").await;
-        match errors.contains_key("errorstat_CLUSTERDOWN") {
-            true => Ok(()),
-            false => Err(format!("{errors:?}")),
+        if errors.contains_key("errorstat_CLUSTERDOWN") {
+            Ok(())
+        } else {
+            Err(format!("{errors:?}"))
         }
     };
     // So the test is not one of a cluster that went on.

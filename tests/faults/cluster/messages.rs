@@ -63,9 +63,10 @@ async fn waiters_hear_after_a_move(row: &Row, set: impl Fn(Builder) -> Builder, 
 }
 
 async fn listened(cluster: &RedisCluster, node: usize, many: usize, sharded: bool) {
-    let words: &[&str] = match sharded {
-        true => &["PUBSUB", "SHARDCHANNELS", "*{hot}*"],
-        false => &["PUBSUB", "CHANNELS", "*{hot}*"],
+    let words: &[&str] = if sharded {
+        &["PUBSUB", "SHARDCHANNELS", "*{hot}*"]
+    } else {
+        &["PUBSUB", "CHANNELS", "*{hot}*"]
     };
     eventually_eq(SOON, "channels", many, || async {
         let channels: Vec<String> = cluster.node(node).try_cli(words).await.unwrap();

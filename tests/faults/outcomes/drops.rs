@@ -75,9 +75,12 @@ impl What {
         };
         let mut clients = Vec::new();
         for prefix in prefixes {
-            let client = stage.client_with(|builder| match faulty {
-                true => builder.key_prefix(*prefix).faults(stage.faults()),
-                false => builder.key_prefix(*prefix),
+            let client = stage.client_with(|builder| {
+                if faulty {
+                    builder.key_prefix(*prefix).faults(stage.faults())
+                } else {
+                    builder.key_prefix(*prefix)
+                }
             });
             clients.push(client.await);
         }

@@ -554,9 +554,12 @@ async fn f64_forgetful_server_makes_no_second_majority_within_the_grace(row: &Ro
     for server in [&steady, &forgetful, &late] {
         careless.push(default_client(&server.url()).await);
         // The one that was not restarted has been up for as long as the clients need.
-        let set = |builder: Builder| match server.pid() == forgetful.pid() {
-            true => grace(builder),
-            false => builder,
+        let set = |builder: Builder| {
+            if server.pid() == forgetful.pid() {
+                grace(builder)
+            } else {
+                builder
+            }
         };
         careful.push(client_with(&server.url(), set).await);
     }

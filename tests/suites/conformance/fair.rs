@@ -110,9 +110,10 @@ async fn waiter_that_leaves_gives_up_its_place_at_once(stage: &Stage) {
     let held = one.fair_lock(KEY).acquire().await.unwrap();
     let first = queued(stage, &two).await;
     // In real time a busy machine must have seen it wait before it gives up.
-    let wait = match stage.is_paused() {
-        true => stage.part(4),
-        false => stage.lease() * 3,
+    let wait = if stage.is_paused() {
+        stage.part(4)
+    } else {
+        stage.lease() * 3
     };
     let waiting = two.fair_lock(KEY).acquire().wait(wait);
     let timed = tokio::spawn(waiting.into_future());

@@ -188,9 +188,10 @@ async fn wait_that_ends_during_the_first_read_tells_a_slow_answer_from_an_outage
         .await;
     let latch = latch(&client, 1).await;
     // In real time a stall may make a short wait long.
-    let waits = match stage.is_paused() {
-        true => vec![(ms(100), false), (ms(499), false), (ms(500), true)],
-        false => vec![(ms(1_000), true)],
+    let waits = if stage.is_paused() {
+        vec![(ms(100), false), (ms(499), false), (ms(500), true)]
+    } else {
+        vec![(ms(1_000), true)]
     };
     for (wait, is_outage) in waits {
         stage.faults().next(Op::Adjust, Fault::Never);

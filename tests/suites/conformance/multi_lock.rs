@@ -353,9 +353,12 @@ async fn nothing_is_kept_while_a_member_of_another_kind_is_waited_for(stage: &St
         ]);
         let waiting = tokio::spawn(multi.acquire().into_future());
         // In memory only the server knows; Redis is listened to for a while after that, by clients before.
-        let listens = async || match stage.is_paused() {
-            true => stage.listened_channels().await > 0,
-            false => sizes(&client).channels > 0,
+        let listens = async || {
+            if stage.is_paused() {
+                stage.listened_channels().await > 0
+            } else {
+                sizes(&client).channels > 0
+            }
         };
         stage.eventually("it listens", stage.lease(), listens).await;
         let others_are_free = async || {

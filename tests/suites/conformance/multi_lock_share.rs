@@ -72,19 +72,21 @@ async fn play(client: &Client, with_both: bool, sections: [Duration; 2], time: D
 async fn one_that_needs_two_hot_keys_gets_its_share(stage: &Stage) {
     let client = stage.client().await;
     let ms = Duration::from_millis;
-    let lengths = match stage.is_paused() {
-        true => size(
+    let lengths = if stage.is_paused() {
+        size(
             vec![[1, 1], [1, 4], [1_000, 1_000]],
             vec![[1, 1], [1, 4], [1, 10], [5, 100], [1_000, 1_000]],
-        ),
-        false => vec![[1, 1]],
+        )
+    } else {
+        vec![[1, 1]]
     };
     for [a, b] in lengths {
         let sections = [ms(a), ms(b)];
         // By turns in real time, and once more if need be: what else the machine does slows both down then.
-        let (time, turns, attempts) = match stage.is_paused() {
-            true => (ms(b) * 16 * size(12, 50), 1, 1),
-            false => (ms(500), 6, 3),
+        let (time, turns, attempts) = if stage.is_paused() {
+            (ms(b) * 16 * size(12, 50), 1, 1)
+        } else {
+            (ms(500), 6, 3)
         };
         let mut told = Vec::new();
         let is_fair = async || {
@@ -124,9 +126,10 @@ async fn one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way(stage:
     for holder in [&client, &other] {
         let section = [ms(1); 2];
         // By turns in real time, and once more if need be, as above.
-        let (time, turns, attempts, rest) = match stage.is_paused() {
-            true => (ms(size(500, 2_000)), 1, 1, 3),
-            false => (ms(500), 4, 3, 2),
+        let (time, turns, attempts, rest) = if stage.is_paused() {
+            (ms(size(500, 2_000)), 1, 1, 3)
+        } else {
+            (ms(500), 4, 3, 2)
         };
         let mut told = Vec::new();
         let is_fair = async || {
@@ -197,9 +200,10 @@ async fn one_that_needs_two_keys_that_change_hands_in_step_gets_them(stage: &Sta
             spin(&mut tasks, &stop, acquire, ms(section), &Arc::default());
         }
         // In real time nothing is judged by the clock of a busy machine.
-        let wait = match stage.is_paused() {
-            true => ms(section) * 200,
-            false => Duration::from_secs(30),
+        let wait = if stage.is_paused() {
+            ms(section) * 200
+        } else {
+            Duration::from_secs(30)
         };
         for _ in 0..10 {
             let both = client.multi_lock(["a", "b"]).acquire().wait(wait);

@@ -289,9 +289,10 @@ impl Stage {
     /// The part of a name that follows from a key.
     fn wrapped(&self, key: &str) -> String {
         let prefix = &self.prefix;
-        match prefix.contains('{') {
-            true => format!("{prefix}{key}"),
-            false => format!("{{{prefix}{key}}}"),
+        if prefix.contains('{') {
+            format!("{prefix}{key}")
+        } else {
+            format!("{{{prefix}{key}}}")
         }
     }
 

@@ -251,9 +251,10 @@ async fn multi_lock_in_two_slots_that_is_left_between_its_grants_frees_both(stag
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     for single_try in [false, true] {
         let both = client.multi_lock(["a", "b"]);
-        let mut left: Acquiring = match single_try {
-            false => Box::pin(both.acquire().into_future()),
-            true => Box::pin(both.acquire().wait(Duration::ZERO).into_future()),
+        let mut left: Acquiring = if single_try {
+            Box::pin(both.acquire().wait(Duration::ZERO).into_future())
+        } else {
+            Box::pin(both.acquire().into_future())
         };
         stage.faults().pass(Op::Attempt);
         stage.faults().next(Op::Attempt, ANSWER);

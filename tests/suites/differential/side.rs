@@ -254,9 +254,10 @@ async fn ask<T: FromRedisValue>(server: &MultiplexedConnection, words: &[&str]) 
 
 /// What Redisson calls the token of a lock.
 fn token_of(name: &str) -> String {
-    match name.contains('{') {
-        true => format!("{TOKEN}{name}"),
-        false => format!("{TOKEN}{{{name}}}"),
+    if name.contains('{') {
+        format!("{TOKEN}{name}")
+    } else {
+        format!("{TOKEN}{{{name}}}")
     }
 }
 
@@ -266,9 +267,12 @@ async fn same_data(one: &Side, two: &Side) -> TestCaseResult {
     // A server in memory forgets the tokens of free keys that its clock has passed. The answers to later attempts show
     // that it does no harm.
     let kept_by_both = |tokens: Tokens| -> Tokens {
-        let name = |name: String| match name.starts_with(TOKEN) {
-            true => name,
-            false => token_of(&name),
+        let name = |name: String| {
+            if name.starts_with(TOKEN) {
+                name
+            } else {
+                token_of(&name)
+            }
         };
         let ahead = tokens.into_iter().filter(|(_, token)| !is_by_clock(*token));
         ahead.map(|(key, token)| (name(key), token)).collect()

@@ -127,10 +127,7 @@ async fn waiters_are_told_by_the_messages_that_the_setting_names() {
         (PubSub::Plain, 0, 1),
     ] {
         let is_sharded = cluster.has_sharded_messages().await;
-        let (sharded, plain) = match is_sharded {
-            true => (sharded, plain),
-            false => (0, 1),
-        };
+        let (sharded, plain) = if is_sharded { (sharded, plain) } else { (0, 1) };
         let name = format!("told:{pub_sub:?}");
         let builder = || Client::builder().pub_sub(pub_sub);
         let holder = builder().connect(&cluster.url()).await.unwrap();
@@ -145,9 +142,10 @@ async fn waiters_are_told_by_the_messages_that_the_setting_names() {
         let node = cluster.node(cluster.node_of(cluster.slot_of(&name).await).await);
         eventually_eq(SOON, "channels", (sharded, plain), async || {
             let words = ["PUBSUB", "SHARDCHANNELS", &pattern];
-            let sharded: Vec<String> = match is_sharded {
-                true => node.try_cli(&words).await.unwrap(),
-                false => Vec::new(),
+            let sharded: Vec<String> = if is_sharded {
+                node.try_cli(&words).await.unwrap()
+            } else {
+                Vec::new()
             };
             let words = ["PUBSUB", "CHANNELS", &pattern];
             let plain: Vec<String> = node.try_cli(&words).await.unwrap();

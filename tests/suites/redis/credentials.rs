@@ -114,9 +114,10 @@ async fn error_of_the_function_is_an_outage_that_says_so() {
         .credentials_from(move || {
             let is_away = away.load(Ordering::Relaxed) == 1;
             async move {
-                match is_away {
-                    true => Err("the vault is sealed"),
-                    false => Ok(Credentials::new("shop", "p@ss/word")),
+                if is_away {
+                    Err("the vault is sealed")
+                } else {
+                    Ok(Credentials::new("shop", "p@ss/word"))
                 }
             }
         });

@@ -306,16 +306,12 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
 }
 
 fn cluster(info: &Info) -> Finding {
-    let (state, served) = (
-        field(info, "cluster_state"),
-        field(info, "cluster_slots_ok"),
-    );
+    let state = field(info, "cluster_state");
+    let served = field(info, "cluster_slots_ok");
     match state {
         "ok" if served == SLOTS => {
-            let (masters, nodes) = (
-                field(info, "cluster_size"),
-                field(info, "cluster_known_nodes"),
-            );
+            let masters = field(info, "cluster_size");
+            let nodes = field(info, "cluster_known_nodes");
             let value = format!("{masters} masters among {nodes} nodes, all slots are served");
             Finding::new("cluster", Verdict::Ok, value)
         }

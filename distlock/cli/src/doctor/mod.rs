@@ -79,13 +79,11 @@ pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed>
                     })
             };
             let findings: Vec<_> = facts.iter().flat_map(of_server).collect();
-            match findings.is_empty() {
-                false => (findings, Status::No),
-                true => {
-                    let nobody =
-                        Finding::new("connection", Verdict::Bad, "no server could be asked");
-                    (vec![nobody], Status::Unavailable)
-                }
+            if findings.is_empty() {
+                let nobody = Finding::new("connection", Verdict::Bad, "no server could be asked");
+                (vec![nobody], Status::Unavailable)
+            } else {
+                (findings, Status::No)
             }
         }
         // Nothing was asked of a server.

@@ -212,9 +212,10 @@ pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> Option
     let json = args.next()? == OsStr::new(JSON);
     let parent = args.next()?;
     let program = args.next()?;
-    let error = match is_orphan(&parent) {
-        true => io::Error::other("its parent has died"),
-        false => Command::new(&program).args(args).exec(),
+    let error = if is_orphan(&parent) {
+        io::Error::other("its parent has died")
+    } else {
+        Command::new(&program).args(args).exec()
     };
     Some(NotBecome {
         program,

@@ -38,7 +38,9 @@ fn has_living(_: Pid) -> Option<bool> {
 fn state(stat: &str) -> Option<(bool, i32)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    let (state, _parent, group) = (fields.next()?, fields.next()?, fields.next()?);
+    let state = fields.next()?;
+    let _parent = fields.next()?;
+    let group = fields.next()?;
     Some((!matches!(state, "Z" | "X"), group.parse().ok()?))
 }
 

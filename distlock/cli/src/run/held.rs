@@ -118,7 +118,8 @@ async fn last_look(client: &Client, args: &Run) -> Option<String> {
         let report = client.inspect(key).await.ok()?;
         let mut holders = report.holders.iter();
         if let Some((holder, client)) = holders.find_map(|one| Some((one, one.client.as_ref()?))) {
-            let (name, address) = (plain(&client.name), plain(&client.address));
+            let name = plain(&client.name);
+            let address = plain(&client.address);
             let more = match report.holder_total.saturating_sub(1) {
                 0 => String::new(),
                 more => format!(" and {more} more"),

@@ -148,10 +148,8 @@ impl NotReleased {
 
     /// That the release was not confirmed, and for how long the key may stay.
     pub(super) fn text(&self, args: &Run, lease: Duration) -> String {
-        let (names, within) = (
-            names(&args.keys),
-            humantime::format_duration(free_within(args, lease)),
-        );
+        let names = names(&args.keys);
+        let within = humantime::format_duration(free_within(args, lease));
         let why = match self {
             Self::Failed(error) => by_options(error),
             Self::Left(signal) => format!(

@@ -298,9 +298,10 @@ async fn command_lines_of_all_pages_work() {
             let output = tokio::time::timeout(SOON, command.output()).await;
             let output = output.expect("the line ends").unwrap();
             // Without a terminal `release` needs `--yes`.
-            let wanted = match line.starts_with("distlock release") && !line.contains("--yes") {
-                true => 64,
-                false => 0,
+            let wanted = if line.starts_with("distlock release") && !line.contains("--yes") {
+                64
+            } else {
+                0
             };
             let (said, logged) = (stdout(&output), stderr(&output));
             assert_eq!(

@@ -95,9 +95,10 @@ fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, 
     let entry = state.values.get_mut(key.name());
     match entry.map(|entry| &mut entry.value) {
         None => Ok(Found::Nobody),
-        Some(Value::Lock(held)) => Ok(match held.is_by(owner) {
-            true => Found::Itself(held),
-            false => Found::Another(held.owner()),
+        Some(Value::Lock(held)) => Ok(if held.is_by(owner) {
+            Found::Itself(held)
+        } else {
+            Found::Another(held.owner())
         }),
         Some(Value::ReadWrite(_)) => Ok(Found::Another(None)),
         Some(_) => Err(Fault::WrongType),

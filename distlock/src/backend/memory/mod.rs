@@ -153,7 +153,8 @@ impl MemoryBackend {
     /// The answer to a command that was sent at `now`, as a client hears of it that waits for it in vain.
     #[cfg(feature = "testing")]
     fn no_answer<'a, T: Send + 'a>(&self, now: Tick) -> Reply<'a, T> {
-        let (clock, timeout) = (self.store.clock.clone(), self.response_timeout);
+        let clock = self.store.clock.clone();
+        let timeout = self.response_timeout;
         Box::pin(async move {
             clock.sleep_until(now.after(timeout)).await;
             let text = format!("no answer within {}", crate::error::show(timeout));

@@ -21,9 +21,10 @@ pub(super) fn peek(state: &State, target: &Target, now: Tick) -> Peeked {
         // A number that is gone, and a value of another type, are for the attempt to report.
         (_, _) => true,
     };
-    let ttl = match target.resource.kind.has_lease() {
-        true => state.ttl(name, now),
-        false => None,
+    let ttl = if target.resource.kind.has_lease() {
+        state.ttl(name, now)
+    } else {
+        None
     };
     let count = match (target.resource.kind.family(), value) {
         (Family::Latch, Some(Value::Number(count))) if !is_open => Some(*count),

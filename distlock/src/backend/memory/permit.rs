@@ -201,7 +201,8 @@ pub(super) fn attempt(
     attempt: &Attempt,
     call: Call,
 ) -> Result<Attempted, Fault> {
-    let (target, now) = (&attempt.target, call.now);
+    let target = &attempt.target;
+    let now = call.now;
     let key = &target.resource.key;
     let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
     let Some(permits) = permits(state, key)? else {
@@ -209,7 +210,8 @@ pub(super) fn attempt(
     };
     let any_swept = permits.sweep(now);
     let is_granted = !has_ended && permits.take(target, now.after(attempt.lease));
-    let (free, next_end) = (permits.free, permits.next_end());
+    let free = permits.free;
+    let next_end = permits.next_end();
     let acquired = permits.number_acquired().unsigned_abs();
     if is_granted {
         used(state, key, false, now);
@@ -272,9 +274,10 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     if returned > 0 {
         used(state, key, false, call.now);
     }
-    let others = match any_swept || returned > 0 {
-        true => publish_free(state, key, free, call),
-        false => 0,
+    let others = if any_swept || returned > 0 {
+        publish_free(state, key, free, call)
+    } else {
+        0
     };
     Ok(if returned == target.permits {
         Released::Freed { others }
@@ -286,7 +289,8 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 /// Releases, and remembers the owner: a late attempt of it takes nothing.
 pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let released = release(state, target, call)?;
-    let (key, until) = (&target.resource.key, call.now.after(OWNERS_REMEMBERED));
+    let key = &target.resource.key;
+    let until = call.now.after(OWNERS_REMEMBERED);
     let ended = &mut state.notes.ended;
     ended.put(key, target.owner, (), (until, call.now));
     Ok(released)
@@ -389,10 +393,8 @@ fn once(
     if concerns_waiters {
         state.publish(call.client, Family::Permit, key);
     }
-    let (answers, until) = (
-        &mut state.notes.answers,
-        call.now.after(REQUESTS_REMEMBERED),
-    );
+    let answers = &mut state.notes.answers;
+    let until = call.now.after(REQUESTS_REMEMBERED);
     answers.put(key, request, answer, (until, call.now));
     Ok(answer)
 }

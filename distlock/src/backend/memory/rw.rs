@@ -201,7 +201,8 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
-    let (turn, ends) = (turn(state, key), now.after(attempt.lease));
+    let turn = turn(state, key);
+    let ends = now.after(attempt.lease);
     let Some(found) = holders(state, key) else {
         if turn == Some(Turn::Readers) && attempt.queue_ttl.is_some() {
             let ttl = state.ttl(&turn_name(key), now);

@@ -97,7 +97,8 @@ pub(super) fn attempt(
     attempt: &Attempt,
     call: Call,
 ) -> Result<Attempted, Fault> {
-    let (target, key) = (&attempt.target, &attempt.target.resource.key);
+    let target = &attempt.target;
+    let key = &attempt.target.resource.key;
     let Some(free) = number::get(state, key)? else {
         return Ok(Attempted::Unset);
     };

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn tokens_grow_after_they_were_forgotten_and_the_clock_was_set_back() {
-        let (one, two) = (Name::from("one"), Name::from("two"));
+        let one = Name::from("one");
+        let two = Name::from("two");
         let mut tokens = Tokens::default();
         let mut last = 0;
         for now in [1_000, 1_000, 400, 400, 1_000, 2_000] {

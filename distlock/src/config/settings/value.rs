@@ -34,9 +34,12 @@ impl Value for Duration {
 
     #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
-        let (seconds, nanos) = (self.as_secs(), self.subsec_nanos());
-        let (hours, seconds) = (seconds / 3_600, seconds % 3_600);
-        let (millis, rest) = (nanos / 1_000_000, nanos % 1_000_000);
+        let seconds = self.as_secs();
+        let nanos = self.subsec_nanos();
+        let hours = seconds / 3_600;
+        let seconds = seconds % 3_600;
+        let millis = nanos / 1_000_000;
+        let rest = nanos % 1_000_000;
         format!("{hours}h{seconds}s{millis}.{rest:06}ms")
     }
 }

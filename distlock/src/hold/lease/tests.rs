@@ -325,7 +325,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let mut lease = kept().with_margin(ms(margin));
-        let (mut now, mut sent, mut told, mut over) = (0, None, 0, false);
+        let mut now = 0;
+        let mut sent = None;
+        let mut told = 0;
+        let mut over = false;
         for step in steps {
             let before = lease.deadline();
             match step {

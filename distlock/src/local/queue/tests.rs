@@ -176,7 +176,8 @@ fn run_has_more_grants_while_no_other_client_listens_and_no_longer_time() {
         let one = QueueEffect::HandedOver(0);
         handed_over.take_while(|effect| *effect == one).count()
     };
-    let (start, late) = (Tick::default(), Tick::default().after(HAND_OVER_TIME));
+    let start = Tick::default();
+    let late = Tick::default().after(HAND_OVER_TIME);
     assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
     queue.released(true);
     assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS_ALONE as usize);
@@ -232,7 +233,8 @@ fn time_to_leave(lines: usize, waiters: u64) -> Duration {
 fn leaving_a_long_line_takes_no_longer_than_leaving_many_short_ones() {
     // The best of several, because a busy machine may stop any one of them.
     let best = |lines| (0..5).map(|_| time_to_leave(lines, 20_000)).min().unwrap();
-    let (short, long) = (best(100), best(1));
+    let short = best(100);
+    let long = best(1);
     // If each of them looked at the whole line, the long line would take a hundred times as long.
     assert!(long < 15 * short, "{long:?} against {short:?}");
 }
@@ -265,8 +267,11 @@ proptest! {
     #[test]
     fn random_calls_keep_each_hold_in_one_place(steps in prop::collection::vec(step(), 1..200)) {
         let (mut queue, mut line) = queue(0);
-        let (mut guards, mut sent, mut made) = (Vec::new(), Vec::new(), 0_u32);
-        let (mut joined, mut head_told) = (0, None);
+        let mut guards = Vec::new();
+        let mut sent = Vec::new();
+        let mut made = 0_u32;
+        let mut joined = 0;
+        let mut head_told = None;
         for step in steps {
             let head = line.first().copied();
             let then = match step {

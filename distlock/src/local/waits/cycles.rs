@@ -27,7 +27,8 @@ impl Waits {
         holder_of: impl Fn(&Resource) -> Option<Owner>,
     ) -> Vec<Vec<&Wait>> {
         let mut search = CycleSearch::new(self, holder_of);
-        let (mut cycles, mut known) = (Vec::new(), HashSet::new());
+        let mut cycles = Vec::new();
+        let mut known = HashSet::new();
         for number in first_new..self.waits.end() {
             let is_inside = |wait: &Wait| !wait.inside.is_empty();
             if !self.waits.get(number).is_some_and(is_inside) || cycles.len() == CYCLES_SHOWN {
@@ -227,7 +228,8 @@ mod tests {
         };
         // The best of several, because a busy machine may stop any one of them.
         let best = |holds| (0..5).map(|_| time_to_leave(holds)).min().unwrap();
-        let (one, many) = (best(1), best(20_000));
+        let one = best(1);
+        let many = best(20_000);
         // If each of them looked at all others, it would take hundreds of times as long.
         assert!(one < 15 * many, "{one:?} against {many:?}");
     }

@@ -170,7 +170,8 @@ mod tests {
     }
 
     fn wait(name: &str) -> Wait {
-        let (kind, key) = (Kind::Reentrant, key(name));
+        let kind = Kind::Reentrant;
+        let key = key(name);
         Wait {
             resources: smallvec![Resource { kind, key }],
             at: 0,

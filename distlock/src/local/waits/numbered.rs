@@ -86,7 +86,8 @@ impl<T> Numbered<T> {
     }
 
     pub(in crate::local) fn remove(&mut self, number: usize) -> Option<T> {
-        let (at, index) = (number % BLOCK, number / BLOCK);
+        let at = number % BLOCK;
+        let index = number / BLOCK;
         let block = self.blocks.get_mut(index)?;
         let was_full = block.is_full();
         let value = block.remove(at)?;
@@ -185,7 +186,8 @@ mod tests {
         fn random_values_come_and_go_under_numbers_of_their_own(
             steps in prop::collection::vec((0..400_usize, any::<bool>()), 1..1_000),
         ) {
-            let (mut numbered, mut there) = (Numbered::default(), Vec::new());
+            let mut numbered = Numbered::default();
+            let mut there = Vec::new();
             for (value, (who, is_added)) in steps.into_iter().enumerate() {
                 if is_added || there.is_empty() {
                     there.push((numbered.add(value), value));
@@ -200,8 +202,8 @@ mod tests {
                 }
             }
             prop_assert!(numbered.with_room.len() <= 1_000);
-            let (mut all, mut values): (Vec<usize>, Vec<usize>) =
-                (numbered.iter().copied().collect(), there.iter().map(|(_, value)| *value).collect());
+            let mut all: Vec<usize> = numbered.iter().copied().collect();
+            let mut values: Vec<usize> = there.iter().map(|(_, value)| *value).collect();
             all.sort_unstable();
             values.sort_unstable();
             prop_assert_eq!(all, values);

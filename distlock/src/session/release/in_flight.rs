@@ -26,7 +26,8 @@ impl InFlight {
         let Some(pending) = &mut self.pending else {
             return false;
         };
-        let (is_first, releaser) = (!pending.answered, &self.session.releaser);
+        let is_first = !pending.answered;
+        let releaser = &self.session.releaser;
         // Also if a waker that the end of the hold wakes panics.
         defer! {
             if is_first {

@@ -247,7 +247,8 @@ mod tests {
     async fn release_that_comes_while_the_task_of_a_retired_client_ends_is_sent() {
         let server = MemoryServer::new();
         let client = || Client::builder().in_memory(&server).unwrap();
-        let (other, client) = (client(), client());
+        let other = client();
+        let client = client();
         let session = Arc::clone(&client.registry().session);
         let held = target(&session, "order:42");
         let attempt = Attempt::new(held.clone(), HOUR);

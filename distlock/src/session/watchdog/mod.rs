@@ -141,7 +141,8 @@ async fn renew_until_retired(session: &Arc<Session>) {
     // A connection may have been replaced while no task ran.
     session.reconnected();
     let mut replaced = session.backend.epoch_changes_after(changes);
-    let (mut waiting, mut renewals) = (Waiting::default(), FuturesUnordered::new());
+    let mut waiting = Waiting::default();
+    let mut renewals = FuturesUnordered::new();
     let mut inspect_at = Tick::NEVER;
     while !session.is_retired() {
         let now = session.now();

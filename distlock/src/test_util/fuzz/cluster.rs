@@ -90,7 +90,8 @@ impl Seen {
             return;
         };
         self.is_named(&node);
-        let (former, lossy) = (self.map.owner(slot).0.cloned(), self.map.lossy(slot));
+        let former = self.map.owner(slot).0.cloned();
+        let lossy = self.map.lossy(slot);
         let is_new = self.map.learn(slot, &node, asked, self.number);
         assert_eq!(is_new, former.as_ref() != Some(&node));
         assert_eq!(self.map.owner(slot).0, Some(&node));

@@ -248,7 +248,8 @@ impl<'a> Rounds<'a> {
             return Ok(());
         };
         turn.renew_trust();
-        let (requests, spare) = (self.requests, self.requests.len() - self.quorum);
+        let requests = self.requests;
+        let spare = self.requests.len() - self.quorum;
         let is_unanswered = |at| silent_since(requests, spare, at).is_some();
         let waited = turn.wait(deadline, is_unanswered).await;
         self.was_blocked |= turn.was_blocked;

@@ -15,7 +15,8 @@ impl Rounds<'_> {
     /// leases on them are over, and for a limited time in any case. Messages from fewer servers come from other clients
     /// that do not reach a quorum either.
     pub(super) async fn pause(&mut self, refused: &[Refusal], wanting: usize, deadline: Tick) {
-        let (now, clock) = (self.now(), &self.session().clock);
+        let now = self.now();
+        let clock = &self.session().clock;
         let requested = &self.request().requested[0];
         let listens = requested.resource.kind.listens();
         let longest = if !listens {

@@ -131,7 +131,8 @@ impl Rounds<'_> {
         let ask = |(granted, server, hold): (usize, usize, Arc<Hold>)| {
             let one: &ClientRequest = &self.requests[server];
             async move {
-                let (session, key) = (&one.registry.session, &one.requested().resource.key);
+                let session = &one.registry.session;
+                let key = &one.requested().resource.key;
                 let is_one = one_server::has_hold(session, &one.request, key, &hold).await;
                 (granted, server, is_one)
             }
@@ -293,7 +294,8 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
     }
 
     fn ended(self, one_server: Option<Error>) -> Round {
-        let (rounds, began) = (self.rounds, self.began);
+        let rounds = self.rounds;
+        let began = self.began;
         let has_answered = self.answered() >= rounds.quorum;
         let failed = self.failed;
         let unanswered = (!has_answered).then(|| failed.unwrap_or_else(|| rounds.no_answer(began)));

@@ -79,9 +79,10 @@ impl GrantedParts {
 
     /// For how long others were kept from these keys.
     pub(super) fn taken_for(&self) -> Duration {
-        match self.granted.is_empty() {
-            true => Duration::ZERO,
-            false => self.registry.session.now().since(self.since),
+        if self.granted.is_empty() {
+            Duration::ZERO
+        } else {
+            self.registry.session.now().since(self.since)
         }
     }
 

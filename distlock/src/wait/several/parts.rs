@@ -57,7 +57,8 @@ async fn try_parts(
         .parts(0..request.requested.len(), session)
         .into_iter()
         .collect();
-    let (mut granted, mut of_granted) = (GrantedParts::new(registry), Vec::new());
+    let mut granted = GrantedParts::new(registry);
+    let mut of_granted = Vec::new();
     while let Some(part) = open.pop_front() {
         let tried = try_keys(registry, request, &part);
         let tried = if granted.is_empty() {
@@ -178,7 +179,8 @@ impl SeveralKeysWaiter<'_> {
 
     /// Sends one attempt for a part that does not have its own key. Does not sleep.
     async fn ask_beside(&mut self, part: &Part) -> Result<PartOutcome, Error> {
-        let (session, request) = (self.session(), self.request());
+        let session = self.session();
+        let request = self.request();
         let key = request.key(part[0]);
         let requested = part.iter().map(|at| &request.requested[*at]);
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
@@ -213,9 +215,10 @@ impl SeveralKeysWaiter<'_> {
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) => {
                 let since = self.unanswered_beside(part[0], sent);
                 let after = session.now().since(since);
-                match after >= session.config.unavailable_after {
-                    true => Err(fault.into_error(key, after)),
-                    false => Ok(PartOutcome::Unanswered),
+                if after >= session.config.unavailable_after {
+                    Err(fault.into_error(key, after))
+                } else {
+                    Ok(PartOutcome::Unanswered)
                 }
             }
         }

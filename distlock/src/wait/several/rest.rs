@@ -36,9 +36,10 @@ impl WaitPosition {
             return;
         }
         let all_free = async {
-            match keeps_slots {
-                true => self.until_all_are_free(registry, request).await,
-                false => std::future::pending().await,
+            if keeps_slots {
+                self.until_all_are_free(registry, request).await
+            } else {
+                std::future::pending().await
             }
         };
         crate::sync::select! {

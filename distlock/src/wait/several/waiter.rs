@@ -99,7 +99,8 @@ impl<'a> SeveralKeysWaiter<'a> {
                 NextTurn::HandedOver(_) => false,
                 NextTurn::Attempt { yield_first } => yield_first,
             };
-            let (session, request) = (self.session(), self.request());
+            let session = self.session();
+            let request = self.request();
             let checks = self.waiter.turn.slot.answer_checks();
             let outcome = crate::sync::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
@@ -184,7 +185,8 @@ impl<'a> SeveralKeysWaiter<'a> {
         loop {
             let was_active = self.waiter.is_active();
             self.waiter.subscribed();
-            let (session, slot) = (self.session(), &self.waiter.turn.slot);
+            let session = self.session();
+            let slot = &self.waiter.turn.slot;
             let Some(subscription) = &mut self.waiter.subscription else {
                 return Ok(None);
             };
@@ -242,9 +244,10 @@ impl<'a> SeveralKeysWaiter<'a> {
             if now >= trusted {
                 trusted = self.stop_trusting(holder.as_ref(), now);
             }
-            let next = match overview.offered && now < offers_until {
-                true => latest.min(offers_until),
-                false => latest,
+            let next = if overview.offered && now < offers_until {
+                latest.min(offers_until)
+            } else {
+                latest
             };
             self.woken_or_over(holder.as_ref(), next.min(trusted)).await;
         };

@@ -117,8 +117,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         );
     }
     print!("{all}");
-    Ok(match all.violations.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if all.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }

@@ -440,9 +440,10 @@ impl Checker<'_> {
             // A renewal that a fault met is sent again after a pause, and until then nothing is asked.
             let paused_since = wiped.from.saturating_sub(lease / 3);
             let was_handed_over = granted > wiped.to;
-            let (within, since) = match wiped.reconnects || was_handed_over {
-                true => (confirmed, paused_since),
-                false => (lease / 3 + late, wiped.from),
+            let (within, since) = if wiped.reconnects || was_handed_over {
+                (confirmed, paused_since)
+            } else {
+                (lease / 3 + late, wiped.from)
             };
             let known = stalls.deadline(wiped.to.max(granted), within);
             let affected = self.was_obstructed(op, since, known);
@@ -577,9 +578,12 @@ impl Checker<'_> {
 
     /// How long faults and stalls kept an operation's process from the server between two times.
     fn kept_away(&self, op: &Operation, from: Timestamp, to: Timestamp) -> Timestamp {
-        let aftermath = |stall| match self.times_out(stall) {
-            true => self.bounds.aftermath,
-            false => 0,
+        let aftermath = |stall| {
+            if self.times_out(stall) {
+                self.bounds.aftermath
+            } else {
+                0
+            }
         };
         let stalls = self.operations.stalls.of(op.id.process);
         let stalls = stalls.between(from.saturating_sub(self.bounds.aftermath), to);

@@ -35,9 +35,10 @@ impl Overlap<'_> {
         if let (Some(before), Some(after)) = (first.token, second.token) {
             // Two masters may answer requests that were made at the same time in either order.
             let one_after_the_other = first.returned.is_none_or(|at| at < second.called);
-            let is_wrong = match one_after_the_other {
-                true => after <= before,
-                false => after == before,
+            let is_wrong = if one_after_the_other {
+                after <= before
+            } else {
+                after == before
             };
             if is_wrong {
                 let (rule, id) = ("A2", second.id);

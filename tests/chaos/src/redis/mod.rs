@@ -189,13 +189,12 @@ impl RunConfig {
             workload(self.ground, self.lock_kind, self.scale.keys, seed),
             error_counter::count(),
         );
-        let plans = match self.only_kills {
-            true => FaultPlans::of_kills(seed, self.scale.faulty),
-            false => {
-                let subscribes = self.lock_kind != LockKind::Spin;
-                let ground = (self.ground, seed);
-                plans(ground, self.scale.faulty, &workload.keys, subscribes)
-            }
+        let plans = if self.only_kills {
+            FaultPlans::of_kills(seed, self.scale.faulty)
+        } else {
+            let subscribes = self.lock_kind != LockKind::Spin;
+            let ground = (self.ground, seed);
+            plans(ground, self.scale.faulty, &workload.keys, subscribes)
         };
         let run = RedisRun::new(seed, workload, self).await;
         let mut outcome = run.play(&plans).await;

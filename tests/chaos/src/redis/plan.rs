@@ -334,9 +334,12 @@ pub(super) const JOINED_SLOTS: usize = 3;
 /// A round of faults of the wire to several servers, and how many leases each lasts at most.
 fn wire_faults(random: &mut StdRng, subscribes: bool) -> [(WireFault, f64); 7] {
     let mut listens = || subscribes && random.random_bool(0.3);
-    let [stalled, delayed, slow, cut] = [(); 4].map(|()| match listens() {
-        true => Select::SUBSCRIBERS,
-        false => Select::COMMANDS,
+    let [stalled, delayed, slow, cut] = [(); 4].map(|()| {
+        if listens() {
+            Select::SUBSCRIBERS
+        } else {
+            Select::COMMANDS
+        }
     });
     let way = [Way::Up, Way::Down, Way::Both][random.random_range(0..3)];
     let slowly = [Flow::Throttle(20_000), Flow::Rechunk(1)][random.random_range(0..2)];

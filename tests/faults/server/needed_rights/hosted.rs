@@ -43,9 +43,10 @@ fn commands(title: &str) -> Vec<&'static str> {
 
 /// The rights of a user of the service.
 fn rights(title: &str) -> Vec<String> {
-    let (base, sign) = match title.ends_with("has") {
-        true => ("-@all", '+'),
-        false => ("+@all", '-'),
+    let (base, sign) = if title.ends_with("has") {
+        ("-@all", '+')
+    } else {
+        ("+@all", '-')
     };
     let everywhere = ["~*", "&*", base].map(str::to_owned);
     let named = commands(title).into_iter();

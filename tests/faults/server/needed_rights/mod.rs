@@ -145,9 +145,10 @@ async fn play(row: &Row, servers: &Servers, cases: &[Case]) {
         let scene = |name: &str| {
             let user = format!("{name}{number}");
             // A pattern for keys with a hash tag is needed by these alone, and all others by keys without.
-            let key = match right.ends_with(":shop:*") {
-                true => format!("{{{user}}}:tag"),
-                false => user.clone(),
+            let key = if right.ends_with(":shop:*") {
+                format!("{{{user}}}:tag")
+            } else {
+                user.clone()
             };
             Scene {
                 servers,

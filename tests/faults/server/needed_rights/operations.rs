@@ -121,9 +121,10 @@ impl Scene<'_> {
 
     /// The name of the lock's channel.
     fn channel(&self) -> String {
-        match self.key.contains('{') {
-            true => format!("redisson_lock__channel:shop:{}", self.key),
-            false => format!("redisson_lock__channel:{{shop:{}}}", self.key),
+        if self.key.contains('{') {
+            format!("redisson_lock__channel:shop:{}", self.key)
+        } else {
+            format!("redisson_lock__channel:{{shop:{}}}", self.key)
         }
     }
 
@@ -307,9 +308,10 @@ async fn name_of_driver(scene: &Scene<'_>) -> Result<(), Failed> {
 async fn inspect(scene: &Scene<'_>) -> Result<(), Failed> {
     let client = scene.client().await?;
     let name = format!("shop:{}", scene.key);
-    let wrapped = match name.contains('{') {
-        true => name.clone(),
-        false => format!("{{{name}}}"),
+    let wrapped = if name.contains('{') {
+        name.clone()
+    } else {
+        format!("{{{name}}}")
     };
     let (queue, timeouts) = (
         format!("redisson_lock_queue:{wrapped}"),
@@ -476,9 +478,10 @@ async fn acquire_permit(scene: &Scene<'_>) -> Result<(), Failed> {
 /// A message that cannot be published does not let what it tells of fail: the server alone has noticed it.
 async fn told(scene: &Scene<'_>, done: Result<(), Failed>) -> Result<(), Failed> {
     done?;
-    match scene.denied().await.is_empty() {
-        true => Ok(()),
-        false => Err(Failed::Missing("waiters are told")),
+    if scene.denied().await.is_empty() {
+        Ok(())
+    } else {
+        Err(Failed::Missing("waiters are told"))
     }
 }
 

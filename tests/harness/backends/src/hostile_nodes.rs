@@ -177,10 +177,7 @@ async fn answer(mut stream: TcpStream, ports: [u16; 2], script: Arc<Mutex<Script
                     let answers_both = line.starts_with('!');
                     let line = line.trim_start_matches('!').to_owned();
                     asking = Some(line.clone());
-                    match answers_both {
-                        true => line,
-                        false => "+OK".to_owned(),
-                    }
+                    if answers_both { line } else { "+OK".to_owned() }
                 }
                 ("EVAL" | "EVALSHA", _) => {
                     let mut script = script.lock();

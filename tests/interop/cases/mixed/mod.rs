@@ -228,9 +228,10 @@ fn refusal(text: String) -> Refusal {
         "Unable to acquire subscription lock",
         "lock server unavailable",
     ];
-    match unanswered.iter().any(|part| text.contains(part)) {
-        true => Refusal::Unavailable,
-        false => Refusal::Other(text),
+    if unanswered.iter().any(|part| text.contains(part)) {
+        Refusal::Unavailable
+    } else {
+        Refusal::Other(text)
     }
 }
 

@@ -120,9 +120,10 @@ async fn attempt_follows_a_release_that_is_not_answered_yet(stage: &Stage) {
     let client = stage.faulty_client().await;
     let lock = client.lock(KEY);
     for (round, fixed) in [(1, false), (2, true)] {
-        let guard = match fixed {
-            true => lock.acquire().lease(stage.lease()).await.unwrap(),
-            false => lock.acquire().await.unwrap(),
+        let guard = if fixed {
+            lock.acquire().lease(stage.lease()).await.unwrap()
+        } else {
+            lock.acquire().await.unwrap()
         };
         let owner = guard.owner();
         let late = stage.part(50);

@@ -361,9 +361,10 @@ async fn loss_that_a_release_finds_is_shown(stage: &Stage) {
         let guard = lock.acquire().await.unwrap();
         let (owner, before) = (guard.owner(), client.snapshot().losses.len());
         stage.wipe().await;
-        match is_dropped {
-            true => drop(guard),
-            false => assert_lost(&guard.release().await.unwrap_err(), Loss::Gone, false),
+        if is_dropped {
+            drop(guard)
+        } else {
+            assert_lost(&guard.release().await.unwrap_err(), Loss::Gone, false)
         }
         let shown = async || client.snapshot().losses.len() > before;
         stage.eventually("the loss", stage.lease(), shown).await;

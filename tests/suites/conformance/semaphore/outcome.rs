@@ -23,9 +23,10 @@ async fn acquisition_dropped_at_any_point_takes_nothing(stage: &Stage) {
     for fault in faults {
         for taken in [false, true] {
             for polls in 0..100 {
-                let held = match taken {
-                    true => Some(other.semaphore(KEY).acquire().await.unwrap()),
-                    false => None,
+                let held = if taken {
+                    Some(other.semaphore(KEY).acquire().await.unwrap())
+                } else {
+                    None
                 };
                 let end = tokio::spawn(async move {
                     sleep(3 * slow).await;

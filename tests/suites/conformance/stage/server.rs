@@ -97,9 +97,10 @@ impl Server {
         let (servers, channels, prefix) = match self {
             Self::Cluster(cluster) => {
                 let nodes = (0..cluster.size()).map(|at| cluster.node(at)).collect();
-                match cluster.has_sharded_messages().await {
-                    true => (nodes, "SHARDCHANNELS", prefix),
-                    false => (nodes, "CHANNELS", prefix),
+                if cluster.has_sharded_messages().await {
+                    (nodes, "SHARDCHANNELS", prefix)
+                } else {
+                    (nodes, "CHANNELS", prefix)
                 }
             }
             Self::Sentinel(_) => (vec![self.server_of(prefix).await], "CHANNELS", prefix),

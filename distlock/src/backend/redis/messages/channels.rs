@@ -147,7 +147,8 @@ impl Channels {
         if entry.shares > 0 {
             return (None, notifications);
         }
-        let (server, state) = (entry.server, entry.state);
+        let server = entry.server;
+        let state = entry.state;
         let before = self.next_end(server);
         match state {
             State::Wanted => {

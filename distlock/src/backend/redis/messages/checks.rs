@@ -54,7 +54,8 @@ mod tests {
     async fn ping_answers_those_who_asked_before_it_was_sent_and_no_others() {
         let checks = Checks::default();
         assert_eq!(checks.open(), None);
-        let (first, second) = (checks.ask(), checks.ask());
+        let first = checks.ask();
+        let second = checks.ask();
         let sent = checks.open().unwrap();
         let third = checks.ask();
         checks.answered(sent);

@@ -61,7 +61,8 @@ impl Subscriptions {
         config: impl FnOnce(OnPush) -> LinkConfig,
     ) -> Subscriber {
         let server = Arc::new_cyclic(|server: &Weak<ServerSubscriptions>| {
-            let (receiver, server) = (Arc::clone(&self.shared), Weak::clone(server));
+            let receiver = Arc::clone(&self.shared);
+            let server = Weak::clone(server);
             let on_push = Arc::new(move |epoch, push: PushInfo| {
                 if let Some(server) = server.upgrade() {
                     receiver.received(&server, epoch, &push);

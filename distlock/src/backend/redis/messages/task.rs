@@ -71,7 +71,8 @@ impl Task {
 
     /// Subscribes and unsubscribes over one connection, until that is lost.
     async fn serve(&self, mut connected: Connected) {
-        let (epoch, mut answered) = (connected.epoch, Instant::now());
+        let epoch = connected.epoch;
+        let mut answered = Instant::now();
         while !self.is_closed() {
             let done = tokio::select! {
                 biased;
@@ -172,7 +173,8 @@ impl Task {
             return Ok(join);
         };
         let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
-        let (mut joined, mut unjoined) = (Vec::with_capacity(join.len()), Vec::new());
+        let mut joined = Vec::with_capacity(join.len());
+        let mut unjoined = Vec::new();
         for (channel, answer) in join.into_iter().zip(answers) {
             let Err(error) = answer else {
                 joined.push(channel);

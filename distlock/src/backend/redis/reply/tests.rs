@@ -73,7 +73,8 @@ proptest! {
         let line = format!("-{code} {text}\r\n");
         let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
         let error = answer.expect_err("an error");
-        let (elsewhere, noscript) = (elsewhere(&error), is_noscript(&error));
+        let elsewhere = elsewhere(&error);
+        let noscript = is_noscript(&error);
         prop_assert!(elsewhere.is_none() || !noscript);
         let _replaced = breaks_connection(&error);
         prop_assert!(!fault(error).to_string().is_empty());

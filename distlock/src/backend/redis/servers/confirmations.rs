@@ -211,7 +211,8 @@ impl Confirmations {
     ) -> Result<Vec<RedisResult<Value>>, Fault> {
         let mut pipeline = pipeline.clone();
         pipeline.ignore_errors();
-        let (epoch, patience) = (connected.epoch, self.response_timeout + longest);
+        let epoch = connected.epoch;
+        let patience = self.response_timeout + longest;
         let answers = pipeline.query_async::<Vec<RedisResult<Value>>>(&mut connected.connection);
         let Ok(answers) = timeout(patience, answers).await else {
             self.link.timed_out(epoch);
@@ -275,13 +276,15 @@ impl Confirmations {
         let Confirmed {
             replicas, wanted, ..
         } = confirmed;
-        let (count, timeout) = (wanted.replicas, self.wanted.timeout);
+        let count = wanted.replicas;
+        let timeout = self.wanted.timeout;
         match confirmed.renewed.get(at) {
             Some(Ok(_)) if *replicas < count => Err(unknown(format!(
                 "{replicas} of {count} replicas confirmed the grant{} within {}",
-                match wanted.on_disk {
-                    true => " in their append-only files",
-                    false => "",
+                if wanted.on_disk {
+                    " in their append-only files"
+                } else {
+                    ""
                 },
                 show(timeout)
             ))),

@@ -161,7 +161,8 @@ struct Checked {
 impl Needs {
     /// What the server is asked. `messages` are the commands for the channels.
     fn checks(&self, name: &str, messages: &[&str], is_first: bool) -> Vec<Checked> {
-        let (keys, channels) = ((self.keys)(name), (self.channels)(name));
+        let keys = (self.keys)(name);
+        let channels = (self.channels)(name);
         // The commands are checked with the key that the locks' own rights admit, so that a missing pattern is told once.
         let words = |command: &str, channel: &str| -> Vec<String> {
             let words = command.split(' ');
@@ -225,9 +226,10 @@ pub(super) async fn of(
     if let Err(fault) = node.connected_epoch().await {
         return unreached(node, layout, &UnknownFact::new(fault));
     }
-    let cluster_info = match is_cluster {
-        true => Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text))),
-        false => None,
+    let cluster_info = if is_cluster {
+        Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text)))
+    } else {
+        None
     };
     let (published, undeclared_keys) = match probe(node, sharded, near).await {
         Ok(probed) => probed,
@@ -322,9 +324,10 @@ async fn clock_ahead(node: &Node) -> Result<i64, UnknownFact> {
 type Probed = (Result<u64, UnknownFact>, Result<(), UnknownFact>);
 
 async fn probe(node: &Node, sharded: bool, near: &Key) -> Result<Probed, UnknownFact> {
-    let publish = match sharded {
-        true => script::Publish::Sharded,
-        false => script::Publish::Plain,
+    let publish = if sharded {
+        script::Publish::Sharded
+    } else {
+        script::Publish::Plain
     };
     let name = near.name();
     let call = script::PROBE.by_source(publish).key(name);
@@ -346,9 +349,10 @@ async fn rights(
     sharded: bool,
     key: &Key,
 ) -> Result<Vec<PrimitiveRights>, UnknownFact> {
-    let messages = match sharded {
-        true => SHARDED_MESSAGES,
-        false => PLAIN_MESSAGES,
+    let messages = if sharded {
+        SHARDED_MESSAGES
+    } else {
+        PLAIN_MESSAGES
     };
     let cluster = is_cluster.then_some(&CLUSTER);
     let primitives = [&LOCKS].into_iter().chain(cluster).chain(&OTHERS);
@@ -393,9 +397,12 @@ fn missing(
             .zip(allowed.by_ref())
             .filter(|(_, allowed)| **allowed == 0)
             .map(|(check, _)| check);
-        let is_told = |check: &Checked| match is_of_others {
-            true => !check.has_name || check.right == pattern,
-            false => true,
+        let is_told = |check: &Checked| {
+            if is_of_others {
+                !check.has_name || check.right == pattern
+            } else {
+                true
+            }
         };
         PrimitiveRights {
             primitive,

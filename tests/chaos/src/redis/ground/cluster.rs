@@ -212,9 +212,10 @@ impl Cluster {
             self.cluster.node_mut(*replica).kill();
         }
         let from = monotonic_nanos();
-        match killed {
-            true => self.cluster.node_mut(master).kill(),
-            false => self.cluster.node_mut(master).stop(),
+        if killed {
+            self.cluster.node_mut(master).kill()
+        } else {
+            self.cluster.node_mut(master).stop()
         }
         let until = monotonic_nanos();
         sleep(SHARD_GONE).await;
@@ -224,21 +225,23 @@ impl Cluster {
             .await
             .expect("its state");
         let is_down = state.contains("cluster_state:fail");
-        match killed {
-            true => self.cluster.node_mut(master).restart().await,
-            false => self.cluster.node_mut(master).cont(),
+        if killed {
+            self.cluster.node_mut(master).restart().await
+        } else {
+            self.cluster.node_mut(master).cont()
         }
         for replica in replicas {
             self.cluster.node_mut(replica).restart().await;
         }
         self.ready().await;
         let to = monotonic_nanos();
-        let effect = match killed {
-            true => Effect::failover(keys, (from, until), to),
-            false => Effect {
+        let effect = if killed {
+            Effect::failover(keys, (from, until), to)
+        } else {
+            Effect {
                 lasted: Some((from, to)),
                 ..Effect::outage()
-            },
+            }
         };
         effect.met(is_down)
     }

@@ -372,9 +372,10 @@ impl Faulty {
             .by_ref()
             .map(|target| self.home(&target.resource.key).slot);
         let first = slots.next();
-        match slots.all(|slot| Some(slot) == first) {
-            true => Ok(()),
-            false => Err(BackendFault::Protocol(cause("keys of several slots"))),
+        if slots.all(|slot| Some(slot) == first) {
+            Ok(())
+        } else {
+            Err(BackendFault::Protocol(cause("keys of several slots")))
         }
     }
 
@@ -593,12 +594,13 @@ impl Backend for Faulty {
 
     fn home(&self, key: &Key) -> Home {
         let home = self.inner.home(key);
-        match self.faults.has_slots.load(Ordering::Relaxed) {
-            true => Home {
+        if self.faults.has_slots.load(Ordering::Relaxed) {
+            Home {
                 slot: slot_of(key),
                 ..home
-            },
-            false => home,
+            }
+        } else {
+            home
         }
     }
 

@@ -53,7 +53,8 @@ where
     F: Future<Output = Result<T, Fault>>,
 {
     let mut endpoints = endpoints.into_iter();
-    let (mut tries, mut failures) = (FuturesUnordered::new(), Vec::new());
+    let mut tries = FuturesUnordered::new();
+    let mut failures = Vec::new();
     loop {
         if let Some(endpoint) = endpoints.next() {
             let connecting = connect(endpoint.clone());

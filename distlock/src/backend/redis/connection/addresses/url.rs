@@ -313,10 +313,8 @@ impl<'a> Parts<'a> {
             Some("false") => false,
             Some(_) => return Err(invalid("`sentinel_tls` is neither `true` nor `false`")),
         };
-        let (user, password) = (
-            self.query.take("sentinel_user")?,
-            self.query.take("sentinel_password")?,
-        );
+        let user = self.query.take("sentinel_user")?;
+        let password = self.query.take("sentinel_password")?;
         let (credentials, user) = match password {
             Some(password) => (Some(login_of(user.unwrap_or_default(), password)?), None),
             None => (None, user.filter(|user| !user.is_empty())),

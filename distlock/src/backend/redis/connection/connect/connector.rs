@@ -106,12 +106,13 @@ impl Connector {
     /// Refuses what is sent in a copy of the client's process, or under a former identity of the client. The sockets are the
     /// original's: it would get the answers.
     pub(crate) fn check_identity(&self) -> Result<(), Fault> {
-        match self.identity.is_valid() {
-            true => Ok(()),
-            false => Err(Fault::NotNow(cause(
+        if self.identity.is_valid() {
+            Ok(())
+        } else {
+            Err(Fault::NotNow(cause(
                 "nothing is sent any more for an identity that the client had before: its process was copied, or the client \
                  has another identity",
-            ))),
+            )))
         }
     }
 

@@ -41,9 +41,10 @@ pub(crate) async fn rejection(
         (Address::Tcp { .. }, Some(at)) => {
             let connecting = TcpStream::connect(at);
             let stream = timeout(GOODBYE_TIMEOUT, connecting).await.ok()?.ok()?;
-            match has_tls {
-                true => plain_answer(stream, server, expected).await,
-                false => goodbye(stream, server).await,
+            if has_tls {
+                plain_answer(stream, server, expected).await
+            } else {
+                goodbye(stream, server).await
             }
         }
     }

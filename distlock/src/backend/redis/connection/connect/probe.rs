@@ -89,9 +89,10 @@ async fn connect_to(
     let mut connection = match connected {
         Ok(connection) => connection,
         Err(error) => {
-            let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
-                true => handshake::rejection(&endpoint, connector.has_tls(), expected).await,
-                false => None,
+            let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                handshake::rejection(&endpoint, connector.has_tls(), expected).await
+            } else {
+                None
             };
             return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
         }

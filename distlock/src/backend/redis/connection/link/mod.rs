@@ -356,7 +356,8 @@ impl Link {
             let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
             let mut phase = self.phase.subscribe();
             let connector = Arc::clone(&self.config.connector);
-            let (what, server) = (self.config.what, self.config.outages.server().to_owned());
+            let what = self.config.what;
+            let server = self.config.outages.server().to_owned();
             let link = Arc::downgrade(self);
             let pings = self.config.pings;
             drop(tokio::spawn(async move {

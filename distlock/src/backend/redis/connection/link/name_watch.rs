@@ -76,7 +76,8 @@ impl NameWatch {
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
         if !self.runs.swap(true, Ordering::AcqRel) {
             let running = Running(Arc::clone(&self.runs));
-            let (this, lives) = (Arc::downgrade(self), self.lives.subscribe());
+            let this = Arc::downgrade(self);
+            let lives = self.lives.subscribe();
             let looking = look_again_and_again(this, self.interval, lives, running);
             drop(tokio::spawn(looking));
         }

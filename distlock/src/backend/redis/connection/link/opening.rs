@@ -128,7 +128,8 @@ impl Opening {
         {
             return fault;
         }
-        let (has_tls, expected) = (config.connector.has_tls(), config.expected);
+        let has_tls = config.connector.has_tls();
+        let expected = config.expected;
         let fault = handshake::rejection(endpoint, has_tls, expected).await;
         *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
         fault

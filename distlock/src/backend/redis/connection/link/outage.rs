@@ -118,9 +118,10 @@ impl OutageLog {
             .state
             .lock()
             .tells_end(reason, has_stake, Instant::now());
-        match is_told {
-            true => self.failed(connection, &reason),
-            false => telemetry::connection_ended(&self.server, connection, reason),
+        if is_told {
+            self.failed(connection, &reason)
+        } else {
+            telemetry::connection_ended(&self.server, connection, reason)
         }
     }
 
@@ -229,9 +230,10 @@ impl State {
             outage.lost.push(connection);
         }
         if is_new {
-            return Some(match self.was_reached {
-                true => Line::Began,
-                false => Line::NotYet,
+            return Some(if self.was_reached {
+                Line::Began
+            } else {
+                Line::NotYet
             });
         }
         if now.duration_since(outage.logged) < REPEATED_AFTER {
@@ -248,9 +250,10 @@ impl State {
             return;
         }
         self.is_counted = is_out;
-        match is_out {
-            true => gauge.out.fetch_add(1, Ordering::SeqCst),
-            false => gauge.out.fetch_sub(1, Ordering::SeqCst),
+        if is_out {
+            gauge.out.fetch_add(1, Ordering::SeqCst)
+        } else {
+            gauge.out.fetch_sub(1, Ordering::SeqCst)
         };
     }
 
@@ -282,7 +285,8 @@ mod tests {
 
     #[test]
     fn lasting_outage_is_repeated_twice_a_minute_and_told_when_both_connections_are_back() {
-        let (start, mut state) = (Instant::now(), State::default());
+        let start = Instant::now();
+        let mut state = State::default();
         let at = |ms: u64| start + Duration::from_millis(ms);
         // Before there was a connection, the caller of `connect` is told.
         assert_eq!(state.failed(BOTH[0], at(0)), None);
@@ -306,7 +310,8 @@ mod tests {
 
     #[test]
     fn ends_are_told_if_something_is_at_stake_and_once_in_a_while_for_each_cause() {
-        let (start, mut state) = (Instant::now(), State::default());
+        let start = Instant::now();
+        let mut state = State::default();
         assert!(!state.tells_end("closed", false, start));
         assert!(state.tells_end("closed", true, start));
         assert!(!state.tells_end("closed", true, start));
@@ -325,7 +330,9 @@ mod tests {
         let gauge = ConnectedGauge::new("a:1, b:1".to_owned());
         let out = || gauge.out.load(Ordering::SeqCst);
         let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
-        let (back, forgotten, dropped) = (log("a:1"), log("b:1"), log("c:1"));
+        let back = log("a:1");
+        let forgotten = log("b:1");
+        let dropped = log("c:1");
         for (at, one) in [&back, &forgotten, &dropped].into_iter().enumerate() {
             one.tell_first();
             for connection in BOTH {
@@ -346,8 +353,11 @@ mod tests {
 
     #[test]
     fn outage_of_a_server_that_is_not_needed_any_more_is_over() {
-        let (start, mut state) = (Instant::now(), State::default());
-        state.tells_first = true;
+        let start = Instant::now();
+        let mut state = State {
+            tells_first: true,
+            ..State::default()
+        };
         assert_eq!(state.failed(BOTH[0], start), Some(Line::NotYet));
         assert!(state.forget());
         // A try that was under way.
@@ -357,8 +367,11 @@ mod tests {
 
     #[test]
     fn server_that_was_not_reached_yet_is_told_if_nobody_waits_for_the_first_connection() {
-        let (start, mut state) = (Instant::now(), State::default());
-        state.tells_first = true;
+        let start = Instant::now();
+        let mut state = State {
+            tells_first: true,
+            ..State::default()
+        };
         assert_eq!(state.failed(BOTH[0], start), Some(Line::NotYet));
         assert_eq!(state.failed(BOTH[0], start), None);
         let lasted = Duration::from_millis(700);

@@ -129,7 +129,9 @@ mod tests {
     proptest! {
         #[test]
         fn there_is_one_connection_or_at_most_one_task(steps in prop::collection::vec(step(), 0..40)) {
-            let (mut phase, mut tasks, mut last) = (Phase::new(), 0_u32, 0_u64);
+            let mut phase = Phase::new();
+            let mut tasks = 0_u32;
+            let mut last = 0_u64;
             for step in steps {
                 match step {
                     Step::Want => tasks += u32::from(phase.begin_to_connect()),

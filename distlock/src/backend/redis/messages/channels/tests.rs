@@ -21,7 +21,8 @@ fn live(channels: &mut Channels, channel: &Channel) -> watched::Receiver {
 
 #[test]
 fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let signal = live(&mut channels, &channel);
     assert!(signal.get().active);
     assert!(!channels.join(&channel, HERE).1);
@@ -40,7 +41,8 @@ fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
 
 #[test]
 fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let _signal = live(&mut channels, &channel);
     let _late = channels.leave(&channel, Tick::default());
     let send = channels.take_lingered(HERE, Tick::from_millis(10), 9);
@@ -55,7 +57,8 @@ fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
 
 #[test]
 fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let mut signal = live(&mut channels, &channel);
     signal.mark_unchanged();
     channels.disconnected(HERE).send();
@@ -65,7 +68,8 @@ fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
 
 #[test]
 fn share_dropped_before_the_command_leaves_nothing() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let _signal = channels.join(&channel, HERE);
     let _late = channels.leave(&channel, Tick::default());
     assert!(channels.wanted.is_empty() && channels.is_empty(HERE));
@@ -74,7 +78,8 @@ fn share_dropped_before_the_command_leaves_nothing() {
 
 #[test]
 fn channel_that_moves_is_wanted_at_its_new_place_only() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let signal = live(&mut channels, &channel);
     channels.move_to(THERE, &channel).send();
     assert!(!signal.get().active && channels.is_empty(HERE));
@@ -96,7 +101,8 @@ fn channel_that_moves_is_wanted_at_its_new_place_only() {
 
 #[test]
 fn refused_channel_is_wanted_again_while_it_has_shares() {
-    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
     let _signal = channels.join(&channel, HERE);
     let send = channels.take_wanted(HERE, 9);
     channels.refused(HERE, &channel).send();
@@ -164,10 +170,7 @@ proptest! {
                 Step::Send => for (number, under_way) in numbers.iter().zip(&mut under_way) {
                     if under_way.is_none() {
                         let gone = channels.take_lingered(*number, tick, 2);
-                        *under_way = Some(match gone.is_empty() {
-                            true => (true, channels.take_wanted(*number, 2)),
-                            false => (false, gone),
-                        });
+                        *under_way = Some(if gone.is_empty() { (true, channels.take_wanted(*number, 2)) } else { (false, gone) });
                     }
                 },
                 Step::Confirm => for ((number, under_way), server) in numbers.iter().zip(&mut under_way).zip(&mut servers) {

@@ -124,9 +124,10 @@ impl Cluster {
             Fault::NotNow(why) => {
                 let (_, seeds) = self.state.read().map.informants();
                 let is_of_url = seeds.iter().any(|seed| seed.to_string() == node.name());
-                let source = match is_of_url {
-                    true => "an address of the URL",
-                    false => "an address that the nodes of the cluster announce",
+                let source = if is_of_url {
+                    "an address of the URL"
+                } else {
+                    "an address that the nodes of the cluster announce"
                 };
                 let text = format!("{}, {source}, cannot be reached: {why}", node.name());
                 Fault::NotNow(cause(text))

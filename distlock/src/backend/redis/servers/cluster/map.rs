@@ -86,16 +86,19 @@ impl Cluster {
             return;
         };
         if let Some(running) = reader.task.begin() {
-            let (this, reader) = (Weak::clone(&self.this), Arc::clone(reader));
+            let this = Weak::clone(&self.this);
+            let reader = Arc::clone(reader);
             drop(runtime.spawn(read_again_and_again(this, reader, running)));
         }
     }
 
     /// Reads the map from the first node that tells it. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
-        let (informants, moves) = (self.informants(), self.state.read().moves);
-        let (mut next, mut asked, mut fault) =
-            (informants.iter(), FuturesUnordered::new(), no_map());
+        let informants = self.informants();
+        let moves = self.state.read().moves;
+        let mut next = informants.iter();
+        let mut asked = FuturesUnordered::new();
+        let mut fault = no_map();
         loop {
             let mut others_after = patience;
             if let Some((address, is_up)) = next.next() {
@@ -110,9 +113,10 @@ impl Cluster {
             };
             match answer {
                 Some(Ok(owned)) => {
-                    return match self.replace_map(&owned, moves) {
-                        true => Ok(()),
-                        false => Err(no_map()),
+                    return if self.replace_map(&owned, moves) {
+                        Ok(())
+                    } else {
+                        Err(no_map())
                     };
                 }
                 // Says more than that another node does not answer.
@@ -134,7 +138,8 @@ impl Cluster {
         fastrand::shuffle(&mut owners);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
-        let (mut down, mut seeds) = (down.into_iter(), seeds.into_iter());
+        let mut down = down.into_iter();
+        let mut seeds = seeds.into_iter();
         let mut others = Vec::new();
         while down.len() + seeds.len() > 0 {
             others.extend(down.next());
@@ -213,7 +218,8 @@ pub(crate) fn no_map() -> Fault {
 /// Reads the map when that is wanted, and every now and then, until the client is gone. Also forgets the nodes that nobody
 /// needs.
 async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _running: RunningTask) {
-    let (mut pause, mut due) = (MAP_PAUSE.first, next_look());
+    let mut pause = MAP_PAUSE.first;
+    let mut due = next_look();
     loop {
         let Some(cluster) = this.upgrade() else {
             return;

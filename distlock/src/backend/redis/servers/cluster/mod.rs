@@ -114,9 +114,10 @@ impl Cluster {
     fn known(&self) -> Vec<Address> {
         let state = self.state.read();
         let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
-        match owners.is_empty() {
-            true => state.map.informants().1.into_iter().collect(),
-            false => owners,
+        if owners.is_empty() {
+            state.map.informants().1.into_iter().collect()
+        } else {
+            owners
         }
     }
 

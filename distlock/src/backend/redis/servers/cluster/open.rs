@@ -154,9 +154,10 @@ impl Cluster {
             }
         };
         let _in_time = timeout(self.shared.response_timeout, opened).await;
-        match opening.is_open() {
-            true => Ok(()),
-            false => Err(opening.failure()),
+        if opening.is_open() {
+            Ok(())
+        } else {
+            Err(opening.failure())
         }
     }
 

@@ -18,7 +18,8 @@ impl Redirect {
     /// that of the node that was asked.
     pub(crate) fn parse(text: &str, asked: &Address) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
-        let (slot, node) = (words.next()?, words.next()?);
+        let slot = words.next()?;
+        let node = words.next()?;
         if words.next().is_some() {
             return None;
         }

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn client_goes_to_another_cluster_once_in_a_while_and_tells_once() {
-        let (mut place, now) = (SeedPlace::new(vec![at(1)]), Instant::now());
+        let mut place = SeedPlace::new(vec![at(1)]);
+        let now = Instant::now();
         assert_eq!(place.is_other(&[at(2)], now), Elsewhere::Go);
         assert!(!place.answered(&[at(2)]));
         for is_new in [true, false] {

@@ -88,9 +88,10 @@ impl SlotMap {
         if slot >= SLOTS || former == Some(owner) {
             return false;
         }
-        let lossy = match former == Some(teller) {
-            true => self.lossy(slot),
-            false => number,
+        let lossy = if former == Some(teller) {
+            self.lossy(slot)
+        } else {
+            number
         };
         let run = Run {
             owner: Some(owner.clone()),
@@ -104,7 +105,8 @@ impl SlotMap {
     /// It is unknown whether a command for this slot is still to be carried out by a node that is not its owner. From this
     /// change on, nothing is known of the order between that command and later ones.
     pub(crate) fn unsettle(&mut self, slot: u16, number: u64) {
-        let (owner, lossy) = (self.owner(slot).0.cloned(), self.lossy(slot));
+        let owner = self.owner(slot).0.cloned();
+        let lossy = self.lossy(slot);
         if slot < SLOTS {
             let changed = number;
             let run = Run {
@@ -129,7 +131,9 @@ impl SlotMap {
 
     /// Gives slots to an owner. Those that it has keep their numbers.
     fn give(&mut self, slots: RangeInclusive<u16>, owner: Option<&Address>, number: u64) -> bool {
-        let (mut first, last, mut is_changed) = (*slots.start(), *slots.end(), false);
+        let mut first = *slots.start();
+        let last = *slots.end();
+        let mut is_changed = false;
         while first <= last {
             let next = self.runs.range(first + 1..).next();
             let end = next.map_or(SLOTS, |(next, _)| *next).min(last + 1);

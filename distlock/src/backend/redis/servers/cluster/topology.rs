@@ -46,7 +46,8 @@ fn one_range(range: &Value, asked: &Address) -> Option<OwnedSlots> {
         Value::Nil => "",
         _ => return None,
     };
-    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    let first = u16::try_from(*first).ok()?;
+    let last = u16::try_from(*last).ok()?;
     if first > last || last >= SLOTS {
         return None;
     }

@@ -172,7 +172,8 @@ impl Sentinels {
             .map(|sentinel| self.ask(sentinel))
             .collect();
         let mut probed = FuturesUnordered::new();
-        let (mut candidates, mut failures) = (HashSet::new(), Failures::default());
+        let mut candidates = HashSet::new();
+        let mut failures = Failures::default();
         loop {
             let found = tokio::select! {
                 Some(found) = asked.next() => found,

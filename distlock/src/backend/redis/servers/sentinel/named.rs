@@ -130,7 +130,8 @@ mod tests {
 
     impl Service {
         fn settled() -> Self {
-            let (named, now) = (MasterName::default(), Instant::now());
+            let named = MasterName::default();
+            let now = Instant::now();
             let mut service = Self { named, now };
             service.all_name(1);
             assert!(service.found(1));
@@ -188,7 +189,8 @@ mod tests {
 
     #[test]
     fn answer_from_before_a_message_does_not_count_for_a_client_that_knows_no_master_yet() {
-        let (named, now) = (MasterName::default(), Instant::now());
+        let named = MasterName::default();
+        let now = Instant::now();
         let mut service = Service { named, now };
         service.all_name(1);
         assert_eq!(service.hears(11, [1, 2]), None);

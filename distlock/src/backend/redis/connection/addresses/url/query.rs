@@ -71,11 +71,12 @@ impl<'a> Query<'a> {
                 "the query has `{small}`, a word of other clients; {advice}"
             )));
         }
-        let unknown = match self.has_password {
-            false => format!("the query has the unknown word {name:?}"),
-            true => format!(
+        let unknown = if self.has_password {
+            format!(
                 "word {number} of the query is unknown; it is not shown, since the URL has a password"
-            ),
+            )
+        } else {
+            format!("the query has the unknown word {name:?}")
         };
         Err(invalid(format!(
             "{unknown}; the words are the names of the settings, such as `wait`, `connect_timeout` and `key_prefix`"

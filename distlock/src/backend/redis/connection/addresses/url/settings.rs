@@ -10,7 +10,8 @@ use crate::error::Error;
 pub(super) fn settings(query: &mut Query<'_>) -> Result<Settings, Error> {
     let mut settings = Settings::default();
     for row in Settings::words() {
-        let (word, long) = (row.word, query.take(row.word)?);
+        let word = row.word;
+        let long = query.take(row.word)?;
         let short = row.short.map(|short| Ok((short, query.take(short)?)));
         let (word, text) = match (long, short.transpose()?) {
             (Some(_), Some((short, Some(_)))) => {

@@ -17,9 +17,10 @@ pub(super) fn default_roots() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let (added, ignored) = roots.add_parsable_certificates(found.certificates);
     if added == 0 {
-        let wrong = match found.wrong.is_empty() {
-            true => String::new(),
-            false => format!(": {}", found.wrong.join("; ")),
+        let wrong = if found.wrong.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", found.wrong.join("; "))
         };
         return Err(Error::InvalidConfig {
             setting: "tls_ca_pem",
@@ -100,7 +101,8 @@ mod system {
     impl Found {
         /// The files at these places, each once: a folder has links to most of its files.
         fn files(&mut self, places: Vec<PathBuf>) -> Vec<PathBuf> {
-            let (mut files, mut seen) = (Vec::new(), HashSet::new());
+            let mut files = Vec::new();
+            let mut seen = HashSet::new();
             for place in places {
                 let inside = match (place.is_dir(), fs::read_dir(&place)) {
                     (true, Ok(entries)) => entries.flatten().map(|entry| entry.path()).collect(),

@@ -33,9 +33,10 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn new(insecure: bool, has_authorities: bool) -> Result<Self, Error> {
-        let roots = match insecure || has_authorities {
-            true => RootCertStore::empty(),
-            false => default_roots()?,
+        let roots = if insecure || has_authorities {
+            RootCertStore::empty()
+        } else {
+            default_roots()?
         };
         Ok(Self {
             provider: provider()?,

@@ -56,7 +56,8 @@ fn slot_that_its_owner_gives_away_has_lost_no_data() {
 
 #[test]
 fn node_without_slots_is_forgotten_some_time_after_it_was_asked() {
-    let (mut map, linger) = (SlotMap::new(Vec::new()), Duration::from_secs(10));
+    let mut map = SlotMap::new(Vec::new());
+    let linger = Duration::from_secs(10);
     map.learn(0, &node(1), &node(1), 1);
     map.visit(&node(2), Tick::from_millis(1_000));
     let known = [node(1), node(2), node(3)];
