@@ -1,43 +1,48 @@
-//! What a server tells of a key for a report, whichever primitive lives there, and of the keys that it has.
+//! What a server has under a key, whichever primitive that is, and the report that follows from it. Clients that the server
+//! knows by name.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-/// What is under a key, and under the keys that belong to it, at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examined {
+use super::reports::{HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport};
+use crate::resource::key::Key;
+
+/// What is under a key, and under the keys that belong to it, at one moment. The stored form of a primitive does not say which
+/// one it is, so [`Examined::into_report`] decides that for all backends.
+#[derive(Debug)]
+pub(crate) struct Examined {
     /// The value under the key itself.
-    pub value: ValueSeen,
+    pub(crate) value: ValueSeen,
     /// The time until the key expires; `None` if it does not, or does not exist.
-    pub ttl: Option<Duration>,
-    /// The live waiters of a fair lock, in order: their owners, and how long each counts as alive.
-    pub queue: Listed<(Vec<u8>, Duration)>,
-    /// The acquired permits of an expirable semaphore: their ids as text, and what is left of each lease.
-    pub permits: Listed<(Vec<u8>, Option<Duration>)>,
+    pub(crate) ttl: Option<Duration>,
+    /// The live waiters of a fair lock, in order.
+    pub(crate) queue: Listed<WaiterReport>,
+    /// The acquired permits of an expirable semaphore.
+    pub(crate) permits: Listed<HolderReport>,
     /// How many permits of an expirable semaphore have ended and were not yet taken back.
-    pub ended_permits: u64,
-    /// The owners that have permits of a plain semaphore, and how many each.
-    pub permit_owners: Listed<(Vec<u8>, u64)>,
+    pub(crate) ended_permits: u64,
+    /// The owners that have permits of a plain semaphore.
+    pub(crate) permit_owners: Listed<HolderReport>,
     /// The last fencing token.
-    pub token: Option<u64>,
+    pub(crate) token: Option<u64>,
     /// Who listens, or the right without which the user may not ask.
-    pub listeners: Result<Listeners, &'static str>,
+    pub(crate) listeners: Result<Listeners, &'static str>,
 }
 
 /// The value under a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValueSeen {
+#[derive(Debug)]
+pub(crate) enum ValueSeen {
     /// There is none.
     Nothing,
     /// The owners of a lock.
-    Lock(Listed<HolderSeen>),
+    Lock(Listed<HolderReport>),
     /// The owners of a read/write lock.
     ReadWrite {
         /// Whether its mode is that of a writer.
         is_written: bool,
         /// The owners.
-        holders: Listed<HolderSeen>,
+        holders: Listed<HolderReport>,
     },
     /// A number.
     Number(i64),
@@ -45,24 +50,13 @@ pub enum ValueSeen {
     Other,
 }
 
-/// An owner of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderSeen {
-    /// The owner as the server stores it.
-    pub owner: Vec<u8>,
-    /// How often it has entered the lock.
-    pub count: u64,
-    /// What is left of its lease; `None` if it has no end.
-    pub left: Option<Duration>,
-}
-
 /// The first items of a list, and the number of all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed<T> {
-    /// At most [`KeyReport::MOST_LISTED`](crate::backend::reports::KeyReport::MOST_LISTED), or a few more.
-    pub items: Vec<T>,
+#[derive(Debug)]
+pub(crate) struct Listed<T> {
+    /// At most [`KeyReport::MOST_LISTED`](KeyReport::MOST_LISTED), or a few more.
+    pub(crate) items: Vec<T>,
     /// The number of all items.
-    pub total: u64,
+    pub(crate) total: u64,
 }
 
 impl<T> Default for Listed<T> {
@@ -85,61 +79,141 @@ impl<T> Listed<T> {
 }
 
 /// How many connections listen to each of the channels that a key may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Listeners {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Listeners {
     /// To that of a lock.
-    pub lock: u64,
+    pub(crate) lock: u64,
     /// To that of a read/write lock.
-    pub read_write: u64,
+    pub(crate) read_write: u64,
     /// To that of a semaphore.
-    pub semaphore: u64,
+    pub(crate) semaphore: u64,
     /// To that of a latch.
-    pub latch: u64,
+    pub(crate) latch: u64,
 }
 
-/// How far a scan has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScanPosition {
-    /// The servers that were read to their end.
-    pub done: Vec<String>,
-    /// The server that is being read.
-    pub at: Option<ScanCursor>,
+impl Examined {
+    /// The report on a key. The names of clients are not known here, and of the holds of this client the server may not have
+    /// heard the last counts.
+    pub(crate) fn into_report(self, key: &Key) -> KeyReport {
+        let primitive = self.primitive();
+        let permits = self.number_of_permits(primitive);
+        let count = match self.value {
+            ValueSeen::Number(number) => Some(number),
+            _ => None,
+        };
+        let is_count = matches!(primitive, Primitive::CountDownLatch | Primitive::Number);
+        let waiters = self.queue.items;
+        let listeners = self
+            .listeners
+            .map(|listeners| listening(&listeners, primitive, &waiters));
+        let mut holders = match self.value {
+            ValueSeen::Lock(holders) | ValueSeen::ReadWrite { holders, .. } => holders,
+            _ if primitive == Primitive::ExpirableSemaphore => self.permits,
+            _ if primitive == Primitive::Semaphore => self.permit_owners,
+            _ => Listed::default(),
+        };
+        holders
+            .items
+            .sort_unstable_by(|one, two| one.owner.cmp(&two.owner));
+        // A page of `HSCAN` may have some fields more than were asked for.
+        holders.items.truncate(KeyReport::MOST_LISTED);
+        KeyReport {
+            key: key.text().to_owned(),
+            primitive,
+            holders: holders.items,
+            holder_total: holders.total,
+            waiter_total: self.queue.total,
+            waiters,
+            expires_in: self.ttl,
+            permits,
+            count: count.filter(|_| is_count),
+            fencing_token: self.token,
+            listeners: listeners.ok(),
+            missing_rights: listeners.err().into_iter().collect(),
+            fault: None,
+        }
+    }
+
+    /// Which primitive lives under the key.
+    fn primitive(&self) -> Primitive {
+        let is_waited_for = self.queue.total > 0;
+        match &self.value {
+            ValueSeen::Nothing | ValueSeen::Lock(_) if is_waited_for => Primitive::FairLock,
+            ValueSeen::Nothing | ValueSeen::Lock(_) if self.token.is_some() => {
+                Primitive::FencedLock
+            }
+            ValueSeen::Nothing => Primitive::Nothing,
+            ValueSeen::Lock(_) => Primitive::Lock,
+            ValueSeen::ReadWrite {
+                is_written: true, ..
+            } => Primitive::WriteLock,
+            ValueSeen::ReadWrite { .. } => Primitive::ReadLock,
+            ValueSeen::Number(_) => self.primitive_of_a_number(),
+            ValueSeen::Other => Primitive::OtherData,
+        }
+    }
+
+    /// A semaphore and a latch are a number each. What is stored beside it, or who listens, tells them apart.
+    fn primitive_of_a_number(&self) -> Primitive {
+        let listeners = self.listeners.unwrap_or_default();
+        if self.permits.total + self.ended_permits > 0 {
+            Primitive::ExpirableSemaphore
+        } else if self.permit_owners.total > 0 {
+            Primitive::Semaphore
+        } else if listeners.latch > 0 {
+            Primitive::CountDownLatch
+        } else if listeners.semaphore > 0 {
+            Primitive::Semaphore
+        } else {
+            Primitive::Number
+        }
+    }
+
+    fn number_of_permits(&self, primitive: Primitive) -> Option<PermitsReport> {
+        let ValueSeen::Number(number) = self.value else {
+            return None;
+        };
+        match primitive {
+            Primitive::ExpirableSemaphore => Some(PermitsReport {
+                // Permits that have ended are free, and are taken back by the next change.
+                free: number.saturating_add_unsigned(self.ended_permits),
+                taken: self.permits.total,
+            }),
+            Primitive::Semaphore => {
+                let owners = self.permit_owners.items.iter();
+                Some(PermitsReport {
+                    free: number,
+                    taken: owners.map(|owner| owner.count).sum(),
+                })
+            }
+            _ => None,
+        }
+    }
 }
 
-/// How far a scan of one server has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScanCursor {
-    /// The server's address.
-    pub server: String,
-    /// The number of the connection that has answered.
-    pub epoch: u64,
-    /// Where the next page begins.
-    pub next: String,
-}
-
-/// What a scan looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sweep {
-    /// Locks of all kinds.
-    Locks,
-    /// All numbers. A semaphore and a latch are one, and so is a counter of another program.
-    Numbers,
-    /// At least the numbers that a semaphore's owners, permits or listeners, or a latch's listeners, show to be one. It
-    /// spares a look at each of the others.
-    NumbersInUse,
-}
-
-/// A page of a scan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scanned {
-    /// The names of keys, with the client's prefix, each once.
-    pub names: Vec<String>,
-    /// How many names the server has told, with those that are left out here.
-    pub looked_at: u64,
-    /// The names that are not UTF-8, with their other bytes as `%FF`. No client of this crate can use such a key.
-    pub no_text: Vec<String>,
-    /// Where the next page begins; `None` if there is none.
-    pub next: Option<ScanPosition>,
+/// How many listen to the messages of a key. Where nothing lives, somebody may still listen to any of the channels.
+fn listening(listeners: &Listeners, primitive: Primitive, waiters: &[WaiterReport]) -> u64 {
+    let Listeners {
+        lock,
+        read_write,
+        semaphore,
+        latch,
+    } = *listeners;
+    match primitive {
+        Primitive::Lock | Primitive::FencedLock => lock,
+        Primitive::FairLock => {
+            // Each of them listens to a channel of its own.
+            let mut clients: Vec<_> = waiters.iter().map(WaiterReport::client_id).collect();
+            clients.sort_unstable();
+            clients.dedup();
+            lock + clients.len() as u64
+        }
+        Primitive::ReadLock | Primitive::WriteLock => read_write,
+        Primitive::Semaphore | Primitive::ExpirableSemaphore => semaphore,
+        Primitive::CountDownLatch => latch,
+        Primitive::Nothing | Primitive::Number => lock + read_write + semaphore + latch,
+        Primitive::OtherData | Primitive::Unreadable => 0,
+    }
 }
 
 /// A client that a server knows by its name.

@@ -37,6 +37,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod reports;
+mod scanned;
 mod seen;
 pub(crate) mod side_keys;
 mod signal;
@@ -55,12 +56,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
-pub use self::examined::{
-    Examined, HolderSeen, Listed, Listeners, NamedClient, ScanCursor, ScanPosition, Scanned, Sweep,
-    ValueSeen,
-};
+pub use self::examined::NamedClient;
+pub(crate) use self::examined::{Examined, Listed, Listeners, ValueSeen};
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
+use self::reports::KeyReport;
+pub use self::scanned::{ScanCursor, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
 pub use self::signal::Signal;
 pub use self::subscription::Subscription;
@@ -367,7 +368,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
     /// What is under a key and beside it, whichever primitive that is. Changes nothing.
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined>;
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport>;
 
     /// The next page of the names of keys that match the pattern and may be what the sweep looks for, from this position on: of
     /// some `most` keys of one server those that match. Names that belong to a primitive under another key are left out.

@@ -187,7 +187,22 @@ pub struct HolderReport {
     pub client: Option<ClientReport>,
 }
 
+/// What the server stores at the end of an owner that has released its lock.
+const RELEASED: &str = ":rest";
+
 impl HolderReport {
+    /// A holder as the server has it, whose client has no name yet.
+    pub(crate) fn new(owner: &[u8], count: u64, lease_left: Option<Duration>) -> Self {
+        let owner = String::from_utf8_lossy(owner).into_owned();
+        Self {
+            count,
+            is_released: owner.ends_with(RELEASED),
+            owner,
+            lease_left,
+            client: None,
+        }
+    }
+
     /// Returns the [id](crate::Client::id) of the owner's client; `None` for a permit of an expirable semaphore.
     ///
     /// # Examples
@@ -225,6 +240,15 @@ pub struct WaiterReport {
 }
 
 impl WaiterReport {
+    /// A waiter as the server has it, whose client has no name yet.
+    pub(crate) fn new(owner: &[u8], place_left: Duration) -> Self {
+        Self {
+            owner: String::from_utf8_lossy(owner).into_owned(),
+            place_left,
+            client: None,
+        }
+    }
+
     /// Returns the [id](crate::Client::id) of the waiter's client.
     ///
     /// # Examples

@@ -6,19 +6,16 @@ use std::fmt::Display;
 use uuid::Uuid;
 
 use super::Client;
+use crate::backend::Fault;
 use crate::backend::reports::{
-    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport, client_id,
+    ClientReport, HolderReport, KeyReport, Primitive, WaiterReport, client_id,
 };
-use crate::backend::{Examined, Fault, HolderSeen, Listeners, ValueSeen};
 use crate::error::Error;
 use crate::resource::key::Key;
 use crate::session::Session;
 
 /// The right without which the names of clients are unknown.
 const NAMES: &str = "+client|list";
-
-/// What the server stores at the end of an owner that has released its lock.
-const RELEASED: &str = ":rest";
 
 impl Client {
     /// Looks at one key in the server: which primitive lives there, of this crate or of Redisson, who holds it and for how long,
@@ -61,8 +58,7 @@ impl Client {
         let key = Key::new(&session.config.key_prefix, &key.into())?;
         let since = session.now();
         let failed = |fault: Fault| fault.into_error(&key, session.now().since(since));
-        let examined = session.backend.examine(&key).await.map_err(failed)?;
-        let mut report = report(session, &key, &examined);
+        let mut report = examine(session, &key).await.map_err(failed)?;
         let mut names = Names::default();
         names
             .learn(session, &key, [&report])
@@ -142,40 +138,22 @@ fn clients(report: &KeyReport) -> impl Iterator<Item = Uuid> + '_ {
 }
 
 /// The report of a server on a key, without the names of the clients.
-pub(super) fn report(session: &Session, key: &Key, examined: &Examined) -> KeyReport {
-    let primitive = primitive(examined);
-    let (holders, holder_total) = holders(session, examined, primitive);
-    let waiters = examined.queue.items.iter();
-    let waiters: Vec<WaiterReport> = waiters
-        .map(|(owner, left)| WaiterReport {
-            owner: text(owner),
-            place_left: *left,
-            client: None,
-        })
-        .collect();
-    let number = match examined.value {
-        ValueSeen::Number(number) => Some(number),
-        _ => None,
-    };
-    let is_count = matches!(primitive, Primitive::CountDownLatch | Primitive::Number);
-    let listeners = examined
-        .listeners
-        .map(|listeners| listening(&listeners, primitive, &waiters));
-    KeyReport {
-        key: key.text().to_owned(),
-        primitive,
-        holders,
-        holder_total,
-        waiter_total: examined.queue.total,
-        waiters,
-        expires_in: examined.ttl,
-        permits: permits(examined, primitive),
-        count: number.filter(|_| is_count),
-        fencing_token: examined.token,
-        listeners: listeners.ok(),
-        missing_rights: listeners.err().into_iter().collect(),
-        fault: None,
+pub(super) async fn examine(session: &Session, key: &Key) -> Result<KeyReport, Fault> {
+    let mut report = session.backend.examine(key).await?;
+    // The count of a semaphore's owner is its permits, which do not change after the grant.
+    if report.primitive != Primitive::Semaphore {
+        for holder in &mut report.holders {
+            holder.count = own_count(session, &holder.owner).map_or(holder.count, u64::from);
+        }
     }
+    Ok(report)
+}
+
+/// The count of a hold of this client, which the server may not have heard of yet.
+fn own_count(session: &Session, owner: &str) -> Option<u32> {
+    let is_own = client_id(owner.as_bytes()) == Some(session.id);
+    let number = owner.split(':').nth(1).filter(|_| is_own)?;
+    session.count_of(number.parse().ok()?)
 }
 
 /// The report of a key that could not be read.
@@ -194,142 +172,5 @@ pub(super) fn unreadable(key: &Key, fault: impl Display) -> KeyReport {
         listeners: None,
         missing_rights: Vec::new(),
         fault: Some(fault.to_string()),
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Which primitive lives under a key.
-fn primitive(examined: &Examined) -> Primitive {
-    let is_waited_for = examined.queue.total > 0;
-    match &examined.value {
-        ValueSeen::Nothing | ValueSeen::Lock(_) if is_waited_for => Primitive::FairLock,
-        ValueSeen::Nothing | ValueSeen::Lock(_) if examined.token.is_some() => {
-            Primitive::FencedLock
-        }
-        ValueSeen::Nothing => Primitive::Nothing,
-        ValueSeen::Lock(_) => Primitive::Lock,
-        ValueSeen::ReadWrite {
-            is_written: true, ..
-        } => Primitive::WriteLock,
-        ValueSeen::ReadWrite { .. } => Primitive::ReadLock,
-        ValueSeen::Number(_) => {
-            let listeners = examined.listeners.unwrap_or_default();
-            if examined.permits.total + examined.ended_permits > 0 {
-                Primitive::ExpirableSemaphore
-            } else if examined.permit_owners.total > 0 {
-                Primitive::Semaphore
-            } else if listeners.latch > 0 {
-                Primitive::CountDownLatch
-            } else if listeners.semaphore > 0 {
-                Primitive::Semaphore
-            } else {
-                Primitive::Number
-            }
-        }
-        ValueSeen::Other => Primitive::OtherData,
-    }
-}
-
-fn holders(
-    session: &Session,
-    examined: &Examined,
-    primitive: Primitive,
-) -> (Vec<HolderReport>, u64) {
-    let holder = |owner: &[u8], count, lease_left| {
-        let owner = text(owner);
-        HolderReport {
-            count: own_count(session, &owner).map_or(count, u64::from),
-            is_released: owner.ends_with(RELEASED),
-            owner,
-            lease_left,
-            client: None,
-        }
-    };
-    let (mut holders, total): (Vec<_>, u64) = match (&examined.value, primitive) {
-        (
-            ValueSeen::Lock(listed)
-            | ValueSeen::ReadWrite {
-                holders: listed, ..
-            },
-            _,
-        ) => {
-            let seen = |seen: &HolderSeen| holder(&seen.owner, seen.count, seen.left);
-            (listed.items.iter().map(seen).collect(), listed.total)
-        }
-        (_, Primitive::ExpirableSemaphore) => {
-            let permits = examined.permits.items.iter();
-            let permits = permits.map(|(id, left)| holder(id, 1, *left));
-            (permits.collect(), examined.permits.total)
-        }
-        (_, Primitive::Semaphore) => {
-            let owners = examined.permit_owners.items.iter();
-            let owners = owners.map(|(owner, permits)| HolderReport {
-                count: *permits,
-                ..holder(owner, 0, None)
-            });
-            (owners.collect(), examined.permit_owners.total)
-        }
-        _ => (Vec::new(), 0),
-    };
-    holders.sort_unstable_by(|one, two| one.owner.cmp(&two.owner));
-    holders.truncate(KeyReport::MOST_LISTED);
-    (holders, total)
-}
-
-/// The count of a hold of this client, which the server may not have heard of yet.
-fn own_count(session: &Session, owner: &str) -> Option<u32> {
-    let is_own = client_id(owner.as_bytes()) == Some(session.id);
-    let number = owner.split(':').nth(1).filter(|_| is_own)?;
-    session.count_of(number.parse().ok()?)
-}
-
-fn permits(examined: &Examined, primitive: Primitive) -> Option<PermitsReport> {
-    let ValueSeen::Number(number) = examined.value else {
-        return None;
-    };
-    match primitive {
-        Primitive::ExpirableSemaphore => Some(PermitsReport {
-            // Permits that have ended are free, and are taken back by the next change.
-            free: number.saturating_add_unsigned(examined.ended_permits),
-            taken: examined.permits.total,
-        }),
-        Primitive::Semaphore => Some(PermitsReport {
-            free: number,
-            taken: examined
-                .permit_owners
-                .items
-                .iter()
-                .map(|(_, permits)| permits)
-                .sum(),
-        }),
-        _ => None,
-    }
-}
-
-/// How many listen to the messages of a key. Where nothing lives, somebody may still listen to any of the channels.
-fn listening(listeners: &Listeners, primitive: Primitive, waiters: &[WaiterReport]) -> u64 {
-    let Listeners {
-        lock,
-        read_write,
-        semaphore,
-        latch,
-    } = *listeners;
-    match primitive {
-        Primitive::Lock | Primitive::FencedLock => lock,
-        Primitive::FairLock => {
-            // Each of them listens to a channel of its own.
-            let mut clients: Vec<_> = waiters.iter().map(WaiterReport::client_id).collect();
-            clients.sort_unstable();
-            clients.dedup();
-            lock + clients.len() as u64
-        }
-        Primitive::ReadLock | Primitive::WriteLock => read_write,
-        Primitive::Semaphore | Primitive::ExpirableSemaphore => semaphore,
-        Primitive::CountDownLatch => latch,
-        Primitive::Nothing | Primitive::Number => lock + read_write + semaphore + latch,
-        Primitive::OtherData | Primitive::Unreadable => 0,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Client;
-use super::report::{Names, report, unreadable};
+use super::report::{self, Names, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
 use crate::backend::{Fault, ScanPosition, Sweep, glob};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
@@ -251,8 +251,8 @@ const NO_TEXT: &str = "its name is not UTF-8, so no client of this crate can use
 /// Reports on each of these keys that is still there and has a primitive.
 async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Key)>, Fault> {
     let examine = async |key: Key| {
-        let report = match session.backend.examine(&key).await {
-            Ok(examined) => report(session, &key, &examined),
+        let report = match report::examine(session, &key).await {
+            Ok(report) => report,
             // The server has answered, so only this key cannot be read.
             Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => unreadable(&key, &fault),
             Err(fault) => return Err(fault),

@@ -20,11 +20,10 @@ use crate::resource::owner::Owner;
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, Disconnection, Examined,
-    Fault, Forced, HolderSeen, Home, Inspected, LatchChange, LatchSeen, Listed, Listeners,
-    NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanPosition,
-    Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, ValueSeen, cause,
-    renewed_together, watched,
+    Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, Disconnection, Fault,
+    Forced, Home, Inspected, LatchChange, LatchSeen, NamedClient, Peeked, PermitChange, Released,
+    Renewal, Renewed, Reply, ScanCursor, ScanPosition, Scanned, Seen, SemaphoreChange, Signal,
+    Subscription, Sweep, Target, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::foreign::{ForeignPanic, is_waking};

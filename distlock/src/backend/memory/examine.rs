@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::semaphore;
 use super::store::{Name, State, Value};
-use crate::backend::reports::KeyReport;
+use crate::backend::reports::{HolderReport, KeyReport, WaiterReport};
 use crate::backend::{
-    Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, Sweep, ValueSeen,
-    glob,
+    Examined, Listed, Listeners, ScanCursor, ScanPosition, Scanned, Sweep, ValueSeen, glob,
 };
 use crate::clock::Tick;
 use crate::resource::key::Key;
@@ -16,7 +15,7 @@ use crate::resource::kind::Family;
 /// What the server of this process is called.
 pub(super) const HERE: &str = "memory";
 
-pub(super) fn examine(state: &State, key: &Key, now: Tick) -> Examined {
+pub(super) fn examine(state: &State, key: &Key, now: Tick) -> KeyReport {
     let name = key.name();
     let value = state.values.get(name).map(|entry| &entry.value);
     let left = |end: Tick| (end != Tick::NEVER).then(|| end.left(now));
@@ -25,21 +24,24 @@ pub(super) fn examine(state: &State, key: &Key, now: Tick) -> Examined {
         _ => (Vec::new(), 0),
     };
     let acquired = acquired.into_iter();
-    let permits = acquired.map(|(id, end)| (id.to_string().into_bytes(), left(end)));
+    let permits =
+        acquired.map(|(id, end)| HolderReport::new(id.to_string().as_bytes(), 1, left(end)));
     let places = state.queues.get(name).into_iter().flatten();
     let places = places.filter(|(_, dead_at)| *dead_at > now);
     let places: Vec<_> = places
-        .map(|(owner, dead_at)| (owner.text().into_bytes(), dead_at.left(now)))
+        .map(|(owner, dead_at)| WaiterReport::new(owner.text().as_bytes(), dead_at.left(now)))
         .collect();
-    let permit_owners = semaphore::permits_by_owner(state, key);
+    let permit_owners = semaphore::permits_by_owner(state, key).into_iter();
+    let permit_owners =
+        permit_owners.map(|(owner, permits)| HolderReport::new(&owner, permits, None));
     let listeners = |family| state.subscribers(family, name);
-    Examined {
+    let examined = Examined {
         value: value_seen(state, name, value, now),
         ttl: state.ttl(name, now),
         queue: first(places.into_iter()),
         permits: first(permits),
         ended_permits,
-        permit_owners: first(permit_owners.into_iter()),
+        permit_owners: first(permit_owners),
         token: state.tokens.last(name),
         listeners: Ok(Listeners {
             lock: listeners(Family::Lock),
@@ -47,7 +49,8 @@ pub(super) fn examine(state: &State, key: &Key, now: Tick) -> Examined {
             semaphore: listeners(Family::Semaphore) + listeners(Family::Permit),
             latch: listeners(Family::Latch),
         }),
-    }
+    };
+    examined.into_report(key)
 }
 
 fn first<T>(items: impl ExactSizeIterator<Item = T>) -> Listed<T> {
@@ -60,18 +63,13 @@ fn value_seen(state: &State, name: &Name, value: Option<&Value>, now: Tick) -> V
         None => ValueSeen::Nothing,
         Some(Value::Lock(held)) => {
             let (owner, count) = held.shown();
-            let holder = HolderSeen {
-                owner: owner.into_bytes(),
-                count,
-                left: ttl,
-            };
+            let holder = HolderReport::new(owner.as_bytes(), count, ttl);
             ValueSeen::Lock(first([holder].into_iter()))
         }
         Some(Value::ReadWrite(holders)) => {
-            let alive = holders.alive(now).map(|(owner, count, ends)| HolderSeen {
-                owner: owner.into_bytes(),
-                count: count.into(),
-                left: ends.map_or(ttl, |ends| Some(ends.left(now))),
+            let alive = holders.alive(now).map(|(owner, count, ends)| {
+                let left = ends.map_or(ttl, |ends| Some(ends.left(now)));
+                HolderReport::new(owner.as_bytes(), count.into(), left)
             });
             let alive: Vec<_> = alive.collect();
             ValueSeen::ReadWrite {

@@ -42,10 +42,11 @@ use super::Disconnection;
 #[cfg(feature = "testing")]
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
+use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Forced, Inspected, LatchSeen,
-    NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Seen,
-    Subscription, Sweep, Target, renewed_together,
+    Attempt, Attempted, Backend, Change, Fault, Forced, Inspected, LatchSeen, NamedClient, Peeked,
+    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Seen, Subscription, Sweep, Target,
+    renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -238,7 +239,7 @@ impl Backend for MemoryBackend {
         })
     }
 
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         self.run(|state, call| Ok(examine::examine(state, key, call.now)))
     }
 

@@ -5,10 +5,8 @@ use uuid::Uuid;
 
 use super::script::{self, Call, Publish};
 use super::{RedisBackend, names, reply};
-use crate::backend::reports::{KeyReport, client_id};
-use crate::backend::{
-    Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ValueSeen, cause,
-};
+use crate::backend::reports::{HolderReport, KeyReport, WaiterReport, client_id};
+use crate::backend::{Examined, Fault, Listed, Listeners, NamedClient, ValueSeen, cause};
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
 
@@ -20,7 +18,7 @@ const NEEDED: &str = "+time +type +getrange +hscan +llen +lrange +zscore +zcount
 pub(super) const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
 pub(super) const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
 
-pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examined, Fault> {
+pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyReport, Fault> {
     // Decides below how messages are counted.
     backend.servers.are_known().await?;
     let name = key.name();
@@ -65,7 +63,7 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examine
         examined.token = None;
         examined.permit_owners = Listed::default();
     }
-    Ok(examined)
+    Ok(examined.into_report(key))
 }
 
 /// The reply of the script.
@@ -92,11 +90,14 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
         value: value_of(bytes(kind)?, text, fields)?,
         ttl: reply::ttl(*left),
         queue: listed(queue, 2, |pair| match pair {
-            [owner, Value::Int(left)] => Some((bytes(owner)?.to_vec(), reply::ttl(*left)?)),
+            [owner, Value::Int(left)] => Some(WaiterReport::new(bytes(owner)?, reply::ttl(*left)?)),
             _ => None,
         })?,
         permits: listed(permits, 2, |pair| match pair {
-            [id, Value::Int(left)] => Some((reply::permit_name(bytes(id)?), reply::ttl(*left))),
+            [id, Value::Int(left)] => {
+                let id = reply::permit_name(bytes(id)?);
+                Some(HolderReport::new(&id, 1, reply::ttl(*left)))
+            }
             _ => None,
         })?,
         ended_permits: match ended.as_slice() {
@@ -130,17 +131,16 @@ fn value_of(kind: &[u8], text: &Value, fields: &[Value]) -> Option<ValueSeen> {
 }
 
 /// The owners of permits, with the number of permits of each.
-fn owners_of_permits(owners: &[Value]) -> Option<Listed<(Vec<u8>, u64)>> {
-    let mut owners = listed(owners, 2, |pair| match pair {
+fn owners_of_permits(owners: &[Value]) -> Option<Listed<HolderReport>> {
+    listed(owners, 2, |pair| match pair {
         // Another program may have written something that is not a number.
         [owner, permits] => {
             let permits = number(bytes(permits)?).unwrap_or_default();
-            Some((bytes(owner)?.to_vec(), u64::try_from(permits).unwrap_or(0)))
+            let permits = u64::try_from(permits).unwrap_or(0);
+            Some(HolderReport::new(bytes(owner)?, permits, None))
         }
         _ => None,
-    })?;
-    owners.items.sort_unstable();
-    Some(owners)
+    })
 }
 
 fn listening(counts: &[Value]) -> Option<Listeners> {
@@ -188,11 +188,9 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
             (b"mode", b"read") => is_written = Some(false),
             (b"mode", b"write") => is_written = Some(true),
             _ => match number(count).and_then(|count| u64::try_from(count).ok()) {
-                Some(count) if client_id(owner).is_some() => holders.push(HolderSeen {
-                    owner: owner.to_vec(),
-                    count,
-                    left: reply::ttl(left),
-                }),
+                Some(count) if client_id(owner).is_some() => {
+                    holders.push(HolderReport::new(owner, count, reply::ttl(left)));
+                }
                 _ => is_lock = false,
             },
         }
@@ -200,13 +198,12 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
     if is_written.is_some() {
         let before = holders.len();
         // A reader whose timeouts have ended holds nothing any more.
-        let is_alive = |holder: &HolderSeen| {
-            is_writer(&holder.owner) || holder.left.is_some_and(|left| !left.is_zero())
+        let is_alive = |holder: &HolderReport| {
+            is_writer(&holder.owner) || holder.lease_left.is_some_and(|left| !left.is_zero())
         };
         holders.retain(is_alive);
         total = total.saturating_sub((before - holders.len()) as u64 + 1);
     }
-    holders.sort_unstable_by(|one, two| one.owner.cmp(&two.owner));
     let holders = Listed {
         items: holders,
         total,
@@ -222,9 +219,8 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
 }
 
 /// Whether an owner is a writer. Those of Redisson's transactions have their id behind it.
-fn is_writer(owner: &[u8]) -> bool {
-    let words = owner.split(|byte| *byte == b':');
-    words.skip(2).any(|word| word == b"write")
+fn is_writer(owner: &str) -> bool {
+    owner.split(':').skip(2).any(|word| word == "write")
 }
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {

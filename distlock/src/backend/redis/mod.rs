@@ -37,10 +37,11 @@ use self::backend::restarted;
 pub(crate) use self::connection::url::Url;
 use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
+use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Forced,
-    Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply,
-    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Sweep, Target, renewed_together,
+    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Fault, Forced, Home,
+    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition,
+    Scanned, Seen, ServerFacts, Subscription, Sweep, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -224,7 +225,7 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         Box::pin(examine::examine(self, key))
     }
 

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
+    Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
     Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Sweep,
     Target, cause,
 };
+use distlock::{KeyReport, Owner};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -487,7 +487,7 @@ impl Backend for Faulty {
         }))
     }
 
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         let key = key.clone();
         Box::pin(self.through(Op::Inspect, move |inner| {
             let key = key.clone();

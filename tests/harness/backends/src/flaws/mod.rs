@@ -24,13 +24,13 @@ use self::reentry::Inside;
 use self::repeated::Ended;
 use self::scripts::Stated;
 use self::subscriptions::Shares;
-use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
-    Examined, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient,
-    Peeked, Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription,
-    Sweep, Target,
+    Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
+    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Sweep,
+    Target,
 };
+use distlock::{KeyReport, Owner};
 
 /// A backend with one flaw, and the state that the flaws need.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ impl Backend for Flawed {
         }
     }
 
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         self.inner.examine(key)
     }
 
