@@ -338,7 +338,7 @@ impl Builder {
         doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
     )]
     pub fn tls_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.config.tls_ca_pem = Some(Source::Fixed(Pem::new(pem)));
+        self.config.tls.ca_pem = Some(Source::Fixed(Pem::new(pem)));
         self
     }
 
@@ -371,7 +371,7 @@ impl Builder {
         certificate: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.config.tls_client_pem = Some(Source::Fixed(ClientPem::new(certificate, key)));
+        self.config.tls.client_pem = Some(Source::Fixed(ClientPem::new(certificate, key)));
         self
     }
 
@@ -406,7 +406,7 @@ impl Builder {
         P: Into<Vec<u8>> + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.config.tls_ca_pem = Some(Source::asked(source, Pem::new));
+        self.config.tls.ca_pem = Some(Source::asked(source, Pem::new));
         self
     }
 
@@ -444,7 +444,7 @@ impl Builder {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         let make = |(certificate, key)| ClientPem::new(certificate, key);
-        self.config.tls_client_pem = Some(Source::asked(source, make));
+        self.config.tls.client_pem = Some(Source::asked(source, make));
         self
     }
 

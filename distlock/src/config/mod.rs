@@ -3,6 +3,8 @@
 #[cfg(feature = "redis")]
 pub(crate) mod address_map;
 mod checks;
+#[cfg(feature = "redis")]
+mod confirmation;
 mod constants;
 #[cfg(feature = "redis")]
 pub(crate) mod credentials;
@@ -12,9 +14,13 @@ pub(crate) mod look_up;
 mod name;
 #[cfg(feature = "_tls")]
 pub(crate) mod pem;
+#[cfg(feature = "redis")]
+mod pub_sub;
 mod settings;
 #[cfg(feature = "redis")]
 pub(crate) mod source;
+#[cfg(feature = "redis")]
+pub(crate) mod tls;
 
 #[cfg(feature = "redis")]
 use std::path::PathBuf;
@@ -24,17 +30,21 @@ use std::time::Duration;
 use self::address_map::AddressMap;
 pub(crate) use self::checks::*;
 use self::checks::{TIMES_OR_MAX, check_timeout, checked_margin};
+#[cfg(feature = "redis")]
+pub(crate) use self::confirmation::Confirmation;
+#[cfg(feature = "redis")]
+pub use self::confirmation::Replicas;
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
 use self::credentials::CredentialsSource;
 #[cfg(feature = "redis")]
 use self::look_up::LookUp;
 pub(crate) use self::name::ClientName;
-#[cfg(feature = "_tls")]
-use self::pem::{ClientPem, Pem};
+#[cfg(feature = "redis")]
+pub use self::pub_sub::PubSub;
 pub use self::settings::{SettingWord, Settings};
-#[cfg(feature = "_tls")]
-use self::source::Source;
+#[cfg(feature = "redis")]
+use self::tls::TlsSettings;
 use crate::error::Error;
 
 /// How many acquisitions of one client may wait at the same time.
@@ -44,57 +54,6 @@ pub(crate) struct MaxWaiters {
     pub(crate) per_key: u32,
     /// For all keys together.
     pub(crate) total: u32,
-}
-
-/// How many replicas of its server confirm each grant. See [`Builder::replicas`](crate::Builder::replicas).
-///
-/// # Examples
-/// ```
-/// use distlock::Replicas;
-///
-/// assert_eq!(Replicas::from(2), Replicas::Count(2));
-/// ```
-#[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Replicas {
-    /// So many, at least 1. If fewer are connected, nothing is granted.
-    Count(u32),
-    /// As many as are connected to the server at that moment. If there are none, nobody has to confirm. This is what Redisson
-    /// does outside of a single server.
-    Connected,
-}
-
-#[cfg(feature = "redis")]
-impl From<u32> for Replicas {
-    fn from(count: u32) -> Self {
-        Self::Count(count)
-    }
-}
-
-/// What has to confirm each grant.
-#[cfg(feature = "redis")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Confirmation {
-    pub(crate) replicas: Replicas,
-    /// How long they may take.
-    pub(crate) timeout: Duration,
-    /// Whether the grant has to be on the disks where the server has an append-only file.
-    pub(crate) on_disk: bool,
-}
-
-/// The files of certificates and keys, which are read again for each connection.
-#[cfg(feature = "redis")]
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(
-    not(feature = "_tls"),
-    allow(dead_code, reason = "without TLS they have no effect")
-)]
-pub(crate) struct TlsFiles {
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) client_cert: Option<PathBuf>,
-    pub(crate) client_key: Option<PathBuf>,
 }
 
 /// Names the class of a key.
@@ -155,39 +114,8 @@ pub(crate) struct Config {
     /// The file of the password for the Sentinels.
     #[cfg(feature = "redis")]
     pub(crate) sentinel_password_file: Option<PathBuf>,
-    /// The certificates of the authorities that issue those of the servers, instead of the system's.
-    #[cfg(feature = "_tls")]
-    pub(crate) tls_ca_pem: Option<Source<Pem>>,
-    #[cfg(feature = "_tls")]
-    pub(crate) tls_client_pem: Option<Source<ClientPem>>,
     #[cfg(feature = "redis")]
-    pub(crate) files: TlsFiles,
-    /// The name in the servers' certificates, instead of the host of each address.
-    #[cfg(feature = "redis")]
-    pub(crate) tls_server_name: Option<String>,
-}
-
-/// How clients of a cluster tell each other that a lock is free. See [`Builder::pub_sub`](crate::Builder::pub_sub).
-#[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-#[non_exhaustive]
-pub enum PubSub {
-    /// By sharded messages (SPUBLISH, SSUBSCRIBE) if the servers have them, and by plain ones otherwise. Redisson does the
-    /// same since version 3.22. The default.
-    #[default]
-    Auto,
-    /// By sharded and by plain messages, for a time in which old and new clients use the same locks. Each release is sent to
-    /// every node. Servers without sharded messages get plain ones only.
-    Both,
-    /// By plain messages (PUBLISH, SUBSCRIBE), as Redisson did before version 3.22, and does with
-    /// `shardedSubscriptionMode: OFF`. Each release is sent to every node.
-    Plain,
+    pub(crate) tls: TlsSettings,
 }
 
 impl Default for Config {
@@ -235,33 +163,9 @@ impl Default for Config {
             password_file: None,
             #[cfg(feature = "redis")]
             sentinel_password_file: None,
-            #[cfg(feature = "_tls")]
-            tls_ca_pem: None,
-            #[cfg(feature = "_tls")]
-            tls_client_pem: None,
             #[cfg(feature = "redis")]
-            files: TlsFiles::default(),
-            #[cfg(feature = "redis")]
-            tls_server_name: None,
+            tls: TlsSettings::default(),
         }
-    }
-}
-
-#[cfg(feature = "redis")]
-impl Confirmation {
-    fn check(self) -> Result<(), Error> {
-        if let Replicas::Count(count @ 0) = self.replicas {
-            return Err(Error::invalid_config("replicas", count, "1 or more"));
-        }
-        // WAIT counts in milliseconds, and takes 0 for no limit.
-        if self.timeout < Duration::from_millis(1) || self.timeout > MAX_WAIT {
-            return Err(Error::invalid_time(
-                "replicas_timeout",
-                self.timeout,
-                "1ms to 365days",
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -352,37 +256,6 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses settings that are for TLS: it is not used, and who has set them counts on it.
-    #[cfg(feature = "redis")]
-    pub(crate) fn check_without_tls(&self) -> Result<(), Error> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let set = [
-            ("tls_ca_file", path(&self.files.ca)),
-            ("tls_client_cert_file", path(&self.files.client_cert)),
-            ("tls_server_name", self.tls_server_name.clone()),
-            #[cfg(feature = "_tls")]
-            (
-                "tls_ca_pem",
-                self.tls_ca_pem.as_ref().map(|_| "a PEM".to_owned()),
-            ),
-            #[cfg(feature = "_tls")]
-            (
-                "tls_client_pem",
-                self.tls_client_pem.as_ref().map(|_| "a PEM".to_owned()),
-            ),
-        ];
-        let mut set = set
-            .into_iter()
-            .filter_map(|(name, value)| value.map(|value| (name, value)));
-        match set.next() {
-            None => Ok(()),
-            Some((setting, value)) => {
-                let expected = "a URL with TLS, such as `rediss://`, or no such setting";
-                Err(Error::invalid_config(setting, value, expected))
-            }
-        }
-    }
-
     /// [`OWNERS_REMEMBERED`] for this client's lease.
     #[cfg(feature = "redis")]
     pub(crate) fn owners_remembered(&self) -> Duration {
@@ -432,120 +305,4 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn response_timeout_leaves_room_for_several_tries_in_a_lease() {
-        let config = Config {
-            watchdog_timeout: Duration::from_millis(600),
-            ..Config::default()
-        };
-        let config = config.validated().unwrap();
-        assert_eq!(config.response_timeout, Duration::from_millis(100));
-    }
-
-    #[test]
-    fn setting_out_of_range_is_refused_with_its_name_its_value_and_its_range() {
-        fn set(change: impl FnOnce(&mut Config)) -> String {
-            let mut config = Config::default();
-            change(&mut config);
-            config.validated().unwrap_err().to_string()
-        }
-        let zero = Duration::ZERO;
-        let year = Duration::from_secs(366 * 24 * 3600);
-        let long = Duration::new(3650 * 24 * 3600, 1_000_000);
-        for (text, expected) in [
-            (
-                set(|config| config.watchdog_timeout = long),
-                "watchdog_timeout = 3650days 1ms: expected 1ms to 3650days",
-            ),
-            (
-                set(|config| config.watchdog_timeout = Duration::from_nanos(999_999)),
-                "watchdog_timeout = 999us 999ns: expected 1ms to 3650days",
-            ),
-            (
-                set(|config| config.lease_margin = Duration::from_secs(11)),
-                "lease_margin = 11s: expected at most 10s, a third of `watchdog_timeout`",
-            ),
-            (
-                set(|config| config.default_wait = Some(year)),
-                "default_wait = 366days: expected at most 365days, or `Duration::MAX` for no limit",
-            ),
-            (
-                set(|config| config.max_hold = Some(zero)),
-                "max_hold = 0s: expected 1ms to 3650days, or `Duration::MAX` for no limit",
-            ),
-            (
-                set(|config| config.response_timeout = zero),
-                "response_timeout = 0s: expected more than 0, at most 365days",
-            ),
-            (
-                set(|config| config.waiter_timeout = Duration::MAX),
-                "waiter_timeout = more than 36500days: expected more than 0, at most 365days",
-            ),
-            (
-                set(|config| config.warn_after = zero),
-                "warn_after = 0s: expected more than 0, or `Duration::MAX` for no warning",
-            ),
-            (
-                set(|config| config.name = ClientName::new("a b".into())),
-                "name = \"a b\": expected 1 to 128 visible ASCII characters without blanks",
-            ),
-            #[cfg(feature = "redis")]
-            (
-                set(|config| config.restart_grace = year),
-                "restart_grace = 366days: expected at most 365days",
-            ),
-            #[cfg(feature = "redis")]
-            (
-                set(|config| {
-                    config.confirmation = Some(Confirmation {
-                        replicas: Replicas::Count(1),
-                        timeout: zero,
-                        on_disk: false,
-                    })
-                }),
-                "replicas_timeout = 0s: expected 1ms to 365days",
-            ),
-            #[cfg(feature = "redis")]
-            (
-                set(|config| {
-                    config.confirmation = Some(Confirmation {
-                        replicas: Replicas::Count(0),
-                        timeout: year,
-                        on_disk: false,
-                    })
-                }),
-                "replicas = 0: expected 1 or more",
-            ),
-        ] {
-            assert_eq!(text, format!("invalid setting {expected}"));
-        }
-    }
-
-    #[test]
-    fn longest_duration_is_no_limit_for_waits_and_limits() {
-        assert_eq!(checked_wait(Some(Duration::MAX)).unwrap(), None);
-        assert_eq!(checked_max_hold(Some(Duration::MAX)).unwrap(), None);
-        let config = Config {
-            default_wait: Some(Duration::MAX),
-            max_hold: Some(Duration::MAX),
-            response_timeout: Duration::MAX,
-            unavailable_after: Duration::MAX,
-            #[cfg(feature = "redis")]
-            fencing_token_ttl: Some(Duration::MAX),
-            ..Config::default()
-        };
-        let config = config.validated().unwrap();
-        assert_eq!(checked_wait(config.default_wait).unwrap(), None);
-        assert_eq!(config.max_hold, None);
-        assert_eq!(config.unavailable_after, MAX_WAIT);
-        assert_eq!(
-            config.response_timeout,
-            WATCHDOG_TIMEOUT / RESPONSE_TIMEOUTS_PER_LEASE
-        );
-        #[cfg(feature = "redis")]
-        assert_eq!(config.fencing_token_ttl, None);
-    }
-}
+mod tests;

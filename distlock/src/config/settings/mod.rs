@@ -69,16 +69,19 @@ impl Config {
             &mut self.sentinel_password_file,
             settings.sentinel_password_file,
         );
-        replace(&mut self.files.ca, settings.tls_ca_file);
+        replace(&mut self.tls.files.ca, settings.tls_ca_file);
         if settings.tls_client_cert_file.is_some() != settings.tls_client_key_file.is_some() {
             return Err(match settings.tls_client_key_file {
                 None => missing("tls_client_key_file", "tls_client_cert_file"),
                 Some(_) => missing("tls_client_cert_file", "tls_client_key_file"),
             });
         }
-        replace(&mut self.files.client_cert, settings.tls_client_cert_file);
-        replace(&mut self.files.client_key, settings.tls_client_key_file);
-        replace(&mut self.tls_server_name, settings.tls_server_name);
+        replace(
+            &mut self.tls.files.client_cert,
+            settings.tls_client_cert_file,
+        );
+        replace(&mut self.tls.files.client_key, settings.tls_client_key_file);
+        replace(&mut self.tls.server_name, settings.tls_server_name);
         let confirmation = match (settings.replicas, settings.replicas_timeout) {
             (Some(replicas), Some(timeout)) => Some(Confirmation {
                 replicas,

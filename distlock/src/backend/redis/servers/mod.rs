@@ -88,7 +88,7 @@ impl Servers {
         clock: Clock,
     ) -> Result<Self, Error> {
         if !url.has_tls() {
-            config.check_without_tls()?;
+            config.tls.check_unused()?;
         }
         let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
         let credentials = logins::credentials(url.credentials, url.user, config)?;

@@ -56,7 +56,7 @@ impl TlsConnector {
         }
         let certificates = Certificates::of(config);
         let library = library::Library::new(insecure, certificates.has_authorities())?;
-        let server_name = config.tls_server_name.clone();
+        let server_name = config.tls.server_name.clone();
         if let Some(name) = &server_name {
             library::check_name(name)?;
         }

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Fault, cause};
+use crate::config::Config;
 use crate::config::pem::{ClientPem, Pem};
 use crate::config::source::Source;
-use crate::config::{Config, TlsFiles};
+use crate::config::tls::TlsFiles;
 use crate::error::Error;
 
 /// Where the certificates come from.
@@ -41,13 +42,13 @@ impl Certificates {
             ca,
             client_cert,
             client_key,
-        } = config.files.clone();
+        } = config.tls.files.clone();
         let own = client_cert
             .zip(client_key)
             .map(|(certificate, key)| OwnFiles { certificate, key });
         Self {
-            authorities: from(config.tls_ca_pem.clone(), ca),
-            own: from(config.tls_client_pem.clone(), own),
+            authorities: from(config.tls.ca_pem.clone(), ca),
+            own: from(config.tls.client_pem.clone(), own),
         }
     }
 
