@@ -294,8 +294,8 @@ impl Builder {
     /// Until then acquisitions are tried again within their wait, and fail with
     /// [`Error::Unavailable`](crate::Error::Unavailable) after [`unavailable_after`](Builder::unavailable_after), or at once
     /// if they do not wait. Renewals and releases go on. The first start of a server counts, too. The server's word for how
-    /// long it has been up is asked for once for each connection, and counts whole seconds, so the grace may last one second
-    /// longer. A promoted replica was up before. It has no effect in memory.
+    /// long it has been up is asked for once for each connection, and counts whole seconds, so the grace may last up to two
+    /// seconds longer. A promoted replica was up before. It has no effect in memory.
     ///
     /// # Errors
     /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
@@ -310,6 +310,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn restart_grace(mut self, grace: Duration) -> Self {
+        // A rule of tests/model: grace_is_as_long_as_the_longest_lease.
         self.settings.restart_grace = Some(grace);
         self
     }

@@ -3,6 +3,7 @@
 pub(crate) mod changed_rights;
 mod connected_replicas;
 mod connection;
+mod grace;
 mod idle;
 mod keys;
 mod names;
@@ -29,6 +30,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         idle::rows(),
         refusals::rows(),
         replicas::rows(),
+        grace::rows(),
         connected_replicas::rows(),
         rights::rows(),
         changed_rights::rows(),
