@@ -189,6 +189,7 @@ impl Lease {
     /// A guard has handed the hold over at `now`. The server is asked for the hold now, or at the end of the
     /// [`CONFIRM_INTERVAL`].
     pub(crate) fn passed_on(&mut self, now: Tick) {
+        // A rule of tests/model: hand_over_is_confirmed.
         self.passed_on += 1;
         self.passed_on_since = self.passed_on_since.min(now);
     }
@@ -273,6 +274,7 @@ impl Lease {
     /// Whether the hold can be handed over: it is held, nothing keeps it to its guards, and at least half of the
     /// watchdog's lease is left.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
+        // A rule of tests/model: hand_over_needs_half_of_the_lease.
         self.is_held(now) && !self.stays && self.server_end().left(now) >= self.watchdog / 2
     }
 
@@ -281,6 +283,7 @@ impl Lease {
     ///
     /// After `Renew` the renewal counts as sent. Until it is answered, only the end of the lease is due.
     pub(crate) fn due(&mut self, now: Tick, soon: Tick, unstated: bool) -> Due {
+        // A rule of tests/model: doubt_outlasts_an_earlier_question.
         if let Some(over) = self.expire(now) {
             return over;
         }
@@ -371,6 +374,8 @@ impl Lease {
         answer: Answer,
         now: Tick,
     ) -> Option<Loss> {
+        // A rule of tests/model: question_without_an_answer_stays_open.
+        // A rule of tests/model: deadline_counts_from_before_the_sending.
         self.in_flight = false;
         if self.state != State::Held {
             return None;

@@ -354,6 +354,7 @@ impl Hold {
 
     /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
     pub(crate) fn take_back(&self, now: Tick) -> bool {
+        // A rule of tests/model: hold_is_taken_back_only_before_its_release.
         let mut state = self.state.lock();
         let is_free = state.waits_for_release && state.lease.may_pass_on(now);
         if is_free {

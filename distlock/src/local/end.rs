@@ -188,6 +188,7 @@ impl Registry {
     /// Records that a hold is over: the first in line may ask the server now. `listeners`: how many other clients heard of the
     /// release, if the server said so.
     pub(super) fn freed(&self, hold: &Hold, listeners: Option<u32>) {
+        // A rule of tests/model: run_ends_once_others_listen.
         let resource = &hold.resource;
         let others = listeners.unwrap_or(0);
         let is_alone = listeners == Some(0)

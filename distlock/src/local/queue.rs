@@ -300,6 +300,7 @@ impl<H, W: Clone> Queue<H, W> {
         ticket: Ticket,
         may_pass_on: impl FnOnce(&H) -> bool,
     ) -> QueueEffect<H, W> {
+        // A rule of tests/model: waiter_that_leaves_passes_the_hold_on.
         let was_head = self.is_head(ticket);
         self.remove(ticket);
         if !was_head {

@@ -110,6 +110,7 @@ impl Entry {
 
     /// The client has released the key, and others may have heard of it.
     pub(super) fn yield_to(&mut self, others: RoundRobin) {
+        // A rule of tests/model: others_go_first_after_a_release.
         self.yield_first = others.ahead() > 0;
         self.round_robin = others;
     }

@@ -44,6 +44,7 @@ impl RoundRobin {
 
     /// Other clients had so many grants.
     pub(super) fn others_granted(&mut self, grants: u32) {
+        // A rule of tests/model: grants_of_others_are_counted.
         self.owed = self.owed.saturating_sub(grants);
     }
 

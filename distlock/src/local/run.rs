@@ -27,6 +27,7 @@ impl Run {
 
     /// Whether one more grant may follow.
     pub(super) fn goes_on(self, now: Tick) -> bool {
+        // A rule of tests/model: run_of_hand_overs_is_limited.
         let most = if self.is_alone {
             HAND_OVER_GRANTS_ALONE
         } else {

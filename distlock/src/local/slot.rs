@@ -258,6 +258,7 @@ impl<'a> QueueSlot<'a> {
     ///
     /// Other processes have no turn in between, so such grants count like hand-overs.
     pub(crate) fn may_follow(&mut self, hold: &Hold) -> bool {
+        // A rule of tests/model: attempt_behind_a_release_counts_as_a_grant.
         let session = &self.registry.session;
         if !hold.is_release_sent_over(|| session.backend.epoch(&self.joining.resource.key)) {
             return false;

@@ -54,6 +54,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
 
     /// The other clients that may go first for this key. Only the first call for a key returns them.
     pub(super) fn take(&mut self, key: &K, now: Tick) -> Option<RoundRobin> {
+        // A rule of tests/model: release_is_remembered_for_who_comes_next.
         // Nearly always: a client that is alone yields nothing.
         if self.to_yield.until.is_empty() {
             return None;

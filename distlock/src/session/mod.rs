@@ -128,6 +128,7 @@ impl Session {
 
     /// An owner that was never used before.
     pub(crate) fn new_owner(&self) -> Owner {
+        // A rule of tests/model: owner_is_not_used_again.
         // Relaxed: the number only has to be different each time.
         Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
     }
@@ -201,6 +202,7 @@ impl Session {
 
     /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
+        // A rule of tests/model: connection_is_compared_once_the_hold_is_watched.
         if self.watchdog.watch(hold, hold.next_check()) {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
@@ -226,6 +228,7 @@ impl Session {
     /// Asks the server for a hold at once if it was granted, or asked for last, over another connection than the present
     /// one.
     fn doubt_of_other_connection(&self, hold: &Hold) {
+        // A rule of tests/model: holds_are_asked_for_again.
         if hold.is_new_connection(self.backend.epoch(&hold.resource.key)) {
             hold.verify(self.now());
             self.look_again(hold);
@@ -235,6 +238,7 @@ impl Session {
     /// A connection was re-established. The server behind it may have lost what it had granted, and may have again what was
     /// released. The client renews all holds of that server and repeats its recent releases.
     fn reconnected(self: &Arc<Self>) {
+        // A rule of tests/model: releases_are_said_again.
         for hold in self.watchdog.holds() {
             self.doubt_of_other_connection(&hold);
         }

@@ -216,6 +216,8 @@ impl<'a> Attempts<'a> {
 
     /// Prepares an attempt that is sent at `sent`. Returns the connection that it is sent over, or an earlier one.
     fn begin(&mut self, sent: Tick) -> u64 {
+        // A rule of tests/model: token_is_above_what_the_client_has_seen.
+        // A rule of tests/model: attempt_is_in_doubt_before_it_is_sent.
         let before = self.in_doubt;
         // Several keys of one attempt live on one server.
         let key = &self.target(0).resource.key;
@@ -407,6 +409,7 @@ impl<'a> Attempts<'a> {
         latest: Tick,
         before: Option<InDoubtAttempt>,
     ) -> Outcome {
+        // A rule of tests/model: late_grant_is_released.
         let now = self.session().now();
         let is_useful = |attempt: &Attempt| {
             let counted = attempt.lease.saturating_sub(self.margin(attempt));

@@ -302,6 +302,7 @@ impl<'a> Waiter<'a> {
 
     /// Sleeps until the next attempt makes sense. If the subscription is not active yet, it sleeps only until then.
     async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
+        // A rule of tests/model: who_listens_attempts_once_more.
         if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
         }

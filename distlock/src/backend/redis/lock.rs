@@ -10,6 +10,8 @@ use crate::resource::kind::Kind;
 use crate::resource::owner::OWNER_BUFFER;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    // A rule of tests/model: token_is_at_least_the_time.
+    // A rule of tests/model: own_owner_is_granted_again.
     let target = &attempt.target;
     let key = &target.resource.key;
     let name = &**key.name();
@@ -91,6 +93,7 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    // A rule of tests/model: release_names_its_owner.
     let key = &target.resource.key;
     let name = key.name();
     let mut buffer = OWNER_BUFFER;

@@ -147,6 +147,7 @@ impl Backend for RedisBackend {
     }
 
     fn confirm<'a>(&'a self, granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
+        // A rule of tests/model: grace_is_asked_for_again_after_the_grant.
         let key = &granted.first()?.target.resource.key;
         // Asked again after the grant: it may have come over a connection that was made since the attempt began.
         if let Some(left) = self.servers.grace_left(key) {

@@ -138,6 +138,7 @@ impl Release {
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
     /// without an answer and the lease has not ended yet.
     fn settle(mut self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
+        // A rule of tests/model: missing_hold_after_an_earlier_try_is_no_loss.
         let key = self.key().text();
         let ended = match released {
             Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {

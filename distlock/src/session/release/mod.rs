@@ -174,6 +174,7 @@ impl Session {
 
     /// Releases what the server may have, or may have again, of a hold that was lost.
     fn clean_up(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+        // A rule of tests/model: holds_that_are_gone_are_remembered.
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {

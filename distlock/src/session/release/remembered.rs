@@ -35,6 +35,7 @@ impl RememberedReleases {
         now: Tick,
         current: impl FnOnce(&Key) -> u64,
     ) -> Option<PendingRelease> {
+        // A rule of tests/model: release_of_an_earlier_connection_is_said_again.
         // A plain semaphore remembers each release by itself.
         if !pending.target().resource.kind.has_lease() {
             return None;

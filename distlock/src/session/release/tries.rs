@@ -76,6 +76,7 @@ struct Try {
 
 /// Sends a release until it is confirmed for good, or until the server can have no copy of the hold any more.
 async fn retry_until_confirmed(in_flight: &mut InFlight) -> TriesEnd {
+    // A rule of tests/model: release_is_sent_until_it_is_answered.
     let session = Arc::clone(&in_flight.session);
     let mut tries = Tries {
         retry: Retry::new(&session, session.now()),
@@ -180,6 +181,7 @@ impl Tries {
         released: Released,
         is_over: bool,
     ) -> bool {
+        // A rule of tests/model: release_is_repeated_while_an_attempt_may_come.
         let session = &self.session;
         let key = &one.target.resource.key;
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.

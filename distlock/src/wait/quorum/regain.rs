@@ -111,6 +111,7 @@ impl Drop for QuorumHold {
 
 /// The task of one hold. It ends with the hold.
 async fn bring_back(parts: Arc<Parts>) {
+    // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
     while parts.view().is_held() {
         parts.until_next_try().await;
         let fresh = parts.try_missing().await;
@@ -169,6 +170,7 @@ impl Parts {
 
     /// Makes one attempt on each missing server, and returns what they granted.
     async fn try_missing(&self) -> Vec<HoldShare> {
+        // A rule of tests/model: missing_servers_are_asked_again.
         let requests: Vec<_> = self.missing().filter_map(|one| self.again(one)).collect();
         let tries = requests.iter().map(async |one| {
             let tried = try_once(&one.registry, &one.request).await;
@@ -212,6 +214,7 @@ impl Parts {
 
     /// Asks the servers whether a majority of them still has the hold.
     async fn is_confirmed(&self) -> bool {
+        // A rule of tests/model: fresh_part_counts_once_the_earlier_ones_are_found.
         let parts = self
             .requests
             .iter()
@@ -231,6 +234,7 @@ impl Parts {
     /// Adds a part to the hold, in the place of the one that this server lost. If the hold has ended or is lost by now,
     /// the part is released.
     fn put(&self, share: HoldShare) {
+        // A rule of tests/model: fresh_part_of_a_hold_that_ended_is_released.
         share.has_guard();
         let hold_ref = Arc::clone(share.hold_ref());
         let replaced = {
