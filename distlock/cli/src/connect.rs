@@ -25,8 +25,10 @@ pub(crate) async fn connect(
         ));
     }
     let settings = &server.settings.0;
-    let is_tls = url.starts_with("rediss") || settings.tls_ca_file.is_some();
-    if is_tls && cfg!(not(feature = "tls")) {
+    let has_tls = ["rediss", "valkeys"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme));
+    if has_tls && cfg!(not(feature = "tls")) {
         return Err(Failed::usage(
             "this program was built without TLS: build it again with its defaults",
         ));

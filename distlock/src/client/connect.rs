@@ -89,7 +89,8 @@ impl Builder {
     ///   RESP3; it does not have the database of the URL; it is a node of a cluster, a single server or a
     ///   Sentinel where the URL says otherwise;
     ///   it does not know a command that locks need, because it was renamed. Or no Sentinel knows the service of the URL.
-    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
+    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work. Or one cannot have an effect with
+    ///   this URL, such as a certificate beside a URL without TLS.
     ///
     /// # Cancel safety
     /// Dropping the future stops the connection attempt.

@@ -103,10 +103,11 @@ impl Builder {
     /// [`password_file`](Builder::password_file) is; none by default.
     ///
     /// The user is `sentinel_user` in the URL, which may stand there without `sentinel_password`. Without one it is the default
-    /// user. Where there are no Sentinels the file is not read.
+    /// user.
     ///
     /// # Errors
-    /// A file that cannot be read counts as a Sentinel that cannot be reached.
+    /// A file that cannot be read counts as a Sentinel that cannot be reached. A client of a URL without Sentinels is refused with
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig).
     ///
     /// # Examples
     /// ```no_run
@@ -318,12 +319,13 @@ impl Builder {
     /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, or with the
     /// feature `tls-rustls-webpki-roots` those that Mozilla trusts.
     ///
-    /// The PEM has one certificate or several. No other authority is trusted then. It applies to servers and Sentinels. It
-    /// has no effect on connections without TLS: the URL says which ones have it, by `rediss`.
+    /// The PEM has one certificate or several. No other authority is trusted then. It applies to servers and Sentinels. The URL
+    /// says which connections have TLS, by `rediss`.
     ///
     /// # Errors
     /// A PEM without a certificate is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made, before anything is sent.
+    /// TLS is made, before anything is sent. So is a PEM, a file or a function of this sort beside a URL without TLS, where it
+    /// would have no effect.
     ///
     /// # Examples
     /// ```no_run
@@ -506,7 +508,8 @@ impl Builder {
     ///
     /// # Errors
     /// A text that is neither a host name nor an IP address is reported as
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, and so is any text beside a URL without
+    /// TLS.
     ///
     /// # Examples
     /// ```no_run

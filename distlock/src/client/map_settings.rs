@@ -18,11 +18,12 @@ impl Builder {
     /// logs go on calling the server by the address that it announces. With TLS, the server's certificate has to be for the host
     /// that the function returns, or for the [`tls_server_name`](Builder::tls_server_name).
     ///
-    /// Addresses in the URL are used as they are, so the function has no effect for a single server. The nearest setting with a
+    /// Addresses in the URL are used as they are. The nearest setting with a
     /// plain value is [`map_file`](Builder::map_file); the function counts more than the file.
     ///
     /// # Errors
-    /// A panic of the function, or an address without a host or with the port 0, counts as a failed try to connect. The client tries
+    /// A client of a single server, which announces no addresses, is refused with
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig). A panic of the function, or an address without a host or with the port 0, counts as a failed try to connect. The client tries
     /// again as in every outage.
     ///
     /// # Examples

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use super::pem::{ClientPem, Pem};
 #[cfg(feature = "_tls")]
 use super::source::Source;
-use crate::error::Error;
 
 /// The certificates and the name that connections with TLS use.
 #[derive(Clone, Debug, Default)]
@@ -24,38 +23,6 @@ pub(crate) struct TlsSettings {
     pub(crate) files: TlsFiles,
     /// The name in the servers' certificates, instead of the host of each address.
     pub(crate) server_name: Option<String>,
-}
-
-impl TlsSettings {
-    /// Refuses these settings for a connection without TLS, because the user who has set one counts on it.
-    pub(crate) fn check_unused(&self) -> Result<(), Error> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let set = [
-            ("tls_ca_file", path(&self.files.ca)),
-            ("tls_client_cert_file", path(&self.files.client_cert)),
-            ("tls_server_name", self.server_name.clone()),
-            #[cfg(feature = "_tls")]
-            (
-                "tls_ca_pem",
-                self.ca_pem.as_ref().map(|_| "a PEM".to_owned()),
-            ),
-            #[cfg(feature = "_tls")]
-            (
-                "tls_client_pem",
-                self.client_pem.as_ref().map(|_| "a PEM".to_owned()),
-            ),
-        ];
-        let mut set = set
-            .into_iter()
-            .filter_map(|(name, value)| value.map(|value| (name, value)));
-        match set.next() {
-            None => Ok(()),
-            Some((setting, value)) => {
-                let expected = "a URL with TLS, such as `rediss://`, or no such setting";
-                Err(Error::invalid_config(setting, value, expected))
-            }
-        }
-    }
 }
 
 /// The files of certificates and keys, which are read again for each connection.

@@ -144,7 +144,7 @@ async fn pem_without_a_certificate_or_with_another_key_is_refused() {
         assert!(text.contains(setting), "{text}");
         assert!(!text.contains(other.key.lines().nth(1).unwrap()), "{text}");
     }
-    let insecure = refused(trusting(&authority), "rediss://127.0.0.1:1#insecure").await;
+    let insecure = refused(Client::builder(), "rediss://127.0.0.1:1#insecure").await;
     assert!(
         insecure.to_string().contains("tls-rustls-insecure"),
         "{insecure}"

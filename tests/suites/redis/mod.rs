@@ -15,6 +15,7 @@ mod latch;
 mod latch_opened;
 mod lazy;
 mod names;
+mod no_effect;
 mod other_data;
 mod permit;
 mod permit_lease;

@@ -163,6 +163,13 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
             &["--tls-ca-file", "ca.pem", "--url", "redis://127.0.0.1:1"],
             "rediss://",
         ),
+        (&["--tls-ca-file", "/ca.pem"], "--tls-ca-file = /ca.pem"),
+        (&["--tls-server-name", "h"], "--tls-server-name = h"),
+        (&["--map-file", "/map"], "--map-file = /map"),
+        (
+            &["--sentinel-password-file", "/p"],
+            "--sentinel-password-file = /p",
+        ),
     ] {
         let wrong = output(&server, &[&["run", "job"], args, &["--", "true"]].concat()).await;
         assert_eq!(wrong.status.code(), Some(64), "{args:?}");

@@ -131,7 +131,7 @@ async fn nodes_of_an_unknown_authority_deny_the_login_at_once_with_the_reason() 
         "{text}"
     );
     let url = format!("{}#insecure", cluster.tls_url());
-    let client = trusting(&other).connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap();
     works_on_all_nodes(cluster, &client).await;
 }
 

@@ -7,6 +7,7 @@ mod facts;
 mod failed;
 mod logins;
 mod masters;
+mod no_effect;
 mod node;
 mod scan;
 mod sentinel;
@@ -87,9 +88,7 @@ impl Servers {
         config: &Config,
         clock: Clock,
     ) -> Result<Self, Error> {
-        if !url.has_tls() {
-            config.tls.check_unused()?;
-        }
+        no_effect::refuse(&url, config)?;
         let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
         let credentials = logins::credentials(url.credentials, url.user, config)?;
         let connector = |db| Connector::new(db, credentials, own(), url.tls, config);

@@ -57,11 +57,6 @@ impl Url {
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         parse(url)
     }
-
-    /// Whether any connection is encrypted: to the servers, or to the Sentinels.
-    pub(crate) fn has_tls(&self) -> bool {
-        self.tls != Tls::Off || self.target.has_tls()
-    }
 }
 
 /// The servers that a URL names.
