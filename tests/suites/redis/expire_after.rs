@@ -71,6 +71,52 @@ async fn end_that_redisson_set_is_moved_and_one_that_it_removed_is_not_set_again
     assert_eq!(server.pttl("pool").await, -1);
 }
 
+/// Otherwise the list would end at its former time, and a permit that was taken just before could not be given back.
+#[tokio::test]
+async fn list_beside_a_number_whose_end_redisson_removed_outlives_the_next_permit() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (plain, seats) = (client.semaphore("p"), client.expirable_semaphore("s"));
+    let (short_plain, short_seats) = (
+        plain.clone().expire_after(LONG),
+        seats.clone().expire_after(LONG),
+    );
+    short_plain.try_set_permits(3).await.unwrap();
+    short_seats.try_set_permits(3).await.unwrap();
+    let (held, seat) = (
+        short_plain.acquire().await.unwrap(),
+        short_seats.acquire().await.unwrap(),
+    );
+    for (number, list) in [("p", "{p}:distlock_owners"), ("s", "{s}:timeout")] {
+        // As `addPermits` does it.
+        server.cli(&["SET", number, "5"]).await;
+        ends_after(&server, list, LONG).await;
+    }
+    // By handles with and without a time.
+    let (later, later_seat) = (
+        short_plain.acquire().await.unwrap(),
+        seats.acquire().await.unwrap(),
+    );
+    for (number, list) in [("p", "{p}:distlock_owners"), ("s", "{s}:timeout")] {
+        assert_eq!(server.pttl(number).await, -1);
+        ends_after(&server, list, Duration::from_secs(45 * 24 * 3600)).await;
+    }
+    for permit in [held, later] {
+        permit.release().await.unwrap();
+    }
+    for permit in [seat, later_seat] {
+        permit.release().await.unwrap();
+    }
+    // A number that never had an end has a list without one.
+    let eternal = client.semaphore("e");
+    eternal.try_set_permits(3).await.unwrap();
+    let _held = (
+        eternal.acquire().await.unwrap(),
+        eternal.acquire().await.unwrap(),
+    );
+    assert_eq!(server.pttl("{e}:distlock_owners").await, -1);
+}
+
 #[tokio::test]
 async fn numbers_that_were_used_once_leave_no_keys() {
     const MANY: usize = 20;

@@ -16,6 +16,14 @@ local function used(stays, key, is_new, beside)
   if beside then redis.call('PEXPIRE', beside, stays) end
 end
 
+-- Lets what is kept beside a number last at least as long as the number. Redisson's `addPermits` and `drainPermits` take the end
+-- from a number, and leave that of the list beside it: then it stays for the longest time that can be set, 45 days.
+local function last_as_long(beside, number)
+  local left = redis.call('PTTL', number)
+  if left < 0 and redis.call('PTTL', beside) >= 0 then left = 3888000000 end
+  if left > 0 then redis.call('PEXPIRE', beside, string.format('%.0f', left)) end
+end
+
 -- The number under a key as a text, false if there is none. Another text counts as another type of value: HEXISTS makes the
 -- server answer WRONGTYPE.
 local function number_of(key)

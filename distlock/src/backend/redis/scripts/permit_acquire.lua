@@ -30,8 +30,7 @@ local function take()
   left = left - missing
   for n = 1, many do redis.call('ZADD', permits, digits(ends[n]), ids[n]) end
   used(stays, semaphore)
-  local ttl = redis.call('PTTL', semaphore)
-  if ttl > 0 then redis.call('PEXPIRE', permits, digits(ttl)) end
+  last_as_long(permits, semaphore)
   return true
 end
 

@@ -18,6 +18,5 @@ redis.call('HDEL', owners, '')
 redis.call('INCRBY', permits, '-' .. wanted)
 redis.call('HSET', owners, owner, wanted)
 used(stays, permits)
-local ttl = redis.call('PTTL', permits)
-if ttl > 0 then redis.call('PEXPIRE', owners, ttl) end
+last_as_long(owners, permits)
 return nil
