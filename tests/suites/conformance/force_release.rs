@@ -7,6 +7,7 @@ use crate::conformance::stage::Stage;
 on_every_backend! {
     lock_is_freed_from_the_holder_that_was_seen,
     holder_that_came_after_the_look_keeps_the_lock_and_is_named,
+    own_hold_that_was_freed_is_not_handed_over_to_the_next_waiter,
     lock_that_was_released_after_the_look_was_free,
     fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it,
     readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left,
@@ -62,6 +63,23 @@ async fn holder_that_came_after_the_look_keeps_the_lock_and_is_named(stage: &Sta
         assert_eq!(now.holders[0].client.as_ref().unwrap().name, "next");
     }
     guard.release().await.unwrap();
+}
+
+/// The server has nothing of the hold any more, which the next waiter of the same client would otherwise take over.
+async fn own_hold_that_was_freed_is_not_handed_over_to_the_next_waiter(stage: &Stage) {
+    let client = stage.client().await;
+    let held = client.lock("k").acquire().await.unwrap();
+    let waiter = tokio::spawn(client.lock("k").acquire().into_future());
+    let waits = async || !client.snapshot().waits.is_empty();
+    stage.eventually("it waits", stage.lease(), waits).await;
+    let (shown, freed) = (seen(&client).await, held.owner());
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    drop(held);
+    let next = waiter.await.unwrap().unwrap();
+    assert_ne!(next.owner(), freed);
+    let now = seen(&client).await;
+    assert_eq!(now.holders[0].owner, next.owner().to_string());
+    next.release().await.unwrap();
 }
 
 async fn lock_that_was_released_after_the_look_was_free(stage: &Stage) {

@@ -274,6 +274,9 @@ async fn wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_p
     let elsewhere = tokio::spawn(pool.acquire().into_future()).await.unwrap();
     assert!(refused(pool.acquire().wait(limit).await).is_busy());
     elsewhere.unwrap().release().await.unwrap();
+    // One that was dropped is on its way back.
+    drop(pool.acquire().await.unwrap());
+    pool.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(told(&key), 1);
     pool.delete().await.unwrap();
     // A permit with a lease, in whose scope the same is asked for.
