@@ -24,7 +24,8 @@ use crate::telemetry;
 /// A type that can be the value of `client = ..`. `By` keeps the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a distlock client",
-    label = "expected a `Client` or a `Quorum`, a reference to one, or a type that is `AsRef<Client>`"
+    label = "expected a `Client` or a `Quorum`, a reference to one, or a type that is `AsRef<Client>`",
+    note = "a client in a field is `client = app.locks`; a program makes a client of a URL once, when it starts: `Client::connect(url).await?`"
 )]
 pub trait AsLockSource<By> {
     /// Returns the source of the locks.
