@@ -119,8 +119,8 @@ const SMOKE: Size = Size {
         .then_undisturbed_for(GROUND_UNDISTURBED),
     ground_coverage: GROUND_COVERAGE,
     grounds: &[],
-    kinds_of_processes: Some(&["fair", "read_write", "permit", "multi"]),
-    // Kinds that share their scripts with one that is played, and flaws that take more than 1.7 s of the processor to catch.
+    kinds_of_processes: Some(&["fair", "permit"]),
+    // Kinds that share their scripts with one that is played, and flaws that take more than 1.2 s of the processor to catch.
     left_to_full: &[
         "redis_non_reentrant",
         "redis_spin",
@@ -136,6 +136,14 @@ const SMOKE: Size = Size {
         "flaw_ReleaseWithoutOwnerTest_is_caught",
         "flaw_HandOverNotConfirmed_is_caught",
         "flaw_ReentryByKey_is_caught",
+        "redis_red",
+        "flaw_RefusalTakenForGrant_is_caught_by_A1",
+        "flaw_ReleaseNotRepeated_is_caught_by_A5",
+        "flaw_RenewWithoutOwnerTest_is_caught",
+        "flaw_RenewalNotRetried_is_caught",
+        "flaw_HoldersUnseen_is_caught_by_A12",
+        "flaw_NoTryAfterSubscribe_is_caught",
+        "flaw_UnsubscribeRace_is_caught",
     ],
 };
 

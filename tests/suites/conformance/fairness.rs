@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use distlock::{Acquire, Client, MemoryServer};
 use distlock_tests::faults::{Faults, Op};
-use distlock_tests::{Disturbed as _, RedisServer};
+use distlock_tests::{Disturbed as _, RedisServer, size};
 use futures_util::future::join_all;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 const SECTION: Duration = Duration::from_millis(1);
-const RUN: Duration = Duration::from_secs(30);
 /// Some sixty turns of the clients.
 const RUN_ON_REDIS: Duration = Duration::from_secs(3);
 const TASKS: usize = 8;
+
+/// How long the clients take turns in memory.
+fn run() -> Duration {
+    Duration::from_secs(size(10, 30))
+}
 
 /// The grants of one client until the run is over, and the longest wait for one of them.
 async fn grants(tasks: usize, run: Duration, acquire: impl Fn() -> Acquire) -> (f64, Duration) {
@@ -63,7 +67,7 @@ async fn share(clients: [Client; 4], run: Duration, acquire: impl Fn(&Client) ->
 async fn in_memory(acquire: impl Fn(&Client) -> Acquire) {
     let server = MemoryServer::new();
     let clients = [(); 4].map(|()| Client::builder().in_memory(&server).unwrap());
-    share(clients, RUN, acquire).await;
+    share(clients, run(), acquire).await;
 }
 
 async fn on_redis(acquire: impl Fn(&Client) -> Acquire) {
@@ -136,7 +140,7 @@ async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
     let clients: Vec<Client> = (0..12).map(|_| client().unwrap()).collect();
     let served = clients.iter().map(|client| {
         let lock = client.lock("order:42");
-        grants(1, RUN, move || lock.acquire())
+        grants(1, run(), move || lock.acquire())
     });
     let served = join_all(served).await;
     let all: Vec<f64> = served.iter().map(|(grants, _)| *grants).collect();
@@ -149,8 +153,8 @@ async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
     // Without turns, each client looks and attempts after each release: 12 of both.
     assert!(attempts < 1.5 && looks < 2.0, "{attempts}, {looks}");
     assert!(index > 0.99, "{all:?} grants, Jain {index:.3}");
-    let busy = SECTION.mul_f64(sum);
-    assert!(busy > RUN.mul_f64(0.97), "busy for {busy:?} of {RUN:?}");
+    let (busy, run) = (SECTION.mul_f64(sum), run());
+    assert!(busy > run.mul_f64(0.97), "busy for {busy:?} of {run:?}");
     assert!(longest < SECTION * 24, "{longest:?}");
 }
 

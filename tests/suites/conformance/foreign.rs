@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Answer, Verbs};
 use distlock::{Client, MemoryServer};
+use distlock_tests::size;
 use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -17,7 +18,10 @@ const SECTION: Duration = Duration::from_millis(1);
 /// How long the other library takes from a message to its attempt.
 const WAKE_UP: Duration = Duration::from_millis(2);
 
-const RUN: Duration = Duration::from_secs(10);
+/// How long the clients take turns.
+fn run() -> Duration {
+    Duration::from_secs(size(5, 10))
+}
 
 fn client(server: &MemoryServer) -> Client {
     Client::builder().in_memory(server).unwrap()
@@ -34,7 +38,7 @@ const TASKS: usize = 8;
 async fn ours(client: &Client, tasks: usize) -> u32 {
     let (lock, start, grants) = (client.lock(KEY), Instant::now(), Cell::new(0));
     let task = async || {
-        while start.elapsed() < RUN {
+        while start.elapsed() < run() {
             lock.acquire().run(section()).await.unwrap();
             grants.set(grants.get() + 1);
         }
@@ -49,7 +53,7 @@ async fn theirs(client: &Client) -> u32 {
     let subscription = verbs.subscribe(KEY).unwrap();
     let mut messages = subscription.signal();
     let (start, mut grants) = (Instant::now(), 0);
-    while start.elapsed() < RUN {
+    while start.elapsed() < run() {
         messages.mark_unchanged();
         let owner = u64::from(grants) + 1;
         if verbs.attempt(KEY, owner, LEASE).await.unwrap() == Answer::Granted {

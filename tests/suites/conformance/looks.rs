@@ -17,6 +17,7 @@ fn client(server: &MemoryServer, faults: &Faults) -> Client {
     builder.in_memory(server).unwrap()
 }
 
+#[ignore = "played by `.ci/run engines`: ten thousand waiters take time"]
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_waiters_on_as_many_keys_cost_some_twenty_commands_a_second() {
     let (server, faults) = (MemoryServer::new(), Faults::new());
@@ -59,6 +60,7 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
+#[ignore = "played by `.ci/run engines`: ten thousand waiters take time"]
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_waiters_on_as_many_latches_cost_some_twenty_commands_a_second() {
     let (server, faults) = (MemoryServer::new(), Faults::new());

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod logs;
+mod programs;
 mod source;
 
 use std::collections::BTreeMap;
@@ -449,7 +450,12 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
         "wait/",
     ];
     let mut beside: Vec<String> = Vec::new();
-    for name in ["tokio", "rand", "std::sync::atomic", "std::thread_local"] {
+    for name in [
+        "tokio",
+        "fastrand",
+        "std::sync::atomic",
+        "std::thread_local",
+    ] {
         let files = naming(name).into_iter();
         let files = files.filter(|file| !file.ends_with("/tests.rs"));
         let explored = files.filter(|file| explored.iter().any(|part| file.starts_with(part)));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use distlock::test_util::sizes;
 use distlock::{Client, Guard};
 use distlock_tests::faults::{Fault, Op};
+use distlock_tests::size;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -317,7 +318,7 @@ async fn grants_of_two(stage: &Stage, tasks_each: usize, stay: Duration) -> [usi
     let clients = [stage.client().await, stage.client().await];
     let grants: &'static [AtomicUsize; 2] = Box::leak(Box::default());
     let inside: &'static AtomicBool = Box::leak(Box::default());
-    let end = Instant::now() + stage.lease();
+    let end = Instant::now() + stage.lease() / size(3, 1);
     let mut tasks = JoinSet::new();
     for n in 0..2 * tasks_each {
         let (lock, mine) = (clients[n % 2].lock(KEY), &grants[n % 2]);
