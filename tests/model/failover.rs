@@ -95,7 +95,11 @@ pub(crate) enum Action {
     EndsTheHold,
     SendsTheRelease(u8),
     ServerTakesTheRelease(u8),
-    TakesTheAnswerToTheRelease(u8),
+    TakesTheAnswerToTheRelease {
+        owner: u8,
+        /// Those that are remembered were answered so long ago that they may be forgotten.
+        is_long_after: bool,
+    },
     LosesTheRelease(u8),
     OtherIsGranted,
     OtherReleases,
@@ -167,6 +171,19 @@ impl Failover {
             hold.asked_over = epoch;
             hold.is_doubted = true;
         }
+    }
+
+    /// Forgets what was remembered, once a release over this connection is answered. Returns whether there was anything.
+    fn forgets_others(&self, state: &mut State, over: u8) -> bool {
+        // By then the copy has heard of them, and what came over a connection that has ended was noticed long ago. A release of an
+        // earlier connection is only sent again.
+        if state.copy != state.server || over != state.epoch || !state.is_up {
+            return false;
+        }
+        let number = state.remembered.len();
+        let keeps = self.has(Rule::answer_of_one_connection_forgets_no_releases_of_others);
+        state.remembered.retain(|one| keeps && one.over != over);
+        state.remembered.len() < number
     }
 
     fn reconnected(&self, state: &mut State) {
@@ -305,7 +322,12 @@ impl Model for Failover {
                         actions.push(Action::ServerTakesTheRelease(owner));
                     }
                     if release.answer.is_some() {
-                        actions.push(Action::TakesTheAnswerToTheRelease(owner));
+                        actions.extend([true, false].map(|is_long_after| {
+                            Action::TakesTheAnswerToTheRelease {
+                                owner,
+                                is_long_after,
+                            }
+                        }));
                     }
                     if state.may_be_lost(release) {
                         actions.push(Action::LosesTheRelease(owner));
@@ -404,10 +426,16 @@ impl Model for Failover {
                 }
                 state.releases[usize::from(owner - 1)].as_mut()?.answer = Some(true);
             }
-            Action::TakesTheAnswerToTheRelease(owner) => {
+            Action::TakesTheAnswerToTheRelease {
+                owner,
+                is_long_after,
+            } => {
                 let at = usize::from(owner - 1);
                 let release = state.releases[at].take()?;
                 state.is_pending[at] = false;
+                if is_long_after && !self.forgets_others(&mut state, release.over) {
+                    return None;
+                }
                 self.remember(&mut state, owner, release.over);
             }
             Action::LosesTheRelease(owner) => {

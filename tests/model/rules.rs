@@ -52,6 +52,7 @@ rules! {
     // After a reconnect.
     releases_are_said_again: failover, "session/mod.rs", "reconnected", NOTHING_IS_LEFT;
     release_of_an_earlier_connection_is_said_again: failover, "session/release/remembered.rs", "add", NOTHING_IS_LEFT;
+    answer_of_one_connection_forgets_no_releases_of_others: failover, "session/release/remembered.rs", "add", NOTHING_IS_LEFT;
     holds_that_are_gone_are_remembered: failover, "session/release/mod.rs", "clean_up", NOTHING_IS_LEFT;
     holds_are_asked_for_again: failover, "session/mod.rs", "doubt_of_other_connection", LOSSES_ARE_TOLD;
     connection_is_compared_once_the_hold_is_watched: failover, "session/mod.rs", "watch", LOSSES_ARE_TOLD;

@@ -11,23 +11,69 @@ use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
 
-/// Answered releases, oldest first.
+/// Answered releases.
 #[derive(Debug, Default)]
-pub(crate) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
+pub(crate) struct RememberedReleases(Mutex<Releases>);
+
+#[derive(Debug, Default)]
+struct Releases {
+    number: usize,
+    by_connection: Vec<OfConnection>,
+}
+
+/// The releases that were sent over one connection, or whose holds were found to be gone over it, oldest first.
+#[derive(Debug)]
+struct OfConnection {
+    epoch: u64,
+    releases: VecDeque<Remembered>,
+}
 
 #[derive(Debug)]
 struct Remembered {
     pending: PendingRelease,
-    /// The connection that it was sent over, or over which the hold was found to be gone.
-    epoch: u64,
     at: Tick,
+}
+
+impl Releases {
+    fn add(&mut self, one: Remembered, epoch: u64) {
+        let known = self.by_connection.iter().position(|of| of.epoch == epoch);
+        let at = known.unwrap_or_else(|| {
+            let releases = VecDeque::new();
+            self.by_connection.push(OfConnection { epoch, releases });
+            self.by_connection.len() - 1
+        });
+        let releases = &mut self.by_connection[at].releases;
+        // A rule of tests/model: answer_of_one_connection_forgets_no_releases_of_others.
+        while releases
+            .front()
+            .is_some_and(|oldest| one.at.since(oldest.at) > RELEASES_REMEMBERED)
+        {
+            releases.pop_front();
+            self.number -= 1;
+        }
+        releases.push_back(one);
+        self.number += 1;
+        if self.number > MOST_RELEASES_REMEMBERED {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let queues = self.by_connection.iter_mut().map(|of| &mut of.releases);
+        let filled = queues.filter(|releases| !releases.is_empty());
+        if let Some(releases) = filled.min_by_key(|releases| releases.front().map(|one| one.at)) {
+            releases.pop_front();
+            self.number -= 1;
+        }
+    }
 }
 
 impl RememberedReleases {
     /// Adds a release that was answered by `now` and was sent over connection `epoch`. Returns it if `current`, the present
     /// connection for its key, is another one: the release has to be sent again.
     ///
-    /// Only a release drops those that are older: while nothing is answered, the last ones are kept.
+    /// Only a release over the same connection drops those that are older. A server that is away answers nothing, so its last
+    /// ones are kept until it is back, whatever other servers answer.
     pub(crate) fn add(
         &self,
         pending: PendingRelease,
@@ -45,15 +91,8 @@ impl RememberedReleases {
         if current(&pending.target().resource.key) != epoch {
             return Some(pending);
         }
-        while releases.len() >= MOST_RELEASES_REMEMBERED
-            || releases
-                .front()
-                .is_some_and(|oldest| now.since(oldest.at) > RELEASES_REMEMBERED)
-        {
-            releases.pop_front();
-        }
         let at = now;
-        releases.push_back(Remembered { pending, epoch, at });
+        releases.add(Remembered { pending, at }, epoch);
         None
     }
 
@@ -64,12 +103,19 @@ impl RememberedReleases {
         current: impl Fn(&Key) -> u64,
         now: Tick,
     ) -> Vec<PendingRelease> {
-        let is_other = |one: &Remembered| one.epoch != current(&one.pending.target().resource.key);
+        let mut taken = VecDeque::new();
         let mut releases = self.0.lock();
-        let (others, same): (VecDeque<_>, _) = releases.drain(..).partition(is_other);
-        *releases = same;
+        for of in &mut releases.by_connection {
+            let is_other =
+                |one: &Remembered| of.epoch != current(&one.pending.target().resource.key);
+            let (others, same): (VecDeque<_>, _) = of.releases.drain(..).partition(is_other);
+            of.releases = same;
+            taken.extend(others);
+        }
+        releases.by_connection.retain(|of| !of.releases.is_empty());
+        releases.number -= taken.len();
         drop(releases);
-        let pending = others.into_iter().map(|one| one.pending);
+        let pending = taken.into_iter().map(|one| one.pending);
         pending.filter(|one| one.until > now).collect()
     }
 }
@@ -112,18 +158,32 @@ mod tests {
         let newest = last.after(std::time::Duration::from_millis(1));
         assert!(
             releases
-                .add(release(at(60_000)), 2, newest, |_| 2)
+                .add(release(at(60_000)), 1, newest, |_| 1)
                 .is_none()
         );
-        assert_eq!(releases.0.lock().len(), 4);
+        assert_eq!(releases.0.lock().number, 4);
         // Sent over an earlier connection than the present one.
         assert!(
             releases
                 .add(release(at(60_000)), 1, newest, |_| 2)
                 .is_some()
         );
-        assert_eq!(releases.take_of_others(|_| 2, at(5_500)).len(), 2);
-        assert_eq!(releases.0.lock().len(), 1);
+        assert_eq!(releases.take_of_others(|_| 1, at(5_500)).len(), 0);
+        assert_eq!(releases.take_of_others(|_| 2, at(5_500)).len(), 3);
+        assert_eq!(releases.0.lock().number, 0);
+    }
+
+    #[test]
+    fn releases_of_a_server_that_is_away_are_kept_while_another_one_answers() {
+        let releases = RememberedReleases::default();
+        let long_after = Tick::default().after(RELEASES_REMEMBERED * 3);
+        for (epoch, now) in [(1, at(0)), (2, at(0)), (2, long_after)] {
+            let added = releases.add(release(at(60_000)), epoch, now, |_| epoch);
+            assert!(added.is_none());
+        }
+        assert_eq!(releases.0.lock().number, 2, "the older one over 2 has gone");
+        // The first server is back, over connection 3.
+        assert_eq!(releases.take_of_others(|_| 3, long_after).len(), 2);
     }
 
     #[test]
@@ -132,6 +192,17 @@ mod tests {
         for _ in 0..MOST_RELEASES_REMEMBERED + 2 {
             assert!(releases.add(release(at(60_000)), 1, at(0), |_| 1).is_none());
         }
-        assert_eq!(releases.0.lock().len(), MOST_RELEASES_REMEMBERED);
+        // The oldest ones go, whatever connection they were sent over.
+        let newest = at(1);
+        for _ in 0..3 {
+            assert!(
+                releases
+                    .add(release(at(60_000)), 2, newest, |_| 2)
+                    .is_none()
+            );
+        }
+        assert_eq!(releases.0.lock().number, MOST_RELEASES_REMEMBERED);
+        let of_first = &releases.0.lock().by_connection[0].releases;
+        assert_eq!(of_first.len(), MOST_RELEASES_REMEMBERED - 3);
     }
 }
