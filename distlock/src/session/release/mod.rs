@@ -127,10 +127,10 @@ impl Session {
             return;
         }
         let current = |key: &Key| self.backend.epoch(key);
-        let replaced = self
-            .releaser
-            .remembered
-            .add(pending, epoch, self.now(), current);
+        let server = self.backend.home(&pending.target().resource.key).server;
+        let sent_to = (server, epoch);
+        let remembered = &self.releaser.remembered;
+        let replaced = remembered.add(pending, sent_to, self.now(), current);
         if let Some(pending) = replaced {
             self.release_later(pending);
         }

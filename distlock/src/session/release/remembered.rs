@@ -18,36 +18,43 @@ pub(crate) struct RememberedReleases(Mutex<Releases>);
 #[derive(Debug, Default)]
 struct Releases {
     number: usize,
-    by_connection: Vec<OfConnection>,
+    by_server: Vec<OfServer>,
 }
 
-/// The releases that were sent over one connection, or whose holds were found to be gone over it, oldest first.
+/// The releases that one server has answered, and the holds that it did not have any more, oldest first.
 #[derive(Debug)]
-struct OfConnection {
-    epoch: u64,
+struct OfServer {
+    server: u32,
     releases: VecDeque<Remembered>,
 }
 
 #[derive(Debug)]
 struct Remembered {
     pending: PendingRelease,
+    /// The connection that it was sent over, or over which the hold was found to be gone.
+    epoch: u64,
     at: Tick,
 }
 
+impl Remembered {
+    fn is_of_present(&self, current: &impl Fn(&Key) -> u64) -> bool {
+        self.epoch == current(&self.pending.target().resource.key)
+    }
+}
+
 impl Releases {
-    fn add(&mut self, one: Remembered, epoch: u64) {
-        let known = self.by_connection.iter().position(|of| of.epoch == epoch);
+    fn add(&mut self, server: u32, one: Remembered, current: &impl Fn(&Key) -> u64) {
+        let known = self.by_server.iter().position(|of| of.server == server);
         let at = known.unwrap_or_else(|| {
             let releases = VecDeque::new();
-            self.by_connection.push(OfConnection { epoch, releases });
-            self.by_connection.len() - 1
+            self.by_server.push(OfServer { server, releases });
+            self.by_server.len() - 1
         });
-        let releases = &mut self.by_connection[at].releases;
+        let releases = &mut self.by_server[at].releases;
         // A rule of tests/model: answer_of_one_connection_forgets_no_releases_of_others.
-        while releases
-            .front()
-            .is_some_and(|oldest| one.at.since(oldest.at) > RELEASES_REMEMBERED)
-        {
+        while releases.front().is_some_and(|oldest| {
+            one.at.since(oldest.at) > RELEASES_REMEMBERED && oldest.is_of_present(current)
+        }) {
             releases.pop_front();
             self.number -= 1;
         }
@@ -59,7 +66,7 @@ impl Releases {
     }
 
     fn drop_oldest(&mut self) {
-        let queues = self.by_connection.iter_mut().map(|of| &mut of.releases);
+        let queues = self.by_server.iter_mut().map(|of| &mut of.releases);
         let filled = queues.filter(|releases| !releases.is_empty());
         if let Some(releases) = filled.min_by_key(|releases| releases.front().map(|one| one.at)) {
             releases.pop_front();
@@ -69,17 +76,17 @@ impl Releases {
 }
 
 impl RememberedReleases {
-    /// Adds a release that was answered by `now` and was sent over connection `epoch`. Returns it if `current`, the present
-    /// connection for its key, is another one: the release has to be sent again.
+    /// Adds a release that `server` answered by `now` and that was sent over connection `epoch`. Returns it if `current`, the
+    /// present connection for its key, is another one: the release has to be sent again.
     ///
-    /// Only a release over the same connection drops those that are older. A server that is away answers nothing, so its last
-    /// ones are kept until it is back, whatever other servers answer.
+    /// Only a release of the same server drops those that are older. A server that is away answers nothing, so its last ones are
+    /// kept until it is back, whatever other servers answer. Once it is back, they are kept until they are taken.
     pub(crate) fn add(
         &self,
         pending: PendingRelease,
-        epoch: u64,
+        (server, epoch): (u32, u64),
         now: Tick,
-        current: impl FnOnce(&Key) -> u64,
+        current: impl Fn(&Key) -> u64,
     ) -> Option<PendingRelease> {
         // A rule of tests/model: release_of_an_earlier_connection_is_said_again.
         // A plain semaphore remembers each release by itself.
@@ -88,11 +95,12 @@ impl RememberedReleases {
         }
         let mut releases = self.0.lock();
         // Under the mutex: a connection that is re-established after this finds the release here.
-        if current(&pending.target().resource.key) != epoch {
-            return Some(pending);
-        }
         let at = now;
-        releases.add(Remembered { pending, at }, epoch);
+        let one = Remembered { pending, epoch, at };
+        if !one.is_of_present(&current) {
+            return Some(one.pending);
+        }
+        releases.add(server, one, &current);
         None
     }
 
@@ -105,14 +113,13 @@ impl RememberedReleases {
     ) -> Vec<PendingRelease> {
         let mut taken = VecDeque::new();
         let mut releases = self.0.lock();
-        for of in &mut releases.by_connection {
-            let is_other =
-                |one: &Remembered| of.epoch != current(&one.pending.target().resource.key);
-            let (others, same): (VecDeque<_>, _) = of.releases.drain(..).partition(is_other);
+        for of in &mut releases.by_server {
+            let is_of_present = |one: &Remembered| one.is_of_present(&current);
+            let (same, others): (VecDeque<_>, _) = of.releases.drain(..).partition(is_of_present);
             of.releases = same;
-            taken.extend(others);
+            taken.extend::<VecDeque<_>>(others);
         }
-        releases.by_connection.retain(|of| !of.releases.is_empty());
+        releases.by_server.retain(|of| !of.releases.is_empty());
         releases.number -= taken.len();
         drop(releases);
         let pending = taken.into_iter().map(|one| one.pending);
@@ -150,7 +157,7 @@ mod tests {
         for (until, now) in [(60_000, 0), (60_000, 1), (5_500, 1), (60_000, 2)] {
             assert!(
                 releases
-                    .add(release(at(until)), 1, at(now), |_| 1)
+                    .add(release(at(until)), (1, 1), at(now), |_| 1)
                     .is_none()
             );
         }
@@ -158,14 +165,14 @@ mod tests {
         let newest = last.after(std::time::Duration::from_millis(1));
         assert!(
             releases
-                .add(release(at(60_000)), 1, newest, |_| 1)
+                .add(release(at(60_000)), (1, 1), newest, |_| 1)
                 .is_none()
         );
         assert_eq!(releases.0.lock().number, 4);
         // Sent over an earlier connection than the present one.
         assert!(
             releases
-                .add(release(at(60_000)), 1, newest, |_| 2)
+                .add(release(at(60_000)), (1, 1), newest, |_| 2)
                 .is_some()
         );
         assert_eq!(releases.take_of_others(|_| 1, at(5_500)).len(), 0);
@@ -177,32 +184,48 @@ mod tests {
     fn releases_of_a_server_that_is_away_are_kept_while_another_one_answers() {
         let releases = RememberedReleases::default();
         let long_after = Tick::default().after(RELEASES_REMEMBERED * 3);
-        for (epoch, now) in [(1, at(0)), (2, at(0)), (2, long_after)] {
-            let added = releases.add(release(at(60_000)), epoch, now, |_| epoch);
+        // No connection to a node of a cluster has replaced another one yet, so all have the number of the map.
+        for (server, now) in [(1, at(0)), (2, at(0)), (2, long_after)] {
+            let added = releases.add(release(at(60_000)), (server, 1), now, |_| 1);
             assert!(added.is_none());
         }
-        assert_eq!(releases.0.lock().number, 2, "the older one over 2 has gone");
-        // The first server is back, over connection 3.
+        assert_eq!(releases.0.lock().number, 2, "the older one of 2 has gone");
+        // The first server is back.
         assert_eq!(releases.take_of_others(|_| 3, long_after).len(), 2);
+    }
+
+    #[test]
+    fn releases_are_kept_that_are_to_be_said_again_over_the_connection_that_answers() {
+        let releases = RememberedReleases::default();
+        let long_after = Tick::default().after(RELEASES_REMEMBERED * 3);
+        for (epoch, now) in [(1, at(0)), (2, long_after)] {
+            let added = releases.add(release(at(60_000)), (1, epoch), now, |_| epoch);
+            assert!(added.is_none());
+        }
+        assert_eq!(releases.take_of_others(|_| 2, long_after).len(), 1);
     }
 
     #[test]
     fn releases_that_are_remembered_are_not_too_many() {
         let releases = RememberedReleases::default();
         for _ in 0..MOST_RELEASES_REMEMBERED + 2 {
-            assert!(releases.add(release(at(60_000)), 1, at(0), |_| 1).is_none());
+            assert!(
+                releases
+                    .add(release(at(60_000)), (1, 1), at(0), |_| 1)
+                    .is_none()
+            );
         }
-        // The oldest ones go, whatever connection they were sent over.
+        // The oldest ones go, whatever server has answered them.
         let newest = at(1);
         for _ in 0..3 {
             assert!(
                 releases
-                    .add(release(at(60_000)), 2, newest, |_| 2)
+                    .add(release(at(60_000)), (2, 1), newest, |_| 1)
                     .is_none()
             );
         }
         assert_eq!(releases.0.lock().number, MOST_RELEASES_REMEMBERED);
-        let of_first = &releases.0.lock().by_connection[0].releases;
+        let of_first = &releases.0.lock().by_server[0].releases;
         assert_eq!(of_first.len(), MOST_RELEASES_REMEMBERED - 3);
     }
 }
