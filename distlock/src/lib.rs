@@ -54,6 +54,7 @@ pub use crate::config::credentials::Credentials;
 pub use crate::config::{PubSub, Replicas};
 pub use crate::config::{SettingWord, Settings};
 pub use crate::error::{Blocker, Error, HeldBy, Loss};
+pub use crate::guard::detached::DetachedHold;
 pub use crate::guard::fenced::FencedGuard;
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;

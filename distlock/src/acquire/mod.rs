@@ -3,6 +3,7 @@
 //! The scopes around the caller are searched first ([`reentry`]). If none of them has the key, the acquisition goes to
 //! [`wait`](crate::wait).
 
+pub(crate) mod attach;
 pub(crate) mod handle;
 mod lock_set;
 mod multi;

@@ -20,6 +20,7 @@ use super::observed::observed;
 use super::reentry::{
     ClosedGate, Enclosing, OpenGates, check_open, pass_gates, try_gates, within_scopes,
 };
+use crate::backend::Through;
 use crate::error::Error;
 use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
@@ -288,7 +289,9 @@ impl InScopes {
             let mut one = one.clone();
             match gate {
                 Some(gate) if !gate.is_beside() => return None,
-                Some(gate) => one.requested_mut().inside = Some(gate.outer().owner),
+                Some(gate) => {
+                    one.requested_mut().through = Some(Through::Write(gate.outer().owner))
+                }
                 None => {}
             }
             Some(one)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::backend::Through;
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, HoldView, NestError};
 use crate::local::{Around, HoldShare, OpenShare};
@@ -204,8 +205,8 @@ impl OpenGate {
         let Self { frame, permit, .. } = self;
         let outer = frame.hold_ref();
         outer.let_in(frame.closed())?;
-        let RequestedKey { inside, .. } = one.requested_mut();
-        *inside = Some(outer.hold().owner);
+        let RequestedKey { through, .. } = one.requested_mut();
+        *through = Some(Through::Write(outer.hold().owner));
         Ok(Enclosing::Beside(Arc::new(permit)))
     }
 }

@@ -71,7 +71,7 @@ impl Terms {
             resource,
             permits,
             backoff: handle.backoff(),
-            inside: None,
+            through: None,
         };
         let request = Request {
             requested: smallvec![requested],

@@ -42,6 +42,7 @@ mod seen;
 pub(crate) mod side_keys;
 mod signal;
 mod subscription;
+mod through;
 pub mod watched;
 
 use std::fmt;
@@ -65,6 +66,7 @@ pub use self::scanned::{ScanCursor, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
 pub use self::signal::Signal;
 pub use self::subscription::Subscription;
+pub use self::through::{DetachedOwner, Through};
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::resource::key::{Key, Resource};
@@ -142,8 +144,8 @@ pub struct Attempt {
     /// How long the server keeps the owner in its queue of waiters if the attempt is refused. Each further attempt
     /// renews that time. `None` if the owner does not wait. Kinds without waiters in the server ignore it.
     pub queue_ttl: Option<Duration>,
-    /// The owner of the write lock that this read is nested in, which lets the read in.
-    pub inside: Option<Owner>,
+    /// The hold of another owner that lets this one in.
+    pub through: Option<Through>,
     /// The highest fencing token that the client has seen. The new token has to be above it.
     pub above: u64,
 }
@@ -155,7 +157,7 @@ impl Attempt {
             target,
             lease,
             queue_ttl: None,
-            inside: None,
+            through: None,
             above: 0,
         }
     }
@@ -208,6 +210,14 @@ impl Attempted {
     pub(crate) fn held_by_many(ttl: Option<Duration>, others: u64, are_permits: bool) -> Self {
         let holder = (others > 0).then(|| Box::new(HeldBy::many(others, are_permits)));
         Self::Held { ttl, holder }
+    }
+
+    /// The same with this token, if it is a grant.
+    pub(crate) fn with_token(self, token: Option<u64>) -> Self {
+        match self {
+            Self::Granted { .. } => Self::Granted { token },
+            refused => refused,
+        }
     }
 
     /// Whether the attempt was granted.
@@ -322,6 +332,9 @@ pub trait ShownWait: fmt::Debug + Send + Sync {
 /// need no timer of their own. Renewals and releases never queue behind attempts.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
+    ///
+    /// An attempt for a [detached](Through::Detached) hold takes the place of that owner, if it still holds the key, and is
+    /// refused otherwise, also if the key is free.
     ///
     /// A future that is dropped before it completes may still take effect. Its owner must not be used again.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;

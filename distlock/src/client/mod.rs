@@ -5,6 +5,7 @@ pub(crate) mod builder;
 mod connect;
 #[cfg(feature = "redis")]
 mod connection_settings;
+mod detached;
 mod facts;
 pub(crate) mod force;
 pub(crate) mod health;

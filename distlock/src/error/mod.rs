@@ -277,6 +277,16 @@ pub enum Error {
         id: String,
     },
 
+    /// The text is not that of a [`DetachedHold`](crate::DetachedHold), or of one with another sort of guard.
+    #[error(
+        "invalid text of a detached hold {text:?}: expected what a `DetachedHold` was written as, for the same sort of guard"
+    )]
+    #[non_exhaustive]
+    InvalidDetachedHold {
+        /// The text, shortened if it is long.
+        text: String,
+    },
+
     /// The count of a latch is 0, or more than Redisson can count.
     #[error("invalid count {count}: expected 1 to {}", i32::MAX)]
     #[non_exhaustive]
@@ -466,6 +476,10 @@ impl Error {
 
     pub(crate) fn invalid_permit_id(text: &str) -> Self {
         Self::InvalidPermitId { id: cut(text) }
+    }
+
+    pub(crate) fn invalid_detached_hold(text: &str) -> Self {
+        Self::InvalidDetachedHold { text: cut(text) }
     }
 
     pub(crate) fn invalid_config(

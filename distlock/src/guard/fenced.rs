@@ -6,8 +6,10 @@ use std::ops::Deref;
 use futures_core::Stream;
 
 use crate::error::Error;
+use crate::guard::detached::DetachedHold;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
+use crate::resource::kind::Kind;
 
 /// A [`Guard`] with the fencing token of its grant.
 ///
@@ -71,9 +73,24 @@ impl FencedGuard {
     pub async fn release(self) -> Result<(), Error> {
         self.0.release().await
     }
+
+    /// Ends this guard and leaves its hold in the server, as [`Guard::detach`]. The guard that attaches the hold has the same token.
+    ///
+    /// # Errors
+    /// The same as [`Guard::detach`].
+    ///
+    /// # Examples
+    /// See [`DetachedHold::fencing_token`].
+    pub fn detach(self) -> Result<DetachedHold<Self>, Error> {
+        self.0.detach_as()
+    }
 }
 
-impl Leased for FencedGuard {}
+impl Leased for FencedGuard {
+    fn is_of(kind: Kind) -> bool {
+        kind == Kind::Fenced
+    }
+}
 
 impl From<Guard> for FencedGuard {
     fn from(guard: Guard) -> Self {

@@ -1,6 +1,7 @@
 //! The guard: the value that ends a hold.
 
 mod critical_section;
+pub(crate) mod detached;
 mod extend;
 pub(crate) mod fenced;
 pub(crate) mod on_lost;
@@ -21,6 +22,7 @@ use crate::error::{Error, Loss};
 use crate::guard::token::HasToken;
 use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
+use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::session::{Release, confirm_all};
@@ -62,9 +64,17 @@ pub struct Guard {
 
 /// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease). These
 /// are all guards except [`Permit`](crate::Permit). This trait is not meant to be implemented in other crates.
-pub trait Leased: From<Guard> + 'static {}
+pub trait Leased: From<Guard> + 'static {
+    /// Whether the hold of a primitive of this kind has such a guard.
+    #[doc(hidden)]
+    fn is_of(kind: Kind) -> bool;
+}
 
-impl Leased for Guard {}
+impl Leased for Guard {
+    fn is_of(kind: Kind) -> bool {
+        matches!(kind.family(), Family::Lock | Family::ReadWrite)
+    }
+}
 
 impl Guard {
     pub(crate) fn new(share: HoldShare) -> Self {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use crate::error::Error;
+use crate::guard::detached::DetachedHold;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
+use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
 use crate::scope::{Scope, Section};
@@ -208,6 +210,33 @@ impl ExpirablePermit {
         self.0.release().await
     }
 
+    /// Ends this guard and leaves its permits taken, so that another process can [attach](crate::Client::attach) them; see
+    /// [`Guard::detach`]. The permits have other ids from then on.
+    ///
+    /// To end a permit elsewhere without a guard, [`into_id`](ExpirablePermit::into_id) is enough, which Java understands as well.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if a permit was already lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{DetachedHold, ExpirablePermit};
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let seats = client.expirable_semaphore("seats");
+    /// seats.try_set_permits(3).await?;
+    /// let message = seats.acquire_many(2).await?.detach()?.to_string();
+    /// let detached: DetachedHold<ExpirablePermit> = message.parse()?;
+    /// let permits = client.attach(&detached).await?;
+    /// assert_eq!(permits.ids().len(), 2);
+    /// permits.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn detach(self) -> Result<DetachedHold<Self>, Error> {
+        self.0.detach_as()
+    }
+
     /// Ends the guard, leaves its permit taken and returns the permit's id. Any process can then
     /// [release it by id](crate::ExpirableSemaphore::release).
     ///
@@ -251,7 +280,11 @@ impl ExpirablePermit {
     }
 }
 
-impl Leased for ExpirablePermit {}
+impl Leased for ExpirablePermit {
+    fn is_of(kind: Kind) -> bool {
+        kind == Kind::Permit
+    }
+}
 
 #[cfg(feature = "test-util")]
 impl ExpirablePermit {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::backend::{
-    Attempt, Attempted, Change, Forced, Released, Renewal, Seen, Subscription, Target,
+    Attempt, Attempted, Change, DetachedOwner, Forced, Released, Renewal, Seen, Subscription,
+    Target, Through,
 };
 use crate::client::Client;
 use crate::error::{Error, HeldBy};
@@ -25,6 +26,8 @@ pub struct Verbs {
     permits: u32,
     place: Option<Duration>,
     inside: Option<u64>,
+    /// The owner of the detached hold that an attempt attaches.
+    instead_of: Option<u64>,
     round: u64,
     expires_after: Option<Duration>,
     /// Shared by all that were made from one.
@@ -74,6 +77,7 @@ impl Verbs {
             permits: 1,
             place: None,
             inside: None,
+            instead_of: None,
             round: 0,
             expires_after: None,
             refused_by: Arc::default(),
@@ -114,6 +118,14 @@ impl Verbs {
     pub fn inside(&self, number: u64) -> Self {
         let mut verbs = self.clone();
         verbs.inside = Some(number);
+        verbs
+    }
+
+    /// The same verbs, whose attempts attach the hold of owner `number`.
+    #[must_use]
+    pub fn instead_of(&self, number: u64) -> Self {
+        let mut verbs = self.clone();
+        verbs.instead_of = Some(number);
         verbs
     }
 
@@ -179,7 +191,14 @@ impl Verbs {
     pub async fn attempt(&self, key: &str, number: u64, lease: Duration) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.queue_ttl = self.place;
-        attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
+        let owner = |number| Owner::new(self.owners, number);
+        let inside = self.inside.map(|number| Through::Write(owner(number)));
+        let detached = self.instead_of.map(|number| DetachedOwner {
+            owner: owner(number),
+            token: None,
+        });
+        let detached = detached.map(|former| Through::Detached(Box::new(former)));
+        attempt.through = inside.or(detached);
         let registry = self.client.registry();
         let backend = &registry.session.backend;
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));

@@ -304,6 +304,17 @@ pub fn invalid_permit_id(id: impl AsRef<str>) -> Error {
     Error::invalid_permit_id(id.as_ref())
 }
 
+/// Makes an [`Error::InvalidDetachedHold`]: the text is not that of a detached hold.
+///
+/// # Examples
+/// ```
+/// assert!(distlock::testing::errors::invalid_detached_hold("42").is_permanent());
+/// ```
+#[must_use]
+pub fn invalid_detached_hold(text: impl AsRef<str>) -> Error {
+    Error::invalid_detached_hold(text.as_ref())
+}
+
 /// Makes an [`Error::InvalidCount`]: the count of a latch is invalid.
 ///
 /// # Examples
@@ -391,6 +402,7 @@ mod tests {
             Error::InvalidWait { .. } => "InvalidWait",
             Error::InvalidPermits { .. } => "InvalidPermits",
             Error::InvalidPermitId { .. } => "InvalidPermitId",
+            Error::InvalidDetachedHold { .. } => "InvalidDetachedHold",
             Error::InvalidCount { .. } => "InvalidCount",
             Error::InvalidConfig { .. } => "InvalidConfig",
             Error::InvalidUrl { .. } => "InvalidUrl",
@@ -408,7 +420,7 @@ mod tests {
     }
 
     /// An error of each kind.
-    fn made(time: Duration) -> [(&'static str, Error); 25] {
+    fn made(time: Duration) -> [(&'static str, Error); 26] {
         let key = "order:42";
         [
             ("Timeout", timeout(key, time, Blocker::Queue(None))),
@@ -431,6 +443,7 @@ mod tests {
             ("InvalidWait", invalid_wait(time)),
             ("InvalidPermits", invalid_permits(0, 3)),
             ("InvalidPermitId", invalid_permit_id("42")),
+            ("InvalidDetachedHold", invalid_detached_hold("42")),
             ("InvalidCount", invalid_count(0)),
             (
                 "InvalidConfig",

@@ -104,7 +104,7 @@ impl Request {
                 MAX_LEASE
             };
             let mut attempt = Attempt::new(target, lease);
-            attempt.inside = requested.inside;
+            attempt.through = requested.through.clone();
             if waits && kind.has_places() {
                 attempt.queue_ttl = Some(session.config.waiter_timeout);
             }

@@ -90,6 +90,7 @@
 //! renews all its holds at once, repeats the releases of the last seconds, and ends the owners whose attempts it could not
 //! end before.
 
+mod attach;
 mod attempt;
 mod look;
 mod number;
@@ -105,6 +106,7 @@ mod yielding;
 
 use std::sync::Arc;
 
+pub(crate) use self::attach::attach;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 pub(crate) use self::single::TryOutcome;

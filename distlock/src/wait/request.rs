@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::backend::Through;
 use crate::clock::Tick;
 use crate::config::{Backoff, MaxWaiters};
 use crate::error::{Blocker, Error, HeldBy};
 use crate::hold::HoldTerms;
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
-use crate::resource::owner::Owner;
 use crate::session::Session;
 use crate::telemetry::Meter;
 
@@ -23,8 +23,8 @@ pub(crate) struct RequestedKey {
     pub(crate) permits: u32,
     /// The pauses between two attempts of a waiter that does not listen for messages.
     pub(crate) backoff: Backoff,
-    /// The owner of the enclosing hold, which admits this one beside itself.
-    pub(crate) inside: Option<Owner>,
+    /// The hold of another owner that admits this one.
+    pub(crate) through: Option<Through>,
     /// What counts its waits, and the acquisition if it is for this key alone.
     pub(crate) meter: Meter,
 }
@@ -130,7 +130,7 @@ impl Request {
             since: self.since,
             takes_over,
             terms: &self.hold,
-            is_let_in: requested.inside.is_some(),
+            is_let_in: requested.through.is_some(),
             rank: None,
             collects: takes_over && self.has_several_keys(),
         }

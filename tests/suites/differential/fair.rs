@@ -19,6 +19,12 @@ enum FairStep {
         lease: Duration,
         place: Option<Duration>,
     },
+    Attach {
+        key: usize,
+        former: u64,
+        owner: u64,
+        lease: Duration,
+    },
     Renew {
         key: usize,
         owner: u64,
@@ -63,6 +69,9 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
     prop_oneof![
         6 => (one.clone(), lease.clone(), place).prop_map(|((key, owner), lease, place)| {
             FairStep::Attempt { key, owner, lease, place }
+        }),
+        1 => (one.clone(), OWNERS, lease.clone()).prop_map(|((key, former), owner, lease)| {
+            FairStep::Attach { key, former, owner, lease }
         }),
         1 => (one.clone(), 1..4_u32, lease).prop_map(|((key, owner), count, lease)| {
             FairStep::Renew { key, owner, count, lease }
@@ -115,6 +124,15 @@ impl Step for FairStep {
                 place,
             } => {
                 let verbs = place.map_or_else(|| verbs.clone(), |place| verbs.waiting(place));
+                verbs.attempt(KEYS[*key], *owner, *lease).await
+            }
+            Self::Attach {
+                key,
+                former,
+                owner,
+                lease,
+            } => {
+                let verbs = verbs.instead_of(*former);
                 verbs.attempt(KEYS[*key], *owner, *lease).await
             }
             Self::Renew {

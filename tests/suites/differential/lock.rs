@@ -17,6 +17,12 @@ enum LockStep {
         owner: u64,
         lease: Duration,
     },
+    Attach {
+        key: usize,
+        former: u64,
+        owner: u64,
+        lease: Duration,
+    },
     Renew(Vec<(usize, u64, u32, Duration)>),
     Release {
         key: usize,
@@ -43,8 +49,10 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
     let owner = 1..4_u64;
     let renewal = (key.clone(), owner.clone(), 1..4_u32, lease.clone());
     prop_oneof![
-        4 => (key.clone(), owner.clone(), lease)
+        4 => (key.clone(), owner.clone(), lease.clone())
             .prop_map(|(key, owner, lease)| LockStep::Attempt { key, owner, lease }),
+        2 => (key.clone(), owner.clone(), owner.clone(), lease)
+            .prop_map(|(key, former, owner, lease)| LockStep::Attach { key, former, owner, lease }),
         3 => prop::collection::vec(renewal, 1..5).prop_map(LockStep::Renew),
         2 => (key.clone(), owner).prop_map(|(key, owner)| LockStep::Release { key, owner }),
         1 => key.clone().prop_map(|key| LockStep::ForceRelease { key }),
@@ -92,6 +100,15 @@ impl Step for LockStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
         let answer = match self {
             Self::Attempt { key, owner, lease } => verbs.attempt(KEYS[*key], *owner, *lease).await,
+            Self::Attach {
+                key,
+                former,
+                owner,
+                lease,
+            } => {
+                let verbs = verbs.instead_of(*former);
+                verbs.attempt(KEYS[*key], *owner, *lease).await
+            }
             Self::Renew(batch) => {
                 let batch: Vec<_> = batch
                     .iter()
@@ -173,6 +190,25 @@ async fn verbs_answer_what_they_promise() {
         verbs.inspect("a").await.unwrap(),
         Answer::Holders(shown(2), Some(long))
     );
+    // An attached hold is the new owner's, also if it is attached again, and nobody else's.
+    let attach = |owner| {
+        let verbs = verbs.instead_of(1);
+        async move { verbs.attempt("a", owner, lease).await.unwrap() }
+    };
+    for _ in 0..2 {
+        assert_eq!(attach(3).await, Answer::Granted);
+        let by = vec![(format!("{}:3", Uuid::from_u128(7)), 1)];
+        assert_eq!(
+            verbs.inspect("a").await.unwrap(),
+            Answer::Holders(by, Some(long))
+        );
+    }
+    assert_eq!(attach(4).await, Answer::Held(None));
+    assert_eq!(verbs.release("a", 1).await.unwrap(), Answer::NotOurs);
+    let back = verbs.instead_of(3).attempt("a", 1, lease).await.unwrap();
+    assert_eq!(back, Answer::Granted);
+    let free = verbs.instead_of(1).attempt("b", 1, lease).await.unwrap();
+    assert_eq!(free, Answer::Held(None));
     // One release frees at any count; the second finds nothing.
     assert_eq!(verbs.release("a", 2).await.unwrap(), Answer::NotOurs);
     assert_eq!(verbs.release("a", 1).await.unwrap(), Answer::Freed);

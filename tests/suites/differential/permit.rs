@@ -18,6 +18,13 @@ enum PermitStep {
         owner: u64,
         lease: Duration,
     },
+    /// As many permits as the former owner asks for.
+    Attach {
+        key: usize,
+        former: u64,
+        owner: u64,
+        lease: Duration,
+    },
     Renew(Vec<(usize, u64, Duration)>),
     Release {
         key: usize,
@@ -107,8 +114,10 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
     let renewal = (key.clone(), owner.clone(), lease.clone());
     let held = (key.clone(), owner.clone());
     prop_oneof![
-        8 => (key.clone(), owner, lease)
+        8 => (key.clone(), owner.clone(), lease.clone())
             .prop_map(|(key, owner, lease)| PermitStep::Attempt { key, owner, lease }),
+        3 => (key.clone(), owner.clone(), owner, lease)
+            .prop_map(|(key, former, owner, lease)| PermitStep::Attach { key, former, owner, lease }),
         3 => prop::collection::vec(renewal, 1..5).prop_map(PermitStep::Renew),
         4 => held.clone().prop_map(|(key, owner)| PermitStep::Release { key, owner }),
         1 => held.prop_map(|(key, owner)| PermitStep::Withdraw { key, owner }),
@@ -171,6 +180,15 @@ impl Step for PermitStep {
         let answer = match self {
             Self::Attempt { key, owner, lease } => {
                 of(verbs, *owner).attempt(KEYS[*key], *owner, *lease).await
+            }
+            Self::Attach {
+                key,
+                former,
+                owner,
+                lease,
+            } => {
+                let verbs = of(verbs, *former).instead_of(*former);
+                verbs.attempt(KEYS[*key], *owner, *lease).await
             }
             Self::Renew(batch) => {
                 // One of each number of permits at least.

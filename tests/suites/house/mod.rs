@@ -174,7 +174,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "on_lost", "mod", "terms", "multi", "reentry", "observed", "lock_set", "handle",
+            "on_lost", "attach", "mod", "terms", "multi", "reentry", "observed", "lock_set",
+            "handle",
         ],
     ),
     (
@@ -182,6 +183,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "extend",
             "fenced",
+            "detached",
             "stream",
             "on_lost",
             "run",
@@ -202,6 +204,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "waiter",
             "look",
             "turn",
+            "attach",
             "single",
             "attempt",
             "request",

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::call::Call;
 use super::lock;
 use super::store::{Name, State};
-use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, Through};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;
 use crate::resource::key::Key;
@@ -25,6 +25,9 @@ pub(super) fn attempt(
     attempt: &Attempt,
     call: Call,
 ) -> Result<Attempted, Fault> {
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        return lock::attach(state, attempt, former, call.now);
+    }
     let Target {
         resource, owner, ..
     } = &attempt.target;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::call::Call;
 use super::store::{State, Value};
 use crate::backend::{
-    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Through,
 };
 use crate::clock::{self, Tick};
 use crate::resource::key::Key;
@@ -106,6 +107,9 @@ fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, 
 }
 
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        return attach(state, attempt, former, now);
+    }
     let Target {
         resource, owner, ..
     } = &attempt.target;
@@ -134,6 +138,28 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
         tokens.of_grant(key.name(), is_new, attempt.above, now)
     });
     Ok(Attempted::Granted { token })
+}
+
+/// Takes the place of another owner.
+pub(super) fn attach(
+    state: &mut State,
+    attempt: &Attempt,
+    former: DetachedOwner,
+    now: Tick,
+) -> Result<Attempted, Fault> {
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
+    for owner_there in [*owner, former.owner] {
+        if let Found::Itself(held) = find(state, key, owner_there)? {
+            *held = Held::by(Holder::Owner(*owner));
+            state.expire_at_least(key.name(), now.after(attempt.lease));
+            let token = former.token;
+            return Ok(Attempted::Granted { token });
+        }
+    }
+    Ok(Attempted::held(None))
 }
 
 /// Grants all attempts or none. A refusal names the first key that another owner holds.

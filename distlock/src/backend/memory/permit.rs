@@ -11,6 +11,7 @@ use super::number;
 use super::store::{Name, State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
+    Through,
 };
 use crate::clock::Tick;
 use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
@@ -205,6 +206,9 @@ pub(super) fn attempt(
     let now = call.now;
     let key = &target.resource.key;
     let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        return attach(state, attempt, former.owner, (now, has_ended));
+    }
     let Some(permits) = permits(state, key)? else {
         return Ok(Attempted::Unset);
     };
@@ -225,6 +229,42 @@ pub(super) fn attempt(
         let ttl = next_end.map(|end| end.left(now));
         Attempted::held_by_many(ttl, acquired, true)
     })
+}
+
+/// Takes the place of another owner, if that one still has all its permits.
+fn attach(
+    state: &mut State,
+    attempt: &Attempt,
+    former: Owner,
+    (now, has_ended): (Tick, bool),
+) -> Result<Attempted, Fault> {
+    let target = &attempt.target;
+    let refused = Ok(Attempted::held(None));
+    let Some(permits) = permits(state, &target.resource.key)? else {
+        return refused;
+    };
+    // Checked before the ids are made: the number that is asked for has no limit.
+    if has_ended || i64::from(target.permits) > permits.number_acquired() {
+        return refused;
+    }
+    let ids = |owner| PermitId::all_of(owner, target.permits);
+    let is_there = |id: &PermitId| permits.acquired.contains_key(id);
+    let is_alive = |id: PermitId| permits.acquired.get(&id).is_some_and(|end| *end > now);
+    let end = now.after(attempt.lease);
+    if ids(target.owner).all(is_alive) {
+        permits.extend(ids(target.owner).collect(), end);
+    } else if ids(target.owner).any(|id| is_there(&id)) || !ids(former).all(is_alive) {
+        // With a part of its own permits it would get more than it gives.
+        return refused;
+    } else {
+        for (id, former) in ids(target.owner).zip(ids(former)) {
+            let before = permits.acquired.get(&former).copied().unwrap_or(end);
+            permits.remove(former);
+            permits.insert(id, before.max(end));
+        }
+    }
+    used(state, &target.resource.key, false, now);
+    Ok(Attempted::Granted { token: None })
 }
 
 /// Notifies the subscribers if permits are free, and answers whether other clients are among them. Nothing is published

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::call::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{
-    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target, Through,
 };
 use crate::clock::Tick;
 use crate::config::{MOST_HOLDERS_TOLD, READERS_PATIENCE, READERS_TURN};
@@ -162,9 +162,8 @@ fn attempt_read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
     let (may_enter, is_written) = found.map_or((false, false), |found| {
         let reads = found.readers.get(owner);
         let again = reads.is_some_and(|reader| reader.ends > now);
-        let inside = attempt
-            .inside
-            .is_some_and(|around| found.is_written_by(around));
+        let inside = attempt.through.as_ref().and_then(Through::write);
+        let inside = inside.is_some_and(|around| found.is_written_by(around));
         (again || inside, found.writer.is_some())
     });
     if !may_enter && is_written {

@@ -3,11 +3,14 @@
 use redis::Value;
 
 use super::script::{self, Call, Script};
-use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target};
+use super::{RedisBackend, lock, names, reply};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, Through};
 use crate::resource::key::Key;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        return lock::attach(backend, attempt, former).await;
+    }
     let target = &attempt.target;
     let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
     let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);

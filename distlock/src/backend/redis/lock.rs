@@ -3,7 +3,8 @@
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Through,
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
@@ -18,6 +19,9 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let mut buffer = OWNER_BUFFER;
     let owner = target.owner.encode(&mut buffer);
     let lease = reply::millis(attempt.lease);
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        return attach(backend, attempt, former).await;
+    }
     if target.resource.kind == Kind::Fenced {
         let fence = names::fence(name);
         let token_ttl = backend.fencing_token_ttl.map_or(0, reply::millis);
@@ -31,6 +35,22 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let with = |call: Call| call.key(name).arg(owner).arg(lease);
     let value = backend.run(key, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
+}
+
+/// Takes the place of another owner, also of one of a fair lock.
+pub(super) async fn attach(
+    backend: &RedisBackend,
+    attempt: &Attempt,
+    former: DetachedOwner,
+) -> Result<Attempted, Fault> {
+    let key = &attempt.target.resource.key;
+    let (owner, lease) = (attempt.target.owner.text(), reply::millis(attempt.lease));
+    let with = |call: Call| {
+        let call = call.key(key.name()).arg(&owner).arg(lease);
+        call.arg(former.owner.text())
+    };
+    let value = backend.run(key, &script::LOCK_ATTACH, &with).await?;
+    Ok(reply::attempted(value)?.with_token(former.token))
 }
 
 pub(super) async fn attempt_all(

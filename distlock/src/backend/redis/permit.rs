@@ -8,6 +8,7 @@ use super::script::{self, Call, Fill, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
+    Through,
 };
 use crate::config::PERMITS_AT_ONCE;
 use crate::resource::key::Key;
@@ -34,6 +35,16 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let keys = keys_with_note(key, target.owner, names::ended);
     let channel = names::semaphore_channel(key.name());
     let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
+    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+        let former = PermitId::seed(former.owner);
+        let with = |call: Call| {
+            let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
+            let call = call.arg(lease).arg(&former[..]);
+            call.arg(reply::millis(key.expires_after()))
+        };
+        let value = backend.run(key, &script::PERMIT_ATTACH, &with);
+        return value.await.and_then(reply::attempted);
+    }
     let with = |call: Call| {
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
         call.arg(lease)

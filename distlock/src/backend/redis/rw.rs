@@ -6,12 +6,11 @@ use redis::ToRedisArgs;
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target, Through,
 };
 use crate::config::{READERS_PATIENCE, READERS_TURN};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
-use crate::resource::owner::Owner;
 
 /// The mode of a kind, as Redisson writes it.
 fn mode(kind: Kind) -> &'static str {
@@ -36,7 +35,8 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
     let key = &attempt.target.resource.key;
     let name = &**key.name();
     let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
-    let around = attempt.inside.as_ref().map(Owner::text).unwrap_or_default();
+    let around = attempt.through.as_ref().and_then(Through::write);
+    let around = around.map(|owner| owner.text()).unwrap_or_default();
     let with = |call: Call| {
         let call = with_turn(call, name, &owner).arg(reply::millis(attempt.lease));
         let call = call.arg(&stem).arg(&around);

@@ -53,6 +53,7 @@ scripts! {
     RIGHTS_CHECK = "scripts/rights_check.lua";
     PROBE = "scripts/publish.lua", "scripts/probe.lua";
     LOCK_ACQUIRE = "scripts/held.lua", "scripts/lock_acquire.lua";
+    LOCK_ATTACH = "scripts/lock_attach.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/publish.lua", "scripts/lock_release.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
@@ -62,6 +63,7 @@ scripts! {
     LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
+    PERMIT_ATTACH = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_attach.lua";
     PERMIT_RENEW = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
     PERMIT_RELEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
     PERMIT_DELETE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/seen.lua", "scripts/permit_delete.lua";

@@ -218,6 +218,23 @@ pub(crate) async fn confirm_all(
     }
 }
 
+impl Session {
+    /// Ends an owner that has no guard in this client, nor in any other. It is sent again for as long as the release of a guard is.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the owner holds nothing.
+    pub(crate) async fn release_detached(self: &Arc<Self>, target: Target) -> Result<(), Error> {
+        let key = target.resource.key.clone();
+        let targets = |_| smallvec![target.clone()];
+        let sent = send(self, targets, |_| {}, Tick::NEVER).await;
+        let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
+        match answer.released.first() {
+            Some(Released::NotOurs) if !answer.doubtful => Err(Error::lost(key.text(), Loss::Gone)),
+            _ => Ok(()),
+        }
+    }
+}
+
 type Answers = SmallVec<[Released; 1]>;
 
 /// The answer to releases that were sent together.

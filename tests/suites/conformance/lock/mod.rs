@@ -5,6 +5,7 @@ mod branches;
 mod cancel;
 mod close;
 mod confirmed;
+mod detached;
 mod dropped;
 mod handover;
 mod identity;

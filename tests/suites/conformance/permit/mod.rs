@@ -1,5 +1,6 @@
 //! Permits with a lease: how many there are, how many are granted at once, which waiters are woken by more, and what is refused.
 
+mod detached;
 mod end;
 mod outcome;
 

@@ -1,0 +1,49 @@
+//! A detached hold is attached to a client, or released by it.
+
+use std::panic::Location;
+use std::pin::pin;
+
+use super::handle::Handle;
+use super::observed::observed;
+use super::reentry::check_open;
+use super::terms::Terms;
+use crate::backend::{DetachedOwner, Target, Through};
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::guard::detached::OwnedKey;
+use crate::local::{HoldShare, watching};
+use crate::telemetry::LockType;
+use crate::wait;
+
+/// Puts an owner of this client in the place of the one that the hold has. `handle`: its key.
+pub(crate) async fn attach(
+    handle: &Handle,
+    hold: &OwnedKey,
+    call_site: &'static Location<'static>,
+) -> Result<Guard, Error> {
+    let attaching = pin!(async {
+        let mut one = Terms::new(call_site).checked(handle)?;
+        check_open(&one)?;
+        let requested = one.requested_mut();
+        requested.permits = hold.permits;
+        let former = DetachedOwner {
+            owner: hold.owner,
+            token: hold.token,
+        };
+        requested.through = Some(Through::Detached(Box::new(former)));
+        let (kind, key) = (handle.kind, one.requested().resource.key.clone());
+        let attach = || wait::attach(&one.registry, &one.request);
+        let lock_type = LockType::Single(kind);
+        let mut shares = observed(&one, lock_type, [&key].into_iter(), attach).await?;
+        Ok(Guard::new(HoldShare::new(shares.remove(0), None)))
+    });
+    watching(|| handle.look(), attaching).await
+}
+
+/// Releases the hold, whoever has detached it.
+pub(crate) async fn release(handle: &Handle, hold: &OwnedKey) -> Result<(), Error> {
+    let mut target = Target::of(&handle.resource()?, hold.owner);
+    target.permits = hold.permits;
+    let registry = handle.registry();
+    registry.session.release_detached(target).await
+}

@@ -1,0 +1,83 @@
+//! Holds that another process has detached: attaching and releasing them.
+
+use std::panic::Location;
+
+use super::Client;
+use crate::acquire::attach;
+use crate::acquire::handle::Handle;
+use crate::error::Error;
+use crate::guard::Leased;
+use crate::guard::detached::{DetachedHold, OwnedKey};
+
+impl Client {
+    /// Goes on with a hold that was [detached](crate::Guard::detach), in this process or in another one, and returns its guard.
+    ///
+    /// The server puts an owner of this client in the place of the one that has detached the hold, and renews the lease, in one
+    /// step. So only one of several clients can attach a hold, and what the former client still sends for it finds nothing. Nobody
+    /// else gets the lock in between, and to Redisson it is an ordinary lock. From then on the watchdog of this client renews it.
+    ///
+    /// The client has to use the same servers and the same [`key_prefix`](crate::Builder::key_prefix) as the one that detached the
+    /// hold. Acquisitions that wait for the key do not hold it up. Inside of scopes it is no re-entry.
+    ///
+    /// # Errors
+    /// * [`Error::Lost`]: the hold is not there any more. Its lease has ended, it was freed by force, or somebody has attached or
+    ///   released it.
+    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after), or too few
+    ///   [replicas](crate::Builder::replicas) have confirmed. If it had carried the command out, the hold is released in the
+    ///   background. Calling this again is safe: it returns [`Error::Lost`] then.
+    /// * [`Error::Denied`], [`Error::WrongType`], [`Error::InvalidKey`], [`Error::Closed`]: as for an acquisition.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the hold is still detached, or it is released in the background.
+    ///
+    /// # Examples
+    /// See [`DetachedHold`].
+    #[track_caller]
+    pub fn attach<'a, G: Leased>(
+        &'a self,
+        detached: &'a DetachedHold<G>,
+    ) -> impl Future<Output = Result<G, Error>> + Send + use<'a, G> {
+        let (handle, place) = (self.detached(&detached.hold), Location::caller());
+        async move {
+            let guard = attach::attach(&handle, &detached.hold, place).await?;
+            Ok(G::from(guard))
+        }
+    }
+
+    /// Releases a hold that was [detached](crate::Guard::detach), without a guard in between, and wakes a waiter.
+    ///
+    /// # Errors
+    /// * [`Error::Lost`]: the hold is not there any more; see [`attach`](Client::attach).
+    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after). The hold may or
+    ///   may not be released, and it ends with its lease at the latest. Calling this again is safe.
+    /// * [`Error::Denied`], [`Error::WrongType`], [`Error::InvalidKey`]: as for the release of a guard.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the hold may or may not be released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let detached = client.lock("order:42").acquire().await?.detach()?;
+    /// client.release_detached(&detached).await?;
+    /// assert!(!client.lock("order:42").is_locked().await?);
+    /// assert!(client.release_detached(&detached).await.unwrap_err().is_lost());
+    /// # Ok(()) }
+    /// ```
+    pub async fn release_detached<G: Leased>(
+        &self,
+        detached: &DetachedHold<G>,
+    ) -> Result<(), Error> {
+        let handle = self.detached(&detached.hold);
+        attach::release(&handle, &detached.hold).await
+    }
+
+    fn detached(&self, hold: &OwnedKey) -> Handle {
+        let mut handle = self.handle(hold.kind, hold.key.as_str());
+        if !hold.expires_after.is_zero() {
+            handle.set_expire_after(hold.expires_after);
+        }
+        handle
+    }
+}

@@ -1,0 +1,326 @@
+//! A hold without a guard, which another client may attach.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Guard, Leased};
+use crate::error::Error;
+use crate::resource::kind::{Family, Kind};
+use crate::resource::owner::Owner;
+
+/// A hold that was detached from its guard, so that another process can go on with it: by
+/// [`Client::attach`](crate::Client::attach), or by [`Client::release_detached`](crate::Client::release_detached).
+///
+/// [`Guard::detach`], [`FencedGuard::detach`](crate::FencedGuard::detach) and
+/// [`ExpirablePermit::detach`](crate::ExpirablePermit::detach) make it. It is a short text for other programs: write it by
+/// [`Display`](fmt::Display) into a message or a database, and read it there by [`FromStr`]. With the feature `serde` it is
+/// serialized as that text. The text has the key, the kind of lock and the owner, and nothing secret. Who may use the server and
+/// knows the text can end the hold or take it over.
+///
+/// Nobody renews the hold while it is detached. It ends with its lease, and the work has to be attached before. The guide's page on
+/// [work that goes on elsewhere](crate::guide::ownership#work-that-goes-on-in-another-process) has an example.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{Client, DetachedHold, MemoryServer};
+///
+/// let server = MemoryServer::new();
+/// let web = Client::builder().in_memory(&server)?;
+/// let guard = web.lock("order:42").acquire().await?;
+/// let message = guard.detach()?.to_string();
+///
+/// let worker = Client::builder().in_memory(&server)?;
+/// let detached: DetachedHold = message.parse()?;
+/// let guard = worker.attach(&detached).await?;
+/// assert!(worker.attach(&detached).await.unwrap_err().is_lost()); // once only
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "nobody renews a detached hold: attach it, or release it"]
+pub struct DetachedHold<G = Guard> {
+    pub(crate) hold: OwnedKey,
+    guard: PhantomData<fn() -> G>,
+}
+
+/// What has to be known of a hold to go on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedKey {
+    pub(crate) kind: Kind,
+    /// Without the client's prefix.
+    pub(crate) key: String,
+    pub(crate) owner: Owner,
+    pub(crate) permits: u32,
+    pub(crate) token: Option<u64>,
+    /// After which time without use an expirable semaphore removes itself; zero is never.
+    pub(crate) expires_after: Duration,
+}
+
+/// What each text begins with. Another form would have another number.
+const BEGIN: &str = "hold1";
+
+impl<G> DetachedHold<G> {
+    pub(crate) fn new(hold: OwnedKey) -> Self {
+        Self {
+            hold,
+            guard: PhantomData,
+        }
+    }
+
+    /// Returns the key that is held, without the client's prefix.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let detached = client.lock("order:42").acquire().await?.detach()?;
+    /// assert_eq!(detached.key(), "order:42");
+    /// # Ok(()) }
+    /// ```
+    pub fn key(&self) -> &str {
+        &self.hold.key
+    }
+
+    /// Returns the owner that the server knows until the hold is attached.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let detached = client.lock("order:42").acquire().await?.detach()?;
+    /// assert_eq!(client.attach(&detached).await?.owner().client(), detached.owner().client());
+    /// # Ok(()) }
+    /// ```
+    pub fn owner(&self) -> Owner {
+        self.hold.owner
+    }
+
+    /// Returns the fencing token of the grant, if the lock is a fenced one. The guard that attaches the hold has the same.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let detached = client.fenced_lock("order:42").acquire().await?.detach()?;
+    /// assert_eq!(Some(client.attach(&detached).await?.token()), detached.fencing_token());
+    /// # Ok(()) }
+    /// ```
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.hold.token
+    }
+}
+
+impl OwnedKey {
+    /// Whether a hold of this kind can be detached: it has one entry in the server, which another owner can take over.
+    pub(crate) fn can_have(kind: Kind) -> bool {
+        matches!(kind.family(), Family::Lock | Family::Permit)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(7, ':');
+        let mut next = || parts.next();
+        if next()? != BEGIN {
+            return None;
+        }
+        let name = next()?;
+        let mut kinds = Kind::Reentrant.same_data().iter().chain([&Kind::Permit]);
+        let kind = *kinds.find(|kind| kind.name() == name)?;
+        let client = Uuid::try_parse(next()?).ok()?;
+        let owner = Owner::new(client, next()?.parse().ok()?);
+        let permits = next()?.parse().ok().filter(|permits| *permits > 0)?;
+        let token = match next()? {
+            "" => None,
+            token => Some(token.parse().ok()?),
+        };
+        let (expires_after, key) = next()?.split_once('/')?;
+        Some(Self {
+            kind,
+            key: key.to_owned(),
+            owner,
+            permits,
+            token,
+            expires_after: Duration::from_millis(expires_after.parse().ok()?),
+        })
+    }
+}
+
+impl<G> fmt::Display for DetachedHold<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OwnedKey {
+            kind,
+            key,
+            owner,
+            permits,
+            token,
+            expires_after,
+        } = &self.hold;
+        let token = token.map(|token| token.to_string()).unwrap_or_default();
+        let expires_after = expires_after.as_millis();
+        write!(
+            f,
+            "{BEGIN}:{kind}:{owner}:{permits}:{token}:{expires_after}/{key}"
+        )
+    }
+}
+
+impl<G: Leased> FromStr for DetachedHold<G> {
+    type Err = Error;
+
+    /// Reads the text that [`Display`](fmt::Display) has written.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDetachedHold`] for any other text, and for a hold that has another sort of guard.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let hold = OwnedKey::read(text).filter(|hold| G::is_of(hold.kind));
+        hold.map(Self::new)
+            .ok_or_else(|| Error::invalid_detached_hold(text))
+    }
+}
+
+// By hand: no bound on the sort of guard.
+impl<G> Clone for DetachedHold<G> {
+    fn clone(&self) -> Self {
+        Self::new(self.hold.clone())
+    }
+}
+
+impl<G> PartialEq for DetachedHold<G> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hold == other.hold
+    }
+}
+
+impl<G> Eq for DetachedHold<G> {}
+
+impl<G> fmt::Debug for DetachedHold<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DetachedHold({self})")
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<G> serde::Serialize for DetachedHold<G> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, G: Leased> serde::Deserialize<'de> for DetachedHold<G> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Guard {
+    /// Ends this guard and leaves its hold in the server, so that another process can [attach](crate::Client::attach) it: a web
+    /// request takes the lock, and a worker finishes the work and releases it.
+    ///
+    /// Nothing is sent. The hold is not renewed any more, so it lasts for what is left of its lease: at least
+    /// two thirds of [`watchdog_timeout`](crate::Builder::watchdog_timeout) while the watchdog renews in time, or the guard's own
+    /// [lease](crate::Acquire::lease). It is never handed over to a waiter of this client. A
+    /// [`hold_at_least`](crate::Acquire::hold_at_least) ends with the guard.
+    ///
+    /// # Errors
+    /// * [`Error::Lost`]: the hold is lost.
+    /// * [`Error::Unsupported`]: the lock is a read/write lock, a multi-lock or a Redlock, whose holds have several entries in the
+    ///   servers, or the hold has other guards. The guard is released in the background.
+    ///
+    /// # Examples
+    /// See [`DetachedHold`].
+    pub fn detach(self) -> Result<DetachedHold, Error> {
+        self.detach_as()
+    }
+
+    /// The same, for the guard that this one is the inside of.
+    pub(crate) fn detach_as<G>(mut self) -> Result<DetachedHold<G>, Error> {
+        let unsupported = |guard: &Self, reason| {
+            Err(Error::Unsupported {
+                key: guard.key().to_owned(),
+                reason,
+            })
+        };
+        let [share] = self.shares.as_slice() else {
+            return unsupported(&self, SEVERAL);
+        };
+        let hold = share.hold_ref().hold();
+        let resource = &hold.resource;
+        if self.view.is_inside() || !OwnedKey::can_have(resource.kind) {
+            return unsupported(&self, SEVERAL);
+        }
+        if hold.count() != 1 {
+            return unsupported(&self, SHARED);
+        }
+        let owned = OwnedKey {
+            kind: resource.kind,
+            key: resource.key.text().to_owned(),
+            owner: hold.owner,
+            permits: hold.permits,
+            token: hold.token,
+            expires_after: resource.key.expires_after(),
+        };
+        // A waiter of this client would get it otherwise.
+        hold.keep_to_its_guards();
+        let shares = std::mem::take(&mut self.shares);
+        for share in shares {
+            share.leave_to_its_lease()?;
+        }
+        Ok(DetachedHold::new(owned))
+    }
+}
+
+const SEVERAL: &str = "`detach` is for locks of one key on one server and for permits; holds of read/write locks, multi-locks and \
+                       Redlocks have several entries in the servers";
+const SHARED: &str = "the hold has other guards, which renew it; `detach` its last one";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::fenced::FencedGuard;
+
+    fn text(key: &str) -> String {
+        format!("hold1:lock:{}:7:1::0/{key}", Uuid::from_u128(5))
+    }
+
+    #[test]
+    fn text_is_read_back_with_any_key() {
+        for key in ["order:42", "a", "::", "a/b:c/d", "ключ", "with blanks:"] {
+            let detached: DetachedHold = text(key).parse().unwrap();
+            assert_eq!(detached.key(), key);
+            assert_eq!(detached.owner(), Owner::new(Uuid::from_u128(5), 7));
+            assert_eq!(detached.to_string(), text(key));
+        }
+    }
+
+    #[test]
+    fn other_texts_and_holds_of_another_sort_of_guard_are_refused() {
+        let good = text("k");
+        let with = |from: &str, to: &str| good.replace(from, to);
+        for wrong in [
+            String::new(),
+            "order:42".to_owned(),
+            with("hold1", "hold2"),
+            with(":lock:", ":read_lock:"),
+            with(":lock:", ":semaphore:"),
+            with(":7:1:", ":7:0:"),
+            with(":7:1:", ":-7:1:"),
+            with("::0/", ":x:0/"),
+            with("0/", "0"),
+        ] {
+            let error = wrong.parse::<DetachedHold>().unwrap_err();
+            assert!(
+                matches!(error, Error::InvalidDetachedHold { .. }),
+                "{wrong}: {error}"
+            );
+        }
+        assert!(good.parse::<DetachedHold<FencedGuard>>().is_err());
+        let fenced = with(":lock:", ":fenced_lock:").replace("::0/", ":9:0/");
+        let fenced: DetachedHold<FencedGuard> = fenced.parse().unwrap();
+        assert_eq!(fenced.fencing_token(), Some(9));
+    }
+}
