@@ -36,6 +36,8 @@ pub(super) struct Looks {
     client: Client,
     pattern: String,
     max_keys: u32,
+    /// Whether also numbers are looked at that nothing shows to be a semaphore or a latch.
+    all_numbers: bool,
     clock: Clock,
     turn: Mutex<Turn>,
     seen: watch::Sender<Seen>,
@@ -101,12 +103,13 @@ impl Look {
 }
 
 impl Looks {
-    pub(super) fn new(client: Client, pattern: String, max_keys: u32) -> Self {
+    pub(super) fn new(client: Client, pattern: String, max_keys: u32, all_numbers: bool) -> Self {
         let at = Instant::now();
         Self {
             client,
             pattern,
             max_keys,
+            all_numbers,
             clock: Clock::new(),
             turn: Mutex::new(Turn {
                 next: at,
@@ -250,7 +253,11 @@ impl Looks {
     }
 
     async fn scan(&self) -> Result<Scanned, Error> {
-        let mut scan = self.client.scan(&*self.pattern).page_size(PAGE);
+        let scan = self.client.scan(&*self.pattern).page_size(PAGE);
+        let mut scan = match self.all_numbers {
+            true => scan,
+            false => scan.skip_numbers(),
+        };
         let most = usize::try_from(self.max_keys).unwrap_or(usize::MAX);
         let most_keys = u64::from(self.max_keys) * KEYS_PER_LOCK;
         let most_pages = SWEEPS * most_keys.div_ceil(u64::from(PAGE));

@@ -27,8 +27,8 @@ const DEFAULT_MAX_KEYS: u32 = 10_000;
 
 /// Creates a console for the lock server of `client`: a page and a JSON interface, as an axum router.
 ///
-/// The page shows all locks under the client's prefix, of this crate and of Redisson, each with its holder, its lease and
-/// its waiters; and what `client` itself holds and waits for, with the lines of the code. Possible deadlocks and lost locks
+/// The page shows all locks under the client's prefix, and the semaphores and latches in use, of this crate and of Redisson, each
+/// with its holder, its lease and its waiters; and what `client` itself holds and waits for, with the lines of the code. Possible deadlocks and lost locks
 /// come first. It is updated live, and keeps the history of each key as long as the program runs. Mount the router behind
 /// the authentication of your program, because everybody who can read it sees the names of all keys and of all clients.
 ///
@@ -59,6 +59,7 @@ pub fn console(client: Client) -> Console {
         pattern: String::from("*"),
         environment: None,
         max_keys: DEFAULT_MAX_KEYS,
+        all_numbers: false,
         may_release: false,
         who: None,
         senders: Senders::default(),
@@ -142,6 +143,7 @@ pub struct Console {
     pattern: String,
     environment: Option<String>,
     max_keys: u32,
+    all_numbers: bool,
     may_release: bool,
     who: Option<WhoFn>,
     senders: Senders,
@@ -186,6 +188,22 @@ impl Console {
     /// ```
     pub fn max_keys(mut self, keys: u32) -> Self {
         self.max_keys = keys.max(1);
+        self
+    }
+
+    /// Lists also the numbers that nothing shows to be a semaphore or a latch. Without this setting they are left out, as by
+    /// [`Scan::skip_numbers`](distlock::Scan::skip_numbers): most of them are counters of other programs.
+    ///
+    /// A semaphore is listed as soon as somebody has a permit or waits for one, and a latch as soon as somebody waits for it. The
+    /// page of each number can be opened by its key, with and without this setting.
+    ///
+    /// # Examples
+    /// ```
+    /// let console = distlock_tower::console(distlock::Client::in_memory()).pattern("pool:*").all_numbers();
+    /// # drop(axum::Router::<()>::from(console));
+    /// ```
+    pub fn all_numbers(mut self) -> Self {
+        self.all_numbers = true;
         self
     }
 
@@ -262,7 +280,12 @@ impl Console {
 
 impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
     fn from(console: Console) -> Self {
-        let looks = Looks::new(console.client, console.pattern, console.max_keys);
+        let looks = Looks::new(
+            console.client,
+            console.pattern,
+            console.max_keys,
+            console.all_numbers,
+        );
         let releases = Releases {
             are_allowed: console.may_release,
             who: console.who,
@@ -279,6 +302,7 @@ impl fmt::Debug for Console {
             .field("pattern", &self.pattern)
             .field("environment", &self.environment)
             .field("max_keys", &self.max_keys)
+            .field("all_numbers", &self.all_numbers)
             .field("may_release", &self.may_release)
             .field("senders", &self.senders)
             .finish_non_exhaustive()

@@ -229,8 +229,9 @@ async fn lock(console: &Console, key: String) -> Response {
         match console.looks.client().inspect(key.as_str()).await {
             Ok(report) => {
                 has_other_data = report.primitive == Primitive::OtherData;
-                // Otherwise the look has gone to this key, and the next one will.
-                if view.is_cut || trouble.is_some() {
+                // Otherwise the look has gone to this key, and the next one will. It may leave out a number that nobody uses.
+                let is_unused = report.primitive == Primitive::Number;
+                if view.is_cut || trouble.is_some() || is_unused {
                     let shown = console.looks.shown(report);
                     lock = shown.filter(|lock| is_lock(&lock.primitive));
                 }

@@ -150,6 +150,53 @@ async fn look_stops_at_the_number_of_keys_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn number_that_nobody_uses_is_listed_if_it_is_asked_for_and_has_its_page_in_any_case() {
+    let (watcher, worker) = clients();
+    let pool = worker.semaphore("pool");
+    pool.try_set_permits(3).await.unwrap();
+    worker
+        .count_down_latch("start")
+        .try_set_count(2)
+        .await
+        .unwrap();
+    let console = |all: bool| {
+        let console = distlock_tower::console(watcher.clone());
+        Router::from(match all {
+            true => console.all_numbers(),
+            false => console,
+        })
+    };
+    let listed = async |app: &Router| {
+        let locks = json(app, "/api/locks").await;
+        let locks = locks["locks"].as_array().unwrap().clone();
+        let keys = locks
+            .iter()
+            .map(|it| it["key"].as_str().unwrap().to_owned());
+        keys.collect::<Vec<_>>()
+    };
+    let (some, all) = (console(false), console(true));
+    assert_eq!(listed(&some).await, [""; 0]);
+    assert_eq!(listed(&all).await, ["pool", "start"]);
+    for app in [&some, &all] {
+        let page = json(app, "/api/lock?key=pool").await;
+        assert_eq!(
+            (&page["lock"]["primitive"], &page["lock"]["count"]),
+            (&json!("number"), &json!(3)),
+            "{page}"
+        );
+    }
+    let _permit = pool.acquire().await.unwrap();
+    let waits = tokio::spawn(async move { worker.count_down_latch("start").wait().await });
+    until_next_look().await;
+    for app in [&some, &all] {
+        assert_eq!(listed(app).await, ["pool", "start"]);
+        let page = json(app, "/api/lock?key=pool").await;
+        assert_eq!(page["lock"]["permits"]["free"], 2, "{page}");
+    }
+    waits.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_keys_that_match_the_pattern_are_there() {
     let (watcher, worker) = clients();
     let _guard = worker.multi_lock(["a:1", "b:1"]).acquire().await.unwrap();

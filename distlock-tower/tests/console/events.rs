@@ -94,6 +94,9 @@ async fn nobody_looks_while_nobody_watches() {
     let app = app(&clients().0);
     let mut events = get(&app, "/locks/api/events").await.into_body();
     next(&mut events).await.unwrap();
+    // It has asked for the next look by now, and goes before that begins.
+    let given_up = tokio::time::timeout(Duration::from_secs(1), next(&mut events)).await;
+    assert!(given_up.is_err());
     drop(events);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let mut events = get(&app, "/locks/api/events").await.into_body();

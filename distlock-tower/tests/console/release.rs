@@ -1,13 +1,17 @@
 //! Locks that are freed by force, and the requests that are refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use distlock::{Client, MemoryServer};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 use http::{Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tower::ServiceExt as _;
 
 use super::{app, clients, get, json, text, until_next_look, want_every_event};
@@ -116,6 +120,31 @@ async fn holder_that_was_not_shown_keeps_the_lock_and_is_named() {
     assert!(second.release().await.unwrap_err().is_lost());
 }
 
+/// The console looks at the key before it frees it, and the server decides once more.
+#[tokio::test(start_paused = true)]
+async fn holder_that_came_after_the_console_had_looked_keeps_the_lock_and_is_named() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let watcher = Client::builder().faults(&faults).in_memory(&server);
+    let watcher = watcher.unwrap();
+    let worker = Client::builder().name("worker").in_memory(&server).unwrap();
+    let app = allowed(&watcher);
+    let first = worker.lock("k").acquire().await.unwrap();
+    let seen = first.owner().to_string();
+    faults.next(Op::ForceRelease, Fault::Delay(Duration::from_secs(1)));
+    let meant = meant("k", &[&seen]);
+    let changes = async {
+        sleep(Duration::from_millis(500)).await;
+        first.release().await.unwrap();
+        worker.lock("k").acquire().await.unwrap()
+    };
+    let ((status, answer), second) = tokio::join!(post(&app, &[], &meant), changes);
+    assert_eq!(faults.hits(Op::ForceRelease), 1);
+    assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    let why = answer["error"].as_str().unwrap();
+    assert!(why.contains(&second.owner().to_string()), "{why}");
+    assert!(second.is_held() && watcher.lock("k").is_locked().await.unwrap());
+}
+
 #[tokio::test(start_paused = true)]
 async fn reader_that_came_later_keeps_all_readers_and_one_that_has_left_does_not() {
     let (watcher, worker) = clients();
@@ -154,8 +183,12 @@ async fn wrong_confirmation_frees_nothing() {
 async fn console_that_only_reads_frees_nothing() {
     let (watcher, worker) = clients();
     let _guard = worker.lock("k").acquire().await.unwrap();
-    let (status, answer) = post(&app(&watcher), &[], &confirmed("k")).await;
+    // By a host that may free locks, so that the permission alone is missing.
+    let local = ("host", "localhost");
+    let (status, answer) = post(&app(&watcher), &[local], &confirmed("k")).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
+    let why = answer["error"].as_str().unwrap();
+    assert!(why.contains("this console only reads"), "{why}");
     assert!(watcher.lock("k").is_locked().await.unwrap());
     let locks = json(&app(&watcher), "/locks/api/locks").await;
     assert_eq!(locks["may_force_release"], false);

@@ -112,12 +112,22 @@ function showList() {
   $("count").textContent = isFiltered
     ? `${number(found.length)} of ${plural(locks.size, "key", "keys")} match`
     : plural(locks.size, "key", "keys");
+  showExact(found.length === 0 ? $("search").value.trim() : "");
   $("pages").hidden = pages === 1;
   $("page").textContent = `Page ${number(page + 1)} of ${number(pages)}`;
   $("previous").disabled = page === 0;
   $("next").disabled = page === pages - 1;
   const nothing = settings.trouble ? "The locks are not known." : "Nothing is locked.";
   showRows(rows, isFiltered ? "No key matches." : nothing);
+}
+
+// The page of a key that is not in the list, such as a semaphore that nobody uses.
+function showExact(key) {
+  const node = $("exact");
+  node.hidden = key === "";
+  if (node.hidden || node.dataset.key === key) return;
+  node.dataset.key = key;
+  node.replaceChildren("Numbers that nobody uses are not listed. The page of the key ", keyLink(key, key), " shows what is there.");
 }
 
 // A row whose lock is the same object stays, and with it the focus.
