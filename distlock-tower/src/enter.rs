@@ -71,13 +71,16 @@ impl Settings {
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
             KeyOutcome::Keys(keys) => key::distinct(keys),
-            KeyOutcome::NoKey | KeyOutcome::Missing(_) if self.optional => {
+            KeyOutcome::NoKey | KeyOutcome::Missing(_) | KeyOutcome::NoCapture { .. }
+                if self.optional =>
+            {
                 return EnterOutcome::Unlocked;
             }
             KeyOutcome::NoKey => Err(KeyError::NoKey),
             KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
             KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
             KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
+            KeyOutcome::NoCapture { name, others } => Err(KeyError::NoCapture { name, others }),
             #[cfg(any(feature = "json", feature = "form"))]
             KeyOutcome::Refused(error) => Err(error.into()),
             KeyOutcome::Answer(answer) => {

@@ -227,6 +227,33 @@ async fn capture_in_braces_is_an_error_in_the_log_with_the_right_spelling() {
     );
 }
 
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn capture_that_the_route_does_not_have_is_an_error_in_the_log_with_those_that_it_has() {
+    use axum::body::Body;
+    use axum::routing::post;
+
+    let log = Log::default();
+    let _listening = log.listen();
+    let layer = || LockLayer::new(Client::in_memory()).key_template("order:<path.nr>");
+    let send = async |layer: LockLayer, route: &str| {
+        let handler = post(async || "done").route_layer(layer);
+        let app: axum::Router = axum::Router::new().route(route, handler);
+        let request = Request::post("/orders/7").body(Body::empty()).unwrap();
+        app.oneshot(request).await.unwrap().status()
+    };
+    assert_eq!(send(layer(), "/orders/{id}").await, 500);
+    let text = log.text();
+    assert!(
+        text.contains("ERROR") && text.contains("`<path.nr>`") && text.contains("it has `id`"),
+        "{text}"
+    );
+    // Who makes it optional means routes with and without the capture.
+    assert_eq!(send(layer().optional(), "/orders/{id}").await, 200);
+    assert_eq!(send(layer(), "/orders/{nr}").await, 200);
+    assert_eq!(send(layer(), "/orders/7").await, 400);
+}
+
 #[tokio::test]
 async fn refused_request_is_in_the_log_at_info_with_its_key_and_holder_and_the_answer_has_neither()
 {

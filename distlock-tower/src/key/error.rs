@@ -18,6 +18,7 @@ pub(crate) enum KeyError {
     Missing { what: String },
     Ambiguous { what: String },
     Misspelt { name: String },
+    NoCapture { name: String, others: Vec<String> },
     Body(BodyError),
 }
 
@@ -48,7 +49,7 @@ pub(crate) enum BodyError {
 impl KeyError {
     pub(crate) fn rejection(&self) -> Rejection {
         match self {
-            Self::Misspelt { .. } => Rejection::new(Reason::Config),
+            Self::Misspelt { .. } | Self::NoCapture { .. } => Rejection::new(Reason::Config),
             Self::Body(error) => error.rejection(),
             _ => Rejection::new(Reason::Key),
         }
@@ -101,6 +102,12 @@ impl fmt::Display for KeyError {
                 f,
                 "`{{{name}}}` is plain text in the key template, and the route has a capture `{name}`; \
                  write `<path.{name}>`"
+            ),
+            Self::NoCapture { name, others } => write!(
+                f,
+                "the key template has `<path.{name}>`, and the route has no capture `{name}`; it has `{}`. Name one of these, put \
+                 the layer on the routes that have the capture, or make it `optional()`",
+                others.join("`, `")
             ),
             Self::Body(error) => error.fmt(f),
         }

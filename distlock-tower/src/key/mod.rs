@@ -177,6 +177,11 @@ pub(crate) enum KeyOutcome {
     Missing(String),
     /// The template has the capture of this name in another syntax, as plain text.
     Misspelt(String),
+    /// The route has other captures than this one of the template.
+    NoCapture {
+        name: String,
+        others: Vec<String>,
+    },
     /// The body cannot be read as what the key function needs.
     #[cfg(any(feature = "json", feature = "form"))]
     Refused(BodyError),
@@ -209,6 +214,9 @@ impl fmt::Debug for LockKeys {
                 f.debug_tuple("LockKeys::Ambiguous").field(what).finish()
             }
             KeyOutcome::Misspelt(name) => f.debug_tuple("LockKeys::Misspelt").field(name).finish(),
+            KeyOutcome::NoCapture { name, .. } => {
+                f.debug_tuple("LockKeys::NoCapture").field(name).finish()
+            }
             #[cfg(any(feature = "json", feature = "form"))]
             KeyOutcome::Refused(error) => {
                 let error = error.to_string();

@@ -36,7 +36,8 @@ pub enum ViaTemplate {}
 ///
 /// A request that lacks a value is answered with 400, or runs unlocked if the layer's key is
 /// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: the
-/// layer does not know which of the repeated values the handler will use.
+/// layer does not know which of the repeated values the handler will use. A capture that the route does not have, where it has others,
+/// is a mistake of the program: 500 `urn:distlock:config`, unless the key is optional, and the log names the captures of the route.
 ///
 /// Values are not escaped. Clients choose them, so separate two values with a character that neither can contain.
 ///
@@ -149,7 +150,7 @@ impl Template {
             }
         }
         match missing {
-            Some(placeholder) => KeyOutcome::Missing(placeholder.to_string()),
+            Some(placeholder) => placeholder.missing(captures),
             None => KeyOutcome::Keys(smallvec![key]),
         }
     }
@@ -201,6 +202,17 @@ impl<'a> Value<'a> {
 }
 
 impl Placeholder {
+    /// A route without the capture is a mistake of the program, and not of the request. A URL without a route has no captures.
+    fn missing(&self, captures: &Captures) -> KeyOutcome {
+        match (self, captures) {
+            (Self::Path(name), Some(captures)) if !captures.is_empty() => KeyOutcome::NoCapture {
+                name: name.clone(),
+                others: captures.iter().map(|(own, _)| own.clone()).collect(),
+            },
+            _ => KeyOutcome::Missing(self.to_string()),
+        }
+    }
+
     fn value<'a>(&self, parts: &'a Parts, captures: &'a Captures) -> Value<'a> {
         match self {
             Self::Path(name) => match captures {

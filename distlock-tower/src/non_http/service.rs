@@ -81,6 +81,7 @@ async fn handle<S: Service<R>, R>(
         KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
         KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
         KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
+        KeyOutcome::NoCapture { name, others } => Err(KeyError::NoCapture { name, others }),
         #[cfg(any(feature = "json", feature = "form"))]
         KeyOutcome::Refused(error) => Err(error.into()),
         KeyOutcome::Answer(answer) => {

@@ -92,9 +92,10 @@ async fn template_reads_captures_of_outer_routers_and_the_full_path() {
     assert_eq!(send(by_captures, post_to(uri)).await.text, "ac me:7");
     let by_path = nested("<uri.path>");
     assert_eq!(send(by_path, post_to(uri)).await.text, "/ac me/orders/7");
+    // A mistake of the program.
     send(nested("<path.idd>"), post_to(uri))
         .await
-        .is_problem("key", 400, false);
+        .is_problem("config", 500, false);
     send(nested("<path.tenant>"), post_to("/%ff/orders/7"))
         .await
         .is_problem("key", 400, false);
