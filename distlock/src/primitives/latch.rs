@@ -73,7 +73,8 @@ impl CountDownLatch {
     /// A wait for a latch that expires fails with [`Error::Lost`] within seconds, because it was not counted down. A new count
     /// can then be set. The time must be longer than any time between two count-downs.
     ///
-    /// In the server this is the time to live of the key, as after Redisson's `expire`. Redisson's count-downs do not move it.
+    /// In the server this is the time to live of the key, as after `getKeys().expire(..)` of Redisson. Redisson's
+    /// count-downs do not move it, and its threads that sleep in `await` are not told of it.
     ///
     /// # Errors
     /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.

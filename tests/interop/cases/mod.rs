@@ -1,6 +1,7 @@
 //! The cases of all primitives.
 
 mod engines;
+mod expire_after;
 mod fair;
 mod fenced;
 mod latch;
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         semaphore::cases(),
         permit::cases(),
         latch::cases(),
+        expire_after::cases(),
         names::cases(),
         mixed::cases(),
         share::cases(),

@@ -102,6 +102,8 @@ pub struct Call {
     pub time: Option<u64>,
     /// The id of a permit.
     pub permit: Option<String>,
+    /// So long after its last use a number is to end.
+    pub expire_after: Option<u64>,
 }
 
 impl Call {
@@ -118,6 +120,7 @@ impl Call {
             hold: None,
             time: None,
             permit: None,
+            expire_after: None,
         }
     }
 
@@ -132,6 +135,13 @@ impl Call {
     #[must_use]
     pub fn lease(mut self, lease: u64) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// With the time after which a number is to end.
+    #[must_use]
+    pub fn expire_after(mut self, time: u64) -> Self {
+        self.expire_after = Some(time);
         self
     }
 

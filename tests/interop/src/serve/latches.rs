@@ -9,7 +9,10 @@ use super::{Outcome, millis, name, text, unknown, unless_busy};
 use crate::protocol::Call;
 
 pub(super) async fn perform(client: &Client, call: &Call) -> Outcome {
-    let latch = client.count_down_latch(name(call));
+    let mut latch = client.count_down_latch(name(call));
+    if let Some(time) = millis(call.expire_after) {
+        latch = latch.expire_after(time);
+    }
     match call.op.as_str() {
         "set_count" => {
             let set = latch.try_set_count(call.count.unwrap_or(1));

@@ -14,7 +14,10 @@ use crate::protocol::{Call, Grant};
 static PERMITS: LazyLock<Shared<HashMap<String, ExpirablePermit>>> = LazyLock::new(Shared::default);
 
 pub(super) async fn perform(client: &Client, call: &Call) -> Outcome {
-    let semaphore = client.expirable_semaphore(name(call));
+    let mut semaphore = client.expirable_semaphore(name(call));
+    if let Some(time) = millis(call.expire_after) {
+        semaphore = semaphore.expire_after(time);
+    }
     match call.op.as_str() {
         "set_permits" => {
             let set = semaphore.try_set_permits(call.count.unwrap_or(1));

@@ -12,7 +12,10 @@ use crate::protocol::{Call, Grant};
 pub(super) type Permits = HashMap<String, Vec<Permit>>;
 
 pub(super) async fn perform(client: &Client, permits: &mut Permits, call: &Call) -> Outcome {
-    let semaphore = client.semaphore(name(call));
+    let mut semaphore = client.semaphore(name(call));
+    if let Some(time) = millis(call.expire_after) {
+        semaphore = semaphore.expire_after(time);
+    }
     let count = call.count.unwrap_or(1);
     match call.op.as_str() {
         "set_permits" => Ok(json!(semaphore.try_set_permits(count).await.map_err(text)?)),

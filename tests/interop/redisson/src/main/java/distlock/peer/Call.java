@@ -44,6 +44,11 @@ record Call(JsonObject json) {
         return number("lease");
     }
 
+    /** So long after now a number is to end. */
+    long expireAfter() {
+        return number("expire_after").orElseThrow();
+    }
+
     int count() {
         return (int) number("count").orElse(1);
     }

@@ -12,6 +12,10 @@ record Permits(RedissonClient client) {
         RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore(call.name());
         return switch (call.operation()) {
             case "set_permits" -> semaphore.trySetPermits(call.count());
+            case "add_permits" -> {
+                semaphore.addPermits(call.count());
+                yield true;
+            }
             case "acquire" -> {
                 String permit = acquire(semaphore, call);
                 yield permit == null ? null : new Grant("", null, permit);

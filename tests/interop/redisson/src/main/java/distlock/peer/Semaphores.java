@@ -21,6 +21,7 @@ record Semaphores(RedissonClient client) {
                 semaphore.addPermits(call.count());
                 yield true;
             }
+            case "drain" -> semaphore.drainPermits();
             case "available" -> semaphore.availablePermits();
             default -> throw Operations.unknown(call);
         };
