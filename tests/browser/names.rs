@@ -199,3 +199,24 @@ async fn table_of_locks_begins_within_the_first_screen_of_a_phone() {
     .await;
     waits.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+#[tokio::test]
+async fn semaphore_that_nobody_uses_is_not_listed_and_its_page_is_found_by_the_search() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let pool = worker.semaphore("pool");
+    pool.try_set_permits(3).await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#count", "0 keys").await;
+        page.type_into("#search", "pool").await;
+        page.click("#exact a").await;
+        page.shows("#one-key", "pool").await;
+        page.shows("#one-facts", "count 3").await;
+        let _permit = pool.acquire().await.unwrap();
+        page.shows("#one-facts", "2 free, 1 taken").await;
+        page.click("#back").await;
+        page.shows("#rows", "pool").await;
+    })
+    .await;
+}

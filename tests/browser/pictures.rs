@@ -133,3 +133,50 @@ async fn many_locks_hostile_names_lost_locks_and_an_outage_fit_their_screens() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn pages_of_semaphores_and_latches_fit_their_screens() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "printing-7f9c").await;
+    let (printers, seats) = (
+        worker.semaphore("printers"),
+        worker.expirable_semaphore("seats:flight:LH123"),
+    );
+    printers.try_set_permits(3).await.unwrap();
+    seats.try_set_permits(2).await.unwrap();
+    let _permit = printers.acquire_many(2).await.unwrap();
+    let _seats = (
+        seats.acquire().await.unwrap(),
+        seats.acquire().await.unwrap(),
+    );
+    let _waits = tokio::spawn(seats.acquire().into_future());
+    let latch = worker.count_down_latch("import:parts");
+    latch.try_set_count(4).await.unwrap();
+    let waits = latch.clone();
+    let _waits = tokio::spawn(async move { waits.wait().await });
+    worker.semaphore("idle").try_set_permits(5).await.unwrap();
+    let sizes = [
+        ("wide", (1100, 900), "light"),
+        ("phone", (390, 1200), "dark"),
+    ];
+    browse(async |page| {
+        for (name, key, fact) in [
+            ("semaphore", "printers", "1 free, 2 taken"),
+            ("expirable", "seats%3Aflight%3ALH123", "0 free, 2 taken"),
+            ("latch", "import%3Aparts", "count 4"),
+            ("unused", "idle", "count 5"),
+        ] {
+            page.open(&format!("{}#key={key}", site.url)).await;
+            page.shows("#one-facts", fact).await;
+            for (size, pixels, scheme) in sizes {
+                take(page, &format!("{name}-{size}"), pixels, scheme).await;
+            }
+        }
+        page.open(&site.url).await;
+        page.shows("#count", "3 keys").await;
+        for (size, pixels, scheme) in sizes {
+            take(page, &format!("numbers-{size}"), pixels, scheme).await;
+        }
+    })
+    .await;
+}
