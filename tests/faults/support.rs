@@ -6,6 +6,7 @@ use std::time::Duration;
 use distlock::test_util::{self, Sizes, Verbs};
 use distlock::{Builder, Client};
 use distlock_tests::{Leaks, Proxy, RedisServer, eventually, eventually_eq};
+use futures_util::future::join_all;
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -58,6 +59,11 @@ pub(crate) async fn warm_up(client: &Client) {
     let verbs = Verbs::new(client, client.id());
     verbs.renew(&[renewal]).await.unwrap();
     guard.release().await.unwrap();
+    // Of what begins at once, all but the first goes together.
+    let at_once = (0..3).map(|n| client.lock(format!("warm:up:{n}")).acquire().into_future());
+    for guard in join_all(at_once).await {
+        guard.unwrap().release().await.unwrap();
+    }
 }
 
 /// Completes when this client keeps nothing: no hold, no waiter, no release owed.

@@ -58,7 +58,11 @@ impl Stage {
 }
 
 async fn hold(client: &Client) -> Guard {
-    client.lock(KEY).try_acquire().await.unwrap().unwrap()
+    hold_of(client, KEY).await
+}
+
+async fn hold_of(client: &Client, key: &str) -> Guard {
+    client.lock(key).try_acquire().await.unwrap().unwrap()
 }
 
 type Waiting = JoinHandle<Result<Guard, Error>>;
@@ -140,6 +144,9 @@ scenarios! {
     SeveralKeysByTries: waiter_for_two_hot_keys_gets_both,
     UnpolledKeepsPlace: waiter_behind_one_that_is_not_polled_gets_in,
     DoubtEndsWithLease: attempt_that_a_hung_server_carries_out_is_ended,
+    AnswerOfAnother: attempt_beside_a_granted_one_is_refused_by_the_holder,
+    BatchCutInTheMiddle: keys_acquired_at_once_are_all_taken,
+    BatchCutInTheMiddle: keys_released_at_once_are_all_free,
 }
 
 /// Scenarios that no flaw of a backend breaks: the client alone could be wrong there.
@@ -172,6 +179,33 @@ async fn late_release_leaves_the_next_owner_alone(stage: &Stage) -> bool {
     let _second = hold(&other).await;
     let _lost = first.release().await;
     stage.is_taken().await
+}
+
+async fn attempt_beside_a_granted_one_is_refused_by_the_holder(stage: &Stage) -> bool {
+    let client = stage.client();
+    let _held = hold(&stage.other()).await;
+    let free = client.lock("order:43").try_acquire();
+    let taken = client.lock(KEY).try_acquire();
+    let (free, taken) = tokio::join!(free.into_future(), taken.into_future());
+    free.unwrap().is_some() && taken.unwrap().is_none()
+}
+
+async fn keys_acquired_at_once_are_all_taken(stage: &Stage) -> bool {
+    let client = stage.client();
+    stage.faults.next(Op::Attempt, Fault::Delay(MOMENT));
+    let (_first, _second) = tokio::join!(hold_of(&client, "order:43"), hold(&client));
+    stage.is_taken().await
+}
+
+async fn keys_released_at_once_are_all_free(stage: &Stage) -> bool {
+    let client = stage.client();
+    let first = hold_of(&client, "order:43").await;
+    let second = hold(&client).await;
+    stage.faults.next(Op::Release, Fault::Delay(MOMENT));
+    let (first, second) = tokio::join!(first.release(), second.release());
+    first.unwrap();
+    second.unwrap();
+    !stage.is_taken().await
 }
 
 async fn hold_that_another_has_taken_is_found_lost(stage: &Stage) -> bool {

@@ -241,6 +241,24 @@ pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 
+/// How many batches of attempts and releases a client has under way to a server before what comes up next waits for others: while
+/// the server carries one out, the next one is written and the answers of the last one are read.
+#[cfg(feature = "redis")]
+pub(crate) const BATCHES_AT_ONCE: usize = 2;
+
+/// How long an attempt or a release waits for others at most, which matters where an answer takes longer: the shortest time that
+/// tokio's timers can tell.
+#[cfg(feature = "redis")]
+pub(crate) const WAIT_FOR_OTHERS: Duration = Duration::from_millis(1);
+
+/// The most attempts and releases in a batch. The server carries out nothing else meanwhile, which is some 100 us.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_IN_BATCH: usize = 32;
+
+/// What the names of a batch may take in bytes, so that its command is written at once. A longer name goes alone in its batch.
+#[cfg(feature = "redis")]
+pub(crate) const BATCH_BYTES: usize = 16 * 1024;
+
 /// How long a channel without waiters stays subscribed: on a busy key the next waiter comes soon.
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);

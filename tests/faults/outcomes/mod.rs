@@ -1,5 +1,6 @@
 //! Commands whose outcome is unknown, callers that stop waiting, and releases.
 
+mod batch;
 pub(crate) mod cancel;
 mod changes;
 mod drops;
@@ -13,6 +14,7 @@ use crate::row::Listed;
 pub(crate) fn rows() -> Vec<Listed> {
     [
         outcome::rows(),
+        batch::rows(),
         numbers::rows(),
         sweep::rows(),
         cancel::rows(),

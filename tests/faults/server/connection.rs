@@ -17,9 +17,9 @@ use crate::support::{SOON, client, client_with, free, idle, listened, ms, warm_u
 async fn break_somewhere(proxy: &Proxy, seed: usize) -> u64 {
     let random = |most: usize| rand::rng().random_range(1..most);
     let existing = Select::COMMANDS.existing();
-    // A command is some 150 bytes, a reply at least 3.
+    // An operation is some 70 bytes of a batch, and its answer at least 3.
     let cut = match seed % 4 {
-        0 => proxy.cut_after(existing, Way::Up, random(70_000)),
+        0 => proxy.cut_after(existing, Way::Up, random(30_000)),
         1 => proxy.cut_after(existing, Way::Down, random(1_400)),
         at => {
             for _ in 0..random(40) {

@@ -16,9 +16,13 @@ use crate::row::{Row, rows};
 use crate::support::{client_with, ms};
 
 /// Source, and how many arguments it takes.
-const SCRIPTS: [(&str, usize); 5] = [
+const SCRIPTS: [(&str, usize); 6] = [
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua"),
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua")
+        ),
         2,
     ),
     (
@@ -28,6 +32,17 @@ const SCRIPTS: [(&str, usize); 5] = [
     (
         concat!(
             include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_batch.lua")
+        ),
+        2,
+    ),
+    (
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua")
         ),
         2,

@@ -19,8 +19,9 @@ fn waits(client: &Client, key: &str) -> JoinHandle<Guard> {
     tokio::spawn(async move { acquire.await.unwrap() })
 }
 
+/// How many attempts the server has carried out, of which several may come in one call.
 async fn attempts(server: &RedisServer) -> u64 {
-    server.command_calls("evalsha").await
+    server.command_calls("exists").await
 }
 
 async fn f26_release_that_comes_before_the_subscription_is_not_missed(row: &Row) {

@@ -2,6 +2,7 @@
 //! connections that fail.
 
 mod announced;
+mod batches;
 mod cluster;
 mod commands;
 mod connections;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 
+use super::batches::Batches;
 use super::connection::url::Url;
 use super::script::{Fill, Script};
 use super::servers::Servers;
@@ -39,6 +40,8 @@ pub(crate) struct RedisBackend {
     /// The marks of requests that were answered, and their keys. The next command to their server takes them along, to be
     /// removed.
     pub(super) answered: Mutex<Vec<(Key, String)>>,
+    /// The attempts and releases of many tasks that travel together.
+    pub(super) batches: Batches,
     /// The messages that the servers refuse.
     untold: Untold,
 }
@@ -59,6 +62,7 @@ impl RedisBackend {
         let servers = Servers::new(url, identity, config, clock)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
+            batches: Batches::new(servers.is_one_server()),
             servers,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,

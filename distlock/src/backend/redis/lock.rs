@@ -1,5 +1,6 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
+use super::batches::Wanted;
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
@@ -33,7 +34,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).arg(owner).arg(lease);
-    let value = backend.run(key, &script::LOCK_ACQUIRE, &with);
+    let wanted = || Wanted::Acquire(lease);
+    let value = backend.run_or_join(target, wanted, (&script::LOCK_ACQUIRE, &with));
     value.await.and_then(reply::attempted)
 }
 
@@ -121,7 +123,9 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let channel = names::lock_channel(name);
     let with = |call: Call| call.key(name).arg(owner).arg(&channel);
     let value = if target.taken_for.is_zero() {
-        backend.run(key, &script::LOCK_RELEASE, &with).await?
+        let wanted = || Wanted::Release(channel.clone());
+        let value = backend.run_or_join(target, wanted, (&script::LOCK_RELEASE, &with));
+        value.await?
     } else {
         let taken_for = reply::millis(target.taken_for);
         let with = |call: Call| with(call).arg(taken_for);

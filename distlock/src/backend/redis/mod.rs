@@ -6,6 +6,8 @@
 
 mod attempt_slots;
 mod backend;
+mod batch_sender;
+mod batches;
 mod confirm;
 pub(crate) mod connection;
 mod examine;

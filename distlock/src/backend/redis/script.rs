@@ -52,10 +52,11 @@ scripts! {
     COMMANDS_CHECK = "scripts/commands_check.lua";
     RIGHTS_CHECK = "scripts/rights_check.lua";
     PROBE = "scripts/publish.lua", "scripts/probe.lua";
-    LOCK_ACQUIRE = "scripts/held.lua", "scripts/lock_acquire.lua";
+    LOCK_ACQUIRE = "scripts/held.lua", "scripts/acquire.lua", "scripts/lock_acquire.lua";
     LOCK_ATTACH = "scripts/lock_attach.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
-    LOCK_RELEASE = "scripts/publish.lua", "scripts/lock_release.lua";
+    LOCK_RELEASE = "scripts/publish.lua", "scripts/release.lua", "scripts/lock_release.lua";
+    LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua", "scripts/acquire.lua", "scripts/release.lua", "scripts/lock_batch.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";

@@ -1,20 +1,5 @@
--- Acquires a lock for an owner if the lock is free or already this owner's.
--- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice.
+-- Acquires a lock for an owner, so that it has the same effect when it is sent twice.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 lease in ms
 -- Reply nil granted   n >= 0 held by another owner for n ms   -1 held without an end   array: n, the owner, how many others
-local lock = KEYS[1]
-local owner, lease = ARGV[1], ARGV[2]
-
-if redis.call('EXISTS', lock) == 0 then
-  -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
-  -- anything is stored. It also passes when memory is full, and then lets the HSET pass.
-  redis.call('PEXPIRE', lock, lease)
-  redis.call('HSET', lock, owner, '1')
-  redis.call('PEXPIRE', lock, lease)
-  return nil
-end
-if redis.call('HEXISTS', lock, owner) == 0 then return refusal(lock) end
-redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
-redis.call('HSET', lock, owner, '1')
-return nil
+return acquire(KEYS[1], ARGV[1], ARGV[2])

@@ -263,6 +263,11 @@ impl Servers {
         }
     }
 
+    /// Whether one server has all keys.
+    pub(super) fn is_one_server(&self) -> bool {
+        self.layout.single().is_some()
+    }
+
     /// Where a key lives.
     pub(super) fn home(&self, key: &Key) -> Home {
         match self.owner(key) {

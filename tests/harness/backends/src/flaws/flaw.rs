@@ -62,11 +62,15 @@ pub enum Flaw {
     UnpolledKeepsPlace,
     /// A fencing token is the client's highest one plus 1, instead of the server's.
     TokenFromMemory,
+    /// Of attempts that travel together, each gets the answer of the one before it.
+    AnswerOfAnother,
+    /// Of operations that travel together, the first one is carried out, and all are answered as if they were.
+    BatchCutInTheMiddle,
 }
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -94,6 +98,8 @@ impl Flaw {
         Self::SeveralKeysByTries,
         Self::UnpolledKeepsPlace,
         Self::TokenFromMemory,
+        Self::AnswerOfAnother,
+        Self::BatchCutInTheMiddle,
     ];
 
     /// Whether it is a mistake of the server's scripts. Such a flaw is placed behind the decorator that injects faults,

@@ -1,5 +1,6 @@
 //! A decorator that makes one mistake on purpose. The tests that look for such mistakes have to find each.
 
+mod batches;
 mod confirmed;
 mod flaw;
 mod grants;
@@ -15,6 +16,7 @@ use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use self::batches::Batches;
 use self::confirmed::Confirmed;
 pub use self::flaw::Flaw;
 use self::grants::Refusals;
@@ -46,6 +48,7 @@ pub(crate) struct Flawed {
     refusals: Refusals,
     confirmed: Confirmed,
     ended: Ended,
+    batches: Batches,
 }
 
 impl Flawed {
@@ -62,6 +65,7 @@ impl Flawed {
             refusals: Refusals::default(),
             confirmed: Confirmed::default(),
             ended: Ended::default(),
+            batches: Batches::default(),
         }
     }
 }
@@ -84,6 +88,10 @@ impl Backend for Flawed {
             Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
             Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
             Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
+            Flaw::AnswerOfAnother => {
+                Box::pin(self.batches.answered_as_the_last_one(inner, attempt))
+            }
+            Flaw::BatchCutInTheMiddle => Box::pin(self.batches.attempt_if_first(inner, attempt)),
             _ => inner.attempt(attempt),
         }
     }
@@ -119,6 +127,7 @@ impl Backend for Flawed {
             Flaw::PermitsGivenAgain => Box::pin(self.sent.release(inner, target)),
             Flaw::EndForgotten => Box::pin(numbers::release_without_mark(inner, target)),
             Flaw::ReleaseNotRepeated => Box::pin(self.ended.release_once(inner, target)),
+            Flaw::BatchCutInTheMiddle => Box::pin(self.batches.release_if_first(inner, target)),
             _ => inner.release(target),
         }
     }

@@ -1,0 +1,229 @@
+//! How attempts and releases travel: alone, or with those of other tasks. What that must not change is said in `batches`.
+
+use std::sync::Arc;
+
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+use super::backend::RedisBackend;
+use super::batches::{
+    Alone, Collector, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
+};
+use super::names;
+use super::script::{self, Call, Fill, Script};
+use crate::backend::{Fault, Target, cause};
+use crate::config::WAIT_FOR_OTHERS;
+use crate::error::show;
+use crate::foreign;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
+
+/// How an operation was sent that did not go alone at once.
+enum Sent<'a> {
+    /// With others.
+    Together(Result<Value, Fault>),
+    /// Not yet. It goes alone.
+    NotYet(Alone<'a>),
+}
+
+impl RedisBackend {
+    /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks.
+    pub(super) async fn run_or_join(
+        &self,
+        target: &Target,
+        wanted: impl FnOnce() -> Wanted,
+        (script, with): (&Script, Fill<'_>),
+    ) -> Result<Value, Fault> {
+        let _alone = match self.batches.alone() {
+            Some(alone) => alone,
+            None => match self.send_with_others(target, wanted()).await {
+                Sent::Together(answer) => return answer,
+                Sent::NotYet(alone) => alone,
+            },
+        };
+        self.run(&target.resource.key, script, with).await
+    }
+
+    /// Has an operation wait for the next batch, and waits for its answer for at most the response timeout.
+    async fn send_with_others(&self, target: &Target, wanted: Wanted) -> Sent<'_> {
+        let key = &target.resource.key;
+        // A caller without a connection waits for one in its own way.
+        if self.servers.disconnected(key).is_some() {
+            return Sent::NotYet(self.batches.alone_anyway());
+        }
+        let (caller, answered) = oneshot::channel();
+        self.collect(Operation {
+            key: key.clone(),
+            owner: target.owner,
+            wanted,
+            caller: Some(caller),
+        });
+        match timeout(self.response_timeout, answered).await {
+            Ok(Ok(Told::Answer(answer))) => Sent::Together(answer),
+            Ok(Ok(Told::NotSent)) => Sent::NotYet(self.batches.alone_anyway()),
+            Ok(Err(_)) => {
+                let text = "the task that sent the command has ended";
+                Sent::Together(Err(Fault::Unknown(cause(text))))
+            }
+            Err(_) => {
+                let text = format!("no answer within {}", show(self.response_timeout));
+                Sent::Together(Err(Fault::Unknown(cause(text))))
+            }
+        }
+    }
+
+    /// Adds an operation to those that wait, and begins a sender if there are too few.
+    fn collect(&self, operation: Operation) {
+        let begins = self.batches.with(|collector| collector.add(operation));
+        self.begin_sender(begins);
+    }
+
+    /// Begins a sender, if one has to begin.
+    fn begin_sender(&self, begins: Option<Phase>) {
+        if let (Some(phase), Some(backend)) = (begins, self.me.upgrade()) {
+            let sender = Sender {
+                backend,
+                phase: Some(phase),
+            };
+            drop(tokio::spawn(sender.run()));
+        }
+    }
+
+    /// Sends a batch, and tells each caller its answer. If this is dropped before, the callers find that out.
+    async fn send_batch(&self, first: Key, batch: Vec<Operation>) {
+        let with = |call: Call| {
+            let call = call.keys(batch.iter().map(|operation| &**operation.key.name()));
+            batch
+                .iter()
+                .fold(call, |call, operation| operation.add_to(call))
+        };
+        let answer = self.run(&first, &script::LOCK_BATCH, &with).await;
+        match self.read(answer, batch.len()) {
+            Some(answers) => {
+                foreign::each(batch.into_iter().zip(answers), |(operation, answer)| {
+                    self.tell(operation, answer);
+                })
+            }
+            None => send_back(batch),
+        }
+    }
+
+    /// The answers of a batch; `None` if the server did nothing of it, and each operation has to go alone.
+    fn read(
+        &self,
+        answer: Result<Value, Fault>,
+        operations: usize,
+    ) -> Option<Vec<Result<Value, Fault>>> {
+        let fault = match answer {
+            Ok(value) => {
+                self.batches.with(Collector::proven);
+                return Some(read_answers(value, operations));
+            }
+            Err(fault) => fault,
+        };
+        match &fault {
+            Fault::Unknown(_) | Fault::NotNow(_) | Fault::LoginDenied(_) => {
+                // What waits would wait for the next connection behind each other.
+                send_back(self.batches.with(Collector::take_all));
+                Some(vec![Err(fault); operations])
+            }
+            // Of one of the keys, perhaps.
+            Fault::Denied(_) | Fault::WrongType | Fault::NumberGone => None,
+            Fault::Unsupported { .. } => {
+                self.batches.with(Collector::switch_off);
+                None
+            }
+            Fault::Protocol(cause) => {
+                let is_refused = self.batches.with(Collector::refused);
+                let unknown = Fault::Unknown(Arc::clone(cause));
+                (!is_refused).then(|| vec![Err(unknown); operations])
+            }
+        }
+    }
+
+    /// Tells a caller its answer. An attempt that nobody waits for any more is withdrawn: it may have been sent after its caller
+    /// has withdrawn it.
+    fn tell(&self, operation: Operation, answer: Result<Value, Fault>) {
+        let Operation {
+            key,
+            owner,
+            wanted,
+            caller,
+        } = operation;
+        let Some(caller) = caller else { return };
+        let may_be_granted = matches!(wanted, Wanted::Acquire(_)) && may_be_granted(&answer);
+        let told = foreign::answer(caller, Told::Answer(answer));
+        if told.is_err() && may_be_granted {
+            self.withdraw_unheard(key, owner);
+        }
+    }
+
+    /// Releases what an attempt may have been granted that nobody waits for. If that fails, the lease ends it.
+    fn withdraw_unheard(&self, key: Key, owner: Owner) {
+        let channel = names::lock_channel(key.name());
+        self.collect(Operation {
+            key,
+            owner,
+            wanted: Wanted::Release(channel),
+            caller: None,
+        });
+    }
+}
+
+/// What sends one batch after the other, until nothing waits.
+struct Sender {
+    backend: Arc<RedisBackend>,
+    /// `None` once it has ended.
+    phase: Option<Phase>,
+}
+
+impl Sender {
+    async fn run(mut self) {
+        while let Some(phase) = self.phase {
+            match phase {
+                Phase::Late => sleep(WAIT_FOR_OTHERS).await,
+                // First the tasks run that were woken by the last answers, so that what they want goes together.
+                Phase::Ready | Phase::UnderWay => yield_now().await,
+            }
+            let batches = &self.backend.batches;
+            let (batch, begins) = batches.with(|collector| {
+                let batch = collector.next_batch(phase);
+                // Others may be left, if the names are long.
+                (batch, collector.begin_sender())
+            });
+            self.phase = batch.first().map(|_| Phase::UnderWay);
+            self.backend.begin_sender(begins);
+            if let Some(first) = batch.first().map(|operation| operation.key.clone()) {
+                self.backend.send_batch(first, batch).await;
+                self.backend.batches.with(Collector::answered);
+                self.phase = Some(Phase::Ready);
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // Otherwise its runtime has ended, or a waker of a caller has panicked.
+        if let Some(phase) = self.phase {
+            send_back(
+                self.backend
+                    .batches
+                    .with(|collector| collector.sender_lost(phase)),
+            );
+        }
+    }
+}
+
+/// Tells callers that they have to send their operations by themselves.
+fn send_back(operations: Vec<Operation>) {
+    let callers = operations
+        .into_iter()
+        .filter_map(|operation| operation.caller);
+    foreign::each(callers, |caller| {
+        // If it is gone, nothing was sent for it.
+        drop(foreign::answer(caller, Told::NotSent));
+    });
+}

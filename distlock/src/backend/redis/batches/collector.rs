@@ -1,0 +1,183 @@
+//! Which operations wait, which of them go together, and when: plain data, without a server and without a runtime.
+
+use std::collections::VecDeque;
+
+use crate::config::{BATCH_BYTES, BATCHES_AT_ONCE, MOST_IN_BATCH};
+
+/// What is collected.
+pub(in crate::backend::redis) trait Collected {
+    /// Whether it ends a hold. An end never queues behind an attempt.
+    fn is_end(&self) -> bool;
+
+    /// What it adds to its batch.
+    fn bytes(&self) -> usize;
+
+    /// Whether anybody still wants it to be sent.
+    fn is_wanted(&self) -> bool;
+}
+
+/// What a sender does. It sends one batch after the other, and ends when nothing waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Phase {
+    /// It takes its next batch as soon as it runs.
+    Ready,
+    /// It takes its first batch when what waits has waited for long.
+    Late,
+    /// Its batch is unanswered.
+    UnderWay,
+}
+
+/// What is under way to a server, and what waits to go there.
+///
+/// If anything waits, there is a sender that will take it. So few batches are under way that many operations go together. A further
+/// one goes as soon as it is full, and what waits for an answer that takes long goes without it.
+pub(in crate::backend::redis) struct Collector<T> {
+    /// The operations that were sent alone and are unanswered.
+    alone: usize,
+    /// The senders that are ready.
+    ready: usize,
+    /// The senders whose batches are unanswered.
+    under_way: usize,
+    /// There is a sender that comes late.
+    has_late: bool,
+    ends: VecDeque<T>,
+    attempts: VecDeque<T>,
+    /// A batch was answered.
+    is_proven: bool,
+    /// Each operation goes alone.
+    is_off: bool,
+}
+
+impl<T: Collected> Collector<T> {
+    /// Without batches, each operation goes alone.
+    pub(in crate::backend::redis) fn new(has_batches: bool) -> Self {
+        Self {
+            alone: 0,
+            ready: 0,
+            under_way: 0,
+            has_late: false,
+            ends: VecDeque::new(),
+            attempts: VecDeque::new(),
+            is_proven: false,
+            is_off: !has_batches,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.ends.len() + self.attempts.len()
+    }
+
+    /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
+    pub(in crate::backend::redis) fn begin_alone(&mut self) -> bool {
+        let under_way = self.alone + self.ready + self.under_way + self.waiting();
+        let goes = self.is_off || under_way == 0;
+        self.alone += usize::from(goes);
+        goes
+    }
+
+    /// An operation goes alone that was not sent with others.
+    pub(in crate::backend::redis) fn begin_alone_anyway(&mut self) {
+        self.alone += 1;
+    }
+
+    /// An operation that went alone is answered, or its caller is gone.
+    pub(in crate::backend::redis) fn end_alone(&mut self) {
+        self.alone = self.alone.saturating_sub(1);
+    }
+
+    /// Adds an operation to those that wait. Returns whether a further sender has to begin, and how.
+    pub(in crate::backend::redis) fn add(&mut self, operation: T) -> Option<Phase> {
+        if operation.is_end() {
+            self.ends.push_back(operation);
+        } else {
+            self.attempts.push_back(operation);
+        }
+        self.begin_sender()
+    }
+
+    /// Whether a further sender has to begin for what waits, and how.
+    pub(in crate::backend::redis) fn begin_sender(&mut self) -> Option<Phase> {
+        let left = self.waiting().saturating_sub(self.ready * MOST_IN_BATCH);
+        let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
+        if left > 0 && has_room || left >= MOST_IN_BATCH {
+            self.ready += 1;
+            return Some(Phase::Ready);
+        }
+        if left > 0 && !self.has_late {
+            self.has_late = true;
+            return Some(Phase::Late);
+        }
+        None
+    }
+
+    /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
+    pub(in crate::backend::redis) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
+        self.leave(phase);
+        let mut batch = Vec::with_capacity(self.waiting().min(MOST_IN_BATCH));
+        let mut room = BATCH_BYTES;
+        'full: for line in [&mut self.ends, &mut self.attempts] {
+            while let Some(next) = line.front() {
+                if next.is_wanted() {
+                    let is_full = batch.len() == MOST_IN_BATCH || next.bytes() > room;
+                    if is_full && !batch.is_empty() {
+                        break 'full;
+                    }
+                    room = room.saturating_sub(next.bytes());
+                    batch.extend(line.pop_front());
+                } else {
+                    line.pop_front();
+                }
+            }
+        }
+        self.under_way += usize::from(!batch.is_empty());
+        batch
+    }
+
+    /// The batch of a sender was answered, or has failed. The sender is ready.
+    pub(in crate::backend::redis) fn answered(&mut self) {
+        self.leave(Phase::UnderWay);
+        self.ready += 1;
+    }
+
+    fn leave(&mut self, phase: Phase) {
+        match phase {
+            Phase::Ready => self.ready = self.ready.saturating_sub(1),
+            Phase::UnderWay => self.under_way = self.under_way.saturating_sub(1),
+            Phase::Late => self.has_late = false,
+        }
+    }
+
+    /// A batch was carried out.
+    pub(in crate::backend::redis) fn proven(&mut self) {
+        self.is_proven = true;
+    }
+
+    /// A server has refused a batch in words that say nothing of its operations. Returns whether it certainly did nothing of it: it
+    /// has never carried out a batch, and is sent no more of them.
+    pub(in crate::backend::redis) fn refused(&mut self) -> bool {
+        self.is_off |= !self.is_proven;
+        !self.is_proven
+    }
+
+    /// A server cannot carry out batches: from now on, each operation goes alone.
+    pub(in crate::backend::redis) fn switch_off(&mut self) {
+        self.is_off = true;
+    }
+
+    /// Takes all that wait. Their callers have to send them.
+    pub(in crate::backend::redis) fn take_all(&mut self) -> Vec<T> {
+        let ends = std::mem::take(&mut self.ends);
+        ends.into_iter()
+            .chain(std::mem::take(&mut self.attempts))
+            .collect()
+    }
+
+    /// A sender has ended before nothing waited. Takes all that wait.
+    pub(in crate::backend::redis) fn sender_lost(&mut self, phase: Phase) -> Vec<T> {
+        self.leave(phase);
+        self.take_all()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Attempts and releases of many tasks that travel together.
+//!
+//! A command costs the client and the server more than what it does: a write, a wake-up, a parse, a script that begins. So, while
+//! something is under way to a server, the attempts and releases of plain locks that come up are collected, and go out as one
+//! call of a script, which does each for itself and answers for each. While nothing is under way, a command goes out at once, by
+//! its own script.
+//!
+//! The [`Collector`] decides which of them go, and when. It is plain data. `batch_sender.rs` has the tasks that send what it has
+//! collected: each sends one batch after the other, and ends when nothing waits.
+//!
+//! An operation waits while two batches are under way, but not longer than a millisecond, which matters where an answer takes longer,
+//! and not if it fills a further batch. So a server that is far away is sent as much as without batches.
+//!
+//! An operation means in a batch what it means alone:
+//! * An error that it meets is its own. If the outcome of the batch is unknown, that of each operation is.
+//! * If a server refuses a batch as a whole, because a user may not use one of its keys, for instance, each operation is sent
+//!   alone by its caller, and so are those that wait when the connection fails or the task that sends has ended.
+//! * An operation whose caller is gone before it is sent is not sent. An attempt whose caller is gone when its answer comes is
+//!   withdrawn.
+//! * An attempt has its slot in `attempt_slots.rs` from before it waits here until its caller has noticed the answer. Renewals
+//!   never wait here.
+//! * Confirmations by replicas follow the grant, whichever way it came.
+//!
+//! The keys of a batch have to be on one server, whatever their slots. The client of a cluster therefore sends each operation
+//! alone.
+
+mod answers;
+mod collector;
+mod operation;
+mod under_way;
+
+pub(super) use self::answers::{may_be_granted, read_answers};
+pub(super) use self::collector::{Collector, Phase};
+pub(super) use self::operation::{Operation, Told, Wanted};
+pub(super) use self::under_way::{Alone, Batches};
