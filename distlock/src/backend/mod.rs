@@ -213,6 +213,7 @@ impl Attempted {
     }
 
     /// The same with this token, if it is a grant.
+    #[cfg(feature = "redis")]
     pub(crate) fn with_token(self, token: Option<u64>) -> Self {
         match self {
             Self::Granted { .. } => Self::Granted { token },
