@@ -323,4 +323,17 @@ mod tests {
         let fenced: DetachedHold<FencedGuard> = fenced.parse().unwrap();
         assert_eq!(fenced.fencing_token(), Some(9));
     }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn serialized_form_is_the_text() {
+        let detached: DetachedHold = text("order:42").parse().unwrap();
+        let json = serde_json::to_string(&detached).unwrap();
+        assert_eq!(json, format!("\"{detached}\""));
+        assert_eq!(
+            serde_json::from_str::<DetachedHold>(&json).unwrap(),
+            detached
+        );
+        assert!(serde_json::from_str::<DetachedHold<FencedGuard>>(&json).is_err());
+    }
 }
