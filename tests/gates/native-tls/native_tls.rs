@@ -111,11 +111,11 @@ async fn tls_and_plain_ports_that_are_mixed_up_say_what_to_write() {
     let server = builder.start().await;
     let tls_to_plain = format!("rediss://{}", server.addr());
     let plain_to_tls = format!("redis://{}", server.tls_addr());
-    for (url, text) in [
-        (tls_to_plain, "speaks no TLS"),
-        (plain_to_tls, "speaks TLS"),
+    for (builder, url, text) in [
+        (trusting(&authority), tls_to_plain, "speaks no TLS"),
+        (Client::builder(), plain_to_tls, "speaks TLS"),
     ] {
-        let error = refused(trusting(&authority), &url).await;
+        let error = refused(builder, &url).await;
         assert!(
             matches!(error, Error::UnsupportedServer { .. }) && error.to_string().contains(text),
             "{error}"

@@ -141,11 +141,17 @@ async fn url_with_tls_for_plain_ports_and_the_other_way_round_says_what_to_write
     let (cluster, authority) = shared().await;
     let with_tls = cluster.url().replace("redis+", "rediss+");
     let without = cluster.tls_url().replace("rediss+", "redis+");
-    for (url, is, write) in [
-        (with_tls, "speaks no TLS", "`redis` and not `rediss`"),
-        (without, "speaks TLS", "`rediss` and not `redis`"),
+    let plain = Client::builder();
+    for (builder, url, is, write) in [
+        (
+            trusting(authority),
+            with_tls,
+            "speaks no TLS",
+            "`redis` and not `rediss`",
+        ),
+        (plain, without, "speaks TLS", "`rediss` and not `redis`"),
     ] {
-        let error = refused(trusting(authority), &url).await;
+        let error = refused(builder, &url).await;
         let text = error.to_string();
         assert!(matches!(error, Error::UnsupportedServer { .. }), "{text}");
         assert!(text.contains(is) && text.contains(write), "{text}");
