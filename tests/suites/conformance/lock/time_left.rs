@@ -34,6 +34,13 @@ async fn client_with_margin(stage: &Stage) -> (Client, Duration) {
     (stage.client_with(set).await, margin)
 }
 
+/// Asserts that the server still keeps others out for a guard that has just ended. Without a margin the next owner would be in.
+async fn is_kept_for(stage: &Stage, guard: &Guard) {
+    let holders = stage.client().await.lock(KEY).holders().await.unwrap();
+    let owners: Vec<_> = holders.into_iter().map(|holder| holder.owner).collect();
+    assert_eq!(owners, [guard.owner().to_string()]);
+}
+
 async fn time_left_shrinks_to_zero_without_a_call(stage: &Stage) {
     let lock = stage.faulty_client().await.lock(KEY);
     let (lease, start) = (stage.part(2), Instant::now());
@@ -260,6 +267,7 @@ async fn hold_counts_as_ended_by_the_margin_before_the_next_owner_gets_in(stage:
     let next = other.lock(KEY).acquire().wait(2 * stage.lease());
     let ended = async {
         guard.as_ref().unwrap().lost().await;
+        is_kept_for(stage, guard.as_ref().unwrap()).await;
         stage.assert_took(start, stage.lease() - margin);
         let guard = guard.take().unwrap();
         assert_eq!(guard.remaining(), Duration::ZERO);
@@ -306,6 +314,7 @@ async fn kept_hold_that_is_not_renewed_ends_by_the_margin_before_its_lease(stage
     let next = other.lock(KEY).acquire().wait(2 * stage.lease());
     let ended = async {
         guard.lost().await;
+        is_kept_for(stage, &guard).await;
         stage.assert_took(start, stage.lease() - margin);
     };
     let (next, ()) = tokio::join!(next.into_future(), ended);
@@ -322,14 +331,13 @@ async fn kept_hold_with_the_longest_margin_is_kept_and_renewed_as_often_as_witho
     let (client, _) = client_with_margin(stage).await;
     let lock = client.lock(KEY);
     let guard = lock.acquire().await.unwrap();
-    sleep(stage.size(2, 10) * stage.lease()).await;
+    let leases = stage.size(2, 10);
+    sleep(leases * stage.lease()).await;
     assert!(guard.is_held());
     let renewals = stage.faults().calls(Op::Renew);
-    assert!(
-        (29..=31).contains(&renewals) || !stage.is_paused(),
-        "{renewals}"
-    );
-    // It is handed over like any other.
+    let expected = 3 * leases as usize;
+    assert!(renewals.abs_diff(expected) <= 1, "{renewals} of {expected}");
+    // The next one gets it with the release.
     let next = tokio::spawn(lock.acquire().into_future());
     stage.waiting(&client, 1).await;
     guard.release().await.unwrap();
@@ -351,6 +359,7 @@ async fn guard_whose_own_lease_is_over_leaves_the_key_for_the_margin_although_th
     drop(nested.await.unwrap());
     stage.eventually("lengthened", stage.part(4), told).await;
     guard.lost().await;
+    assert!(start.elapsed() < short, "{:?}", start.elapsed());
     stage.assert_took(start, short - margin);
     assert_lost(&refused(guard.release().await), Loss::Expired);
     let next = other.lock(KEY).acquire().wait(stage.lease()).await.unwrap();
