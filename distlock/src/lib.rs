@@ -43,6 +43,7 @@ pub use crate::client::force::ForceRelease;
 pub use crate::client::health::Health;
 pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::{Installed, WithClient, with_client};
+pub use crate::client::leader::{Leader, LeaderChanges};
 pub use crate::client::quorum::Quorum;
 pub use crate::client::scan::Scan;
 pub use crate::client::source::LockSource;
@@ -63,7 +64,7 @@ pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot
 pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedLock, LatchWait, Lock,
     Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock, RedLock, RwLock,
-    Semaphore, SpinLock, Waiting, WriteLock, kinds,
+    Semaphore, SpinLock, UntilFree, Waiting, WriteLock, kinds,
 };
 pub use crate::resource::kind::Kind;
 pub use crate::resource::mode::Mode;

@@ -83,3 +83,19 @@ async fn graceful_shutdown() {
     let program = env!("CARGO_BIN_EXE_graceful_shutdown");
     shows(program, "no lock is left behind").await;
 }
+
+#[tokio::test]
+async fn computed_once() {
+    let program = env!("CARGO_BIN_EXE_computed_once");
+    shows(
+        program,
+        "300 requests of 3 replicas got the report, which was computed once",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn leader() {
+    let program = env!("CARGO_BIN_EXE_leader");
+    shows(program, "each replica has led, one after the other").await;
+}

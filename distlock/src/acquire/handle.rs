@@ -1,6 +1,7 @@
 //! The part that all primitives share: a kind and a key of one client, and the questions about them to the server.
 
 use std::fmt;
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,15 @@ use crate::config::{Backoff, SPIN_BACKOFF, check_expire_after, checked_wait};
 use crate::error::Error;
 use crate::local::{Lives, Registry, watching};
 use crate::resource::key::{Key, Resource};
-use crate::resource::kind::Kind;
+use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Holder;
+use crate::scope::{Frame, frames};
 use crate::session::Session;
 use crate::wait;
+
+/// Why a wait until a key is free does not begin inside a scope that holds the key.
+const HELD_BY_SCOPE: &str =
+    "an enclosing scope holds the key, which is not free before the scope has ended";
 
 /// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.
 #[derive(Clone)]
@@ -168,6 +174,42 @@ impl Handle {
                     ended = wait::until_zero(session, &resource, wait) => return ended,
                     // The client has another identity: the wait starts again under it.
                     () = session.given_up() => {}
+                }
+            }
+        });
+        watching(|| self.look(), waiting).await
+    }
+
+    /// Completes when nobody holds the key, or has held it at one moment since. Fails after `wait`, or after the client's default
+    /// wait if that is `None`.
+    pub(crate) async fn until_free(
+        &self,
+        wait: Option<Duration>,
+        call_site: &'static Location<'static>,
+    ) -> Result<(), Error> {
+        let wait = checked_wait(wait.or(self.session().config.default_wait))?;
+        let own = self.resource()?;
+        if Frame::find(&frames(), self.session().id, &own).is_some() {
+            return Err(Error::deadlock(own.key.text(), HELD_BY_SCOPE));
+        }
+        // All kinds with the same data are waited for together.
+        let kind = match self.kind.family() {
+            Family::ReadWrite => Kind::Write,
+            _ => Kind::Reentrant,
+        };
+        let data = Resource { kind, ..own };
+        let waiting = pin!(async {
+            loop {
+                let session = self.latest_registry();
+                let session = &session.session;
+                crate::sync::select! {
+                    biased;
+                    () = session.given_up() => {}
+                    ended = wait::until_free(session, &data, wait, call_site) => match ended {
+                        // The client has another identity: the wait starts again under it.
+                        Err(Error::Closed { .. }) if session.identity.is_given_up() => session.given_up().await,
+                        ended => return ended,
+                    },
                 }
             }
         });

@@ -11,6 +11,7 @@ pub(crate) mod force;
 pub(crate) mod health;
 pub(crate) mod inherit;
 pub(crate) mod installed;
+pub(crate) mod leader;
 #[cfg(feature = "redis")]
 mod map_settings;
 mod probe;

@@ -121,6 +121,16 @@ pub(crate) const LOOK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
 /// How long a look waits for those of other waiters, which share its command. It bounds the commands per second.
 pub(crate) const LOOK_WINDOW: Duration = Duration::from_millis(100);
 
+/// How long a candidate for a leader's lock pauses before it attempts, for each other client that listens: a random part of this. The
+/// server decides about an attempt in some 20 us, so a thousand candidates keep it busy for less than a tenth of the time.
+pub(crate) const CANDIDATE_PAUSE: Duration = Duration::from_micros(250);
+
+/// The longest pause of a candidate. Longer ones would leave a service without a leader.
+pub(crate) const MOST_CANDIDATE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a candidate asks how many clients listen: a thousand of them send 17 commands a second.
+pub(crate) const LISTENERS_COUNTED_EVERY: Duration = Duration::from_secs(60);
+
 /// How many keys one command looks at: with 10,000 waiters some 220 looks fall into one window.
 pub(crate) const LOOK_BATCH: usize = 250;
 

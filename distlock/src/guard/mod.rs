@@ -223,6 +223,10 @@ impl Guard {
         self.fencing_token().unwrap_or_default()
     }
 
+    pub(crate) fn view(&self) -> HoldView {
+        self.view.clone()
+    }
+
     /// How many permits of a semaphore the guard has.
     pub(crate) fn permits(&self) -> u32 {
         self.first().permits

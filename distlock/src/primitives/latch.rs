@@ -276,13 +276,11 @@ impl IntoFuture for LatchWait {
     type IntoFuture = Waiting;
 
     fn into_future(self) -> Waiting {
-        Waiting(Box::pin(async move {
-            self.handle.until_zero(self.timeout).await
-        }))
+        Waiting::new(async move { self.handle.until_zero(self.timeout).await })
     }
 }
 
-/// The future of a [`LatchWait`].
+/// The future of a [`LatchWait`], and of an [`UntilFree`](crate::UntilFree).
 ///
 /// # Cancel safety
 /// The same as [`LatchWait`].
@@ -291,6 +289,12 @@ impl IntoFuture for LatchWait {
 /// See [`CountDownLatch::wait`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Waiting(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
+
+impl Waiting {
+    pub(super) fn new(waiting: impl Future<Output = Result<(), Error>> + Send + 'static) -> Self {
+        Self(Box::pin(waiting))
+    }
+}
 
 impl Future for Waiting {
     type Output = Result<(), Error>;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
@@ -9,6 +10,7 @@ use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::primitives::Member;
 use crate::primitives::kinds::{LockKind, Reentrant};
+use crate::primitives::until_free::UntilFree;
 use crate::resource::owner::Holder;
 
 /// A lock on one key. `Lock` alone is the reentrant one, made by [`Client::lock`](crate::Client::lock).
@@ -72,6 +74,10 @@ impl<K: LockKind> Lock<K> {
         }
     }
 
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
     /// # Errors
@@ -120,6 +126,52 @@ impl<K: LockKind> Lock<K> {
         &self,
     ) -> impl Future<Output = Result<Option<K::Guard>, Error>> + Send + use<K> {
         self.acquire().try_now()
+    }
+
+    /// Waits until nobody holds the lock, without acquiring it. Await the result.
+    ///
+    /// Use it where one task does some work and all others only need its result: whoever gets the lock by
+    /// [`try_acquire`](Lock::try_acquire) does the work, and the others wait here and read. They do not take turns, as they would if
+    /// each acquired the lock.
+    ///
+    /// * **When it completes.** As soon as there was a moment, after the wait began, at which nobody held the lock: it was released,
+    ///   or its lease ended after a crash. Another owner may hold it again by then. So a lock that many processes take in turn
+    ///   does not keep its waiters for ever.
+    /// * **All waiters are one.** The waiters of a client share one subscription and one look at the key, however many there are.
+    ///   The server keeps no record of them. They do not join the queue of a [fair lock](crate::FairLock).
+    /// * **Any kind.** All kinds that share the data of a key are waited for. A read/write lock is free when there are neither
+    ///   readers nor a writer, whichever side is asked. A lock that [stays taken](crate::Acquire::hold_at_least) after its hold is
+    ///   not free until that time is over. A hold that is handed over inside a client stays the same hold.
+    /// * **Messages.** A release is noticed by its message. Without one, the wait looks at the key every 5 s, and when the
+    ///   holder's lease should end. Redisson's fair lock sends no message to such a waiter.
+    ///
+    /// The waits are not in a [`snapshot`](crate::Client::snapshot), and do not count for the limits of waiters.
+    ///
+    /// # Errors
+    /// When awaited, the errors of [`UntilFree`](UntilFree#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`UntilFree`](UntilFree#cancel-safety).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("report");
+    /// let guard = lock.acquire().await?;
+    /// let busy = lock.until_free().wait(Duration::from_millis(10)).await;
+    /// assert!(busy.unwrap_err().is_busy());
+    ///
+    /// guard.release().await?;
+    /// lock.until_free().await?;
+    /// assert!(!lock.is_locked().await?); // it was not acquired
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn until_free(&self) -> UntilFree {
+        UntilFree::new(self.handle.clone(), Location::caller())
     }
 
     /// Returns whether any owner holds the lock.

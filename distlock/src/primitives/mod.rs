@@ -15,6 +15,7 @@ mod red_lock;
 mod rw;
 mod semaphore;
 mod spin;
+mod until_free;
 
 pub use self::expirable_permit::ExpirablePermit;
 pub use self::expirable_semaphore::ExpirableSemaphore;
@@ -29,3 +30,4 @@ pub use self::red_lock::RedLock;
 pub use self::rw::{ReadLock, RwLock, WriteLock};
 pub use self::semaphore::{Permit, Semaphore};
 pub use self::spin::SpinLock;
+pub use self::until_free::UntilFree;

@@ -5,6 +5,7 @@
 //! lost.
 
 mod callbacks;
+mod free;
 mod losses;
 mod outage;
 mod peek;
@@ -26,6 +27,8 @@ use uuid::Uuid;
 
 pub(crate) use self::callbacks::Callbacks;
 use self::callbacks::Inspection;
+use self::free::FreeWatches;
+pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
 use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
 use self::peek::Peeks;
@@ -68,6 +71,7 @@ pub(crate) struct Session {
     releaser: Releaser,
     inspection: Inspection,
     peeks: Peeks,
+    free: FreeWatches,
     unguarded: Cells,
     losses: Losses,
     owners: AtomicU64,
@@ -103,6 +107,7 @@ impl Session {
             releaser: Releaser::default(),
             inspection: Inspection::default(),
             peeks: Peeks::default(),
+            free: FreeWatches::default(),
             unguarded: Cells::default(),
             losses: Losses::default(),
             owners: AtomicU64::new(1),
@@ -393,6 +398,7 @@ impl Session {
         let _first = self.retired.set(self.now());
         // Each of them, whatever the wakers of the others do.
         defer! { self.peeks.wake(); }
+        defer! { self.free.wake(); }
         defer! { self.releaser.wake(); }
         self.watchdog.wake();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::release::releaser;
-use super::{Session, peek, watchdog};
+use super::{Session, free, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
 use crate::mutex::Mutex;
 use crate::sync::runtime::{Handle, Id};
@@ -18,6 +18,7 @@ pub(super) struct Tasks {
     watchdog: OnDemandTask,
     pub(super) releaser: OnDemandTask,
     peeks: OnDemandTask,
+    free: OnDemandTask,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
 }
@@ -60,6 +61,7 @@ impl Session {
         !tasks.watchdog.is_running()
             || self.releaser.has_work() && !tasks.releaser.is_running()
             || self.peeks.has_work() && !tasks.peeks.is_running()
+            || self.free.has_work() && !tasks.free.is_running()
     }
 
     fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
@@ -72,6 +74,9 @@ impl Session {
         }
         if self.peeks.has_work() && !tasks.peeks.is_running() {
             self.start(runtime, &tasks.peeks, peek::run);
+        }
+        if self.free.has_work() && !tasks.free.is_running() {
+            self.start(runtime, &tasks.free, free::run);
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Sizes {
     pub holds: usize,
     /// Releases that are not confirmed yet.
     pub pending_releases: usize,
+    /// Keys that are watched until nobody holds them.
+    pub watched_keys: usize,
     /// Channels that are subscribed, or have yet to be unsubscribed.
     pub channels: usize,
 }
@@ -65,6 +67,7 @@ pub fn sizes(client: &Client) -> Sizes {
         waiter_slots: registry.waiter_slots(),
         holds: registry.session.watched(),
         pending_releases: registry.session.pending_releases(),
+        watched_keys: registry.session.watched_until_free(),
         channels: registry.session.backend.channels(),
     }
 }

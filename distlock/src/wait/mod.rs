@@ -79,6 +79,10 @@
 //! between attempts, twice as long each time. Waiters that the server keeps in a queue (fair locks, writers) repeat
 //! their attempt often enough to keep their place there.
 //!
+//! # Waits that acquire nothing
+//! [`until_free`] waits until nobody holds a key, and stands in no queue. All such waiters of a client are one: its session watches the
+//! key for them. A candidate for a leader's lock stands in no queue either, and pauses before it attempts; see [`vacancy`].
+//!
 //! # When the server does not answer
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
 //! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended. The waiters
@@ -101,6 +105,8 @@ mod several;
 mod single;
 mod turn;
 mod unanswered;
+mod until_free;
+mod vacancy;
 mod waiter;
 mod yielding;
 
@@ -111,6 +117,8 @@ pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 pub(crate) use self::single::TryOutcome;
 use self::single::try_keys;
+pub(crate) use self::until_free::until_free;
+pub(crate) use self::vacancy::Vacancy;
 use self::waiter::Waiter;
 use crate::error::{Blocker, Error};
 use crate::local::{OpenShares, Registry};

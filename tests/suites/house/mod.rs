@@ -200,6 +200,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "quorum",
             "one_server",
             "mod",
+            "until_free",
             "several",
             "waiter",
             "look",

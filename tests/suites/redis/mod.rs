@@ -15,6 +15,7 @@ mod health;
 mod latch;
 mod latch_opened;
 mod lazy;
+mod leaders;
 mod names;
 mod no_effect;
 mod other_data;

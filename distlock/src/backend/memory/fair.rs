@@ -82,6 +82,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     let is_ours = lock::is_held_by(state, target)?;
     if is_ours {
         state.remove(key.name());
+        notify_those_without_a_place(state, key, call);
     }
     notify_head_if_free(state, key, call);
     Ok(match is_ours {
@@ -98,8 +99,16 @@ pub(super) fn force_release(
     call: Call,
 ) -> Result<Forced, Fault> {
     let freed = lock::remove(state, key, seen)?;
+    if freed == Forced::Freed {
+        notify_those_without_a_place(state, key, call);
+    }
     notify_head_if_free(state, key, call);
     Ok(freed)
+}
+
+/// Notifies those that wait until the lock is free, and are not in its queue.
+fn notify_those_without_a_place(state: &mut State, key: &Key, call: Call) {
+    state.publish(call.client, Family::Lock, key);
 }
 
 fn notify_head_if_free(state: &mut State, key: &Key, call: Call) {

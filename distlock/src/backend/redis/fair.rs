@@ -27,7 +27,7 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let owner = target.owner.text();
     let with = |call: Call, channel: &str| call.arg(&owner).arg(channel);
     let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
-    // The script has notified the first waiter on a channel of that waiter's own: there are no other subscribers.
+    // The script has notified the first waiter on a channel of that waiter's own. Nobody else is waiting for its turn.
     reply::released(value, || 0)
 }
 

@@ -1,5 +1,5 @@
--- Frees a fair lock, whoever holds it or only from the owners that were seen, and notifies the first waiter. Notifies it even
--- if the lock was free, since an earlier message may have been lost.
+-- Frees a fair lock, whoever holds it or only from the owners that were seen, and notifies the first waiter, and those that wait
+-- without a place in the queue. Notifies the first waiter even if the lock was free, since an earlier message may have been lost.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 the lock's channel   2.. the owners that were seen, as `are_seen` has them; missing: any
 -- Reply 1 freed   0 the lock was free   -1 another owner holds it
@@ -10,4 +10,5 @@ if not are_seen(redis.call('HKEYS', lock), 2) then return -1 end
 local head = sweep()
 local freed = redis.call('DEL', lock)
 if head then wake(head, channel) end
+if freed == 1 then publish(channel, '0') end
 return told(freed)

@@ -1,5 +1,5 @@
 -- Ends an owner's hold, whatever its count, or gives up its place in the queue. Notifies the first waiter if the lock
--- is free then.
+-- is free then, and those that wait for that without a place in the queue.
 -- Does no harm when it is sent twice, and never touches another owner's hold or place.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 owner   2 the lock's channel
@@ -9,5 +9,8 @@ local owner, channel = ARGV[1], ARGV[2]
 local held = redis.call('HDEL', lock, owner) == 1
 if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave(owner) end
 local head = sweep()
-if head and redis.call('EXISTS', lock) == 0 then wake(head, channel) end
+if (held or head) and redis.call('EXISTS', lock) == 0 then
+  if head then wake(head, channel) end
+  if held then publish(channel, '0') end
+end
 return told(held and 0 or -1)

@@ -1,0 +1,101 @@
+//! One run of a candidate: it attempts until it leads, runs the body, and begins again after a loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::{Running, State};
+use crate::config::RETRY_BACKOFF;
+use crate::error::{Blocker, Error};
+use crate::guard::fenced::FencedGuard;
+use crate::guard::run::lost_only;
+use crate::primitives::FencedLock;
+use crate::sync::random::random_range;
+use crate::wait::Vacancy;
+
+pub(super) struct Campaign {
+    lock: FencedLock,
+    state: Arc<State>,
+}
+
+impl Campaign {
+    pub(super) fn new(lock: FencedLock, state: Arc<State>) -> Self {
+        Self { lock, state }
+    }
+
+    pub(super) async fn run<T, F, B>(self, mut body: B) -> Result<Option<T>, Error>
+    where
+        B: FnMut(u64) -> F,
+        F: Future<Output = T>,
+    {
+        let running = self.state.begin();
+        loop {
+            let guard = crate::sync::select! {
+                biased;
+                () = running.resigned() => return Ok(None),
+                guard = Box::pin(self.win()) => guard?,
+            };
+            match lead(&running, guard, &mut body).await {
+                Ok(Ended::Value(value)) => return Ok(Some(value)),
+                Ok(Ended::Resigned) => return Ok(None),
+                // Another process leads by now, or nobody: this one is a candidate again.
+                Err(lost) if lost.is_lost() && !lost.body_completed() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Attempts until the lock is granted.
+    async fn win(&self) -> Result<FencedGuard, Error> {
+        let handle = self.lock.handle();
+        let registry = handle.registry();
+        let mut vacancy = Vacancy::new(&registry.session, &handle.resource()?);
+        let mut pause = RETRY_BACKOFF.first;
+        loop {
+            vacancy.attempts();
+            let error = match self.lock.acquire().wait(Duration::ZERO).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) => error,
+            };
+            if let Error::Timeout { blocker, .. } = &error {
+                pause = RETRY_BACKOFF.first;
+                let lease_left = match blocker {
+                    Blocker::Owner(left) => *left,
+                    _ => None,
+                };
+                vacancy.next(lease_left).await;
+            } else if error.is_unavailable() {
+                let session = &registry.session;
+                let random = pause.mul_f64(random_range(0.5..=1.0));
+                session.clock.sleep_until(session.now().after(random)).await;
+                pause = (pause * 2).min(session.config.longest_pause());
+            } else {
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// How a term has ended that was not lost.
+enum Ended<T> {
+    Value(T),
+    Resigned,
+}
+
+/// Runs the body for one term, and releases the lock.
+async fn lead<T, F: Future<Output = T>>(
+    running: &Running,
+    guard: FencedGuard,
+    body: &mut impl FnMut(u64) -> F,
+) -> Result<Ended<T>, Error> {
+    let ended = {
+        let _leading = running.leads(guard.token(), guard.view());
+        crate::sync::select! {
+            // In this order: the value of a body that has ended is not given up.
+            biased;
+            ended = guard.scope(body(guard.token())) => Ended::Value(ended?),
+            () = running.resigned() => Ended::Resigned,
+        }
+    };
+    lost_only(guard.release().await)?;
+    Ok(ended)
+}

@@ -1,0 +1,192 @@
+//! What one candidate knows: whether it leads, and whether it has to stop.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_util::stream;
+
+use crate::foreign;
+use crate::hold::HoldView;
+use crate::sync::watch;
+
+/// A candidate.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    known: watch::Sender<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    lead: Option<Lead>,
+    /// How often the candidate has resigned.
+    resigned: u64,
+    /// For each run that is under way, how often the candidate had resigned when it began.
+    runs: Vec<u64>,
+}
+
+/// The term of a leader, and the hold that it lasts with.
+#[derive(Clone, Debug)]
+struct Lead {
+    term: u64,
+    view: HoldView,
+}
+
+impl Known {
+    /// The term, unless its lease has ended.
+    fn term(&self) -> Option<u64> {
+        let lead = self.lead.as_ref().filter(|lead| lead.view.is_held());
+        lead.map(|lead| lead.term)
+    }
+}
+
+impl State {
+    pub(super) fn term(&self) -> Option<u64> {
+        self.known.borrow().term()
+    }
+
+    pub(super) async fn elected(&self) -> u64 {
+        let mut known = self.known.subscribe();
+        loop {
+            let term = known.borrow_and_update().term();
+            if let Some(term) = term {
+                return term;
+            }
+            changed(&mut known).await;
+        }
+    }
+
+    pub(super) fn changes(&self) -> LeaderChanges {
+        let known = self.known.subscribe();
+        let next = |(mut known, last): (watch::Receiver<Known>, Option<Option<u64>>)| async move {
+            loop {
+                let term = known.borrow_and_update().term();
+                if last != Some(term) {
+                    return Some((term, (known, Some(term))));
+                }
+                // The candidate is gone: nothing changes any more.
+                known.changed().await.ok()?;
+            }
+        };
+        LeaderChanges(Box::pin(stream::unfold((known, None), next)))
+    }
+
+    /// Has all runs stop that are under way, and waits until they have.
+    pub(super) async fn resign(&self) {
+        let mut known = self.known.subscribe();
+        let mut resigned = 0;
+        foreign::send_modify(&self.known, |known| {
+            known.resigned += 1;
+            resigned = known.resigned;
+        });
+        while known
+            .borrow_and_update()
+            .runs
+            .iter()
+            .any(|run| *run < resigned)
+        {
+            changed(&mut known).await;
+        }
+    }
+
+    /// A run begins.
+    pub(super) fn begin(self: &Arc<Self>) -> Running {
+        let mut began = 0;
+        foreign::send_modify(&self.known, |known| {
+            began = known.resigned;
+            known.runs.push(began);
+        });
+        Running {
+            state: Arc::clone(self),
+            began,
+        }
+    }
+}
+
+/// Completes with the next change. The sender is a field of the state, which the caller borrows.
+async fn changed(known: &mut watch::Receiver<Known>) {
+    let _open = known.changed().await;
+}
+
+/// A run that is under way, until it is dropped.
+pub(super) struct Running {
+    state: Arc<State>,
+    began: u64,
+}
+
+impl Running {
+    /// Completes when the candidate has resigned.
+    pub(super) async fn resigned(&self) {
+        let mut known = self.state.known.subscribe();
+        while known.borrow_and_update().resigned == self.began {
+            changed(&mut known).await;
+        }
+    }
+
+    /// The candidate leads, until what this returns is dropped.
+    pub(super) fn leads(&self, term: u64, view: HoldView) -> Leading<'_> {
+        let lead = Lead { term, view };
+        foreign::send_modify(&self.state.known, |known| known.lead = Some(lead));
+        Leading {
+            state: &self.state,
+            term,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let began = self.began;
+        foreign::send_modify(&self.state.known, |known| {
+            if let Some(at) = known.runs.iter().position(|run| *run == began) {
+                known.runs.swap_remove(at);
+            }
+        });
+    }
+}
+
+/// A term, until it is dropped.
+pub(super) struct Leading<'a> {
+    state: &'a State,
+    term: u64,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let term = self.term;
+        foreign::send_modify(&self.state.known, |known| {
+            // Another run of the same candidate may lead by now.
+            known.lead.take_if(|lead| lead.term == term);
+        });
+    }
+}
+
+/// The changes of a candidate's lead: its term, or `None` while it does not lead; made by
+/// [`Leader::changes`](crate::Leader::changes).
+///
+/// A change is told when the run of the candidate is polled. [`Leader::is_leader`](crate::Leader::is_leader) also looks at the clock.
+/// The stream ends with the last handle of the candidate.
+///
+/// # Cancel safety
+/// Dropping the future of the next item loses no change.
+///
+/// # Examples
+/// See [`Leader::changes`](crate::Leader::changes).
+#[must_use = "streams do nothing unless polled"]
+pub struct LeaderChanges(Pin<Box<dyn Stream<Item = Option<u64>> + Send>>);
+
+impl Stream for LeaderChanges {
+    type Item = Option<u64>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl fmt::Debug for LeaderChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderChanges").finish_non_exhaustive()
+    }
+}

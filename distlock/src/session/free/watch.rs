@@ -1,0 +1,245 @@
+//! The watch of one key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::keys::{FreeAnswer, Round, SeenHolder, Waiter};
+use crate::backend::{Fault, Inspected, Peeked, Subscription, Target};
+use crate::clock::Tick;
+use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
+use crate::error::HeldBy;
+use crate::resource::key::Resource;
+use crate::resource::kind::{Family, Kind};
+use crate::session::{Retry, Session};
+use crate::sync::random::random_range;
+
+/// What a look has found.
+enum Looked {
+    Free,
+    Held(Inspected),
+}
+
+/// The only owner that a look has seen, and for whom that look was.
+struct SeenOwner {
+    name: Vec<u8>,
+    below: u64,
+}
+
+/// The watch of a key: what it has seen, and what it listens to.
+struct Watch<'a> {
+    session: &'a Arc<Session>,
+    target: Target,
+    subscription: Option<Subscription>,
+    /// The looks in a row that were not answered.
+    unanswered: Option<Retry>,
+    seen: Option<SeenOwner>,
+}
+
+/// Watches a key while somebody waits for it. Returns the key.
+pub(super) async fn until_nobody_waits(session: &Arc<Session>, resource: Resource) -> Resource {
+    let mut watch = Watch {
+        session,
+        target: Target::of(&resource, session.new_owner()),
+        subscription: None,
+        unanswered: None,
+        seen: None,
+    };
+    while let Some(round) = session.free.begin(&resource) {
+        watch.play(&round).await;
+    }
+    resource
+}
+
+impl Watch<'_> {
+    /// Looks once, and sleeps until the next look makes sense.
+    async fn play(&mut self, round: &Round) {
+        if let Some(subscription) = &mut self.subscription {
+            // Before the look, so that a message that arrives meanwhile counts as new.
+            subscription.mark_seen();
+        }
+        let was_active = self
+            .subscription
+            .as_ref()
+            .is_some_and(Subscription::is_active);
+        let sent = self.session.now();
+        let latest = match &self.unanswered {
+            Some(retry) => retry.latest(self.give_up_at(retry, round.first_since)),
+            None => Tick::NEVER,
+        };
+        let looked = crate::sync::select! {
+            biased;
+            looked = look(self.session, &self.target) => looked,
+            () = self.session.clock.sleep_until(latest) => {
+                Err(self.unanswered.get_or_insert_with(|| Retry::new(self.session, sent)).no_answer())
+            }
+        };
+        match looked {
+            Ok(Looked::Free) => self.answer(round, |_| true, || FreeAnswer::Free),
+            Ok(Looked::Held(found)) => self.held(round, found, was_active).await,
+            Err(fault) if fault.is_final() => {
+                self.answer(round, |_| true, || FreeAnswer::Failed(fault.clone()));
+            }
+            Err(fault) => self.failed(round, sent, fault).await,
+        }
+    }
+
+    fn answer(
+        &self,
+        round: &Round,
+        is_meant: impl Fn(&Waiter) -> bool,
+        answer: impl Fn() -> FreeAnswer,
+    ) {
+        let free = &self.session.free;
+        free.answer(&self.target.resource, round.below, is_meant, answer);
+    }
+
+    /// When a waiter gives up that has waited since this time, if the server does not answer.
+    fn give_up_at(&self, retry: &Retry, since: Tick) -> Tick {
+        retry
+            .since
+            .max(since)
+            .after(self.session.config.unavailable_after)
+    }
+
+    /// Somebody holds the key.
+    async fn held(&mut self, round: &Round, found: Inspected, was_active: bool) {
+        self.unanswered = None;
+        self.note_owner(round, &found);
+        let now = self.session.now();
+        let until = found.ttl.map(|ttl| now.after(ttl));
+        let others = found.holders.len().saturating_sub(1) as u64;
+        let first = found.holders.first();
+        let holder = first.map(|(name, _)| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            Box::new(HeldBy::new(name, others))
+        });
+        let (free, resource) = (&self.session.free, &self.target.resource);
+        let seen = SeenHolder { until, holder };
+        free.note(resource, seen.clone());
+        let held = || FreeAnswer::Held(seen.clone());
+        self.answer(round, |waiter| waiter.looks_once, held);
+        self.sleep(round, over_at(found.ttl, now), was_active).await;
+    }
+
+    /// If the key has another owner than the last look has seen, it was free in between. Owners of a read/write lock follow each
+    /// other without that.
+    fn note_owner(&mut self, round: &Round, found: &Inspected) {
+        let is_exclusive = self.target.resource.kind.family() == Family::Lock;
+        let name = match &found.holders[..] {
+            [(name, _)] if is_exclusive => owner(name).to_vec(),
+            _ => {
+                self.seen = None;
+                return;
+            }
+        };
+        if let Some(before) = self.seen.take_if(|before| before.name != name) {
+            let (free, resource) = (&self.session.free, &self.target.resource);
+            free.answer(resource, before.below, |_| true, || FreeAnswer::Free);
+        }
+        self.seen = Some(SeenOwner {
+            name,
+            below: round.below,
+        });
+    }
+
+    /// The server did not answer a look that was sent at `sent`.
+    async fn failed(&mut self, round: &Round, sent: Tick, fault: Fault) {
+        let (session, resource) = (self.session, &self.target.resource);
+        // What was seen before an outage says nothing of the owners after it.
+        self.seen = None;
+        session.free.note_failure(resource, &fault);
+        let retry = self
+            .unanswered
+            .get_or_insert_with(|| Retry::new(session, sent));
+        let pause = retry.failed(fault.clone());
+        let since = retry.since;
+        let give_up_after = session.config.unavailable_after;
+        let now = session.now();
+        let gives_up = |waiter: &Waiter| {
+            waiter.looks_once || since.max(waiter.since).after(give_up_after) <= now
+        };
+        self.answer(round, gives_up, || FreeAnswer::Failed(fault.clone()));
+        let Some(next) = session.free.begin(resource) else {
+            return;
+        };
+        let until = now
+            .after(pause)
+            .min(since.max(next.first_since).after(give_up_after));
+        crate::sync::select! {
+            () = round.wake.notified() => {}
+            () = session.clock.sleep_until(until) => {}
+        }
+    }
+
+    /// Sleeps until the key may be free. A watch that hears nothing for long looks together with the other waiters of its client,
+    /// and goes on sleeping while the key is held.
+    async fn sleep(&mut self, round: &Round, mut over_at: Tick, was_active: bool) {
+        let (session, target) = (self.session, &self.target);
+        let subscription = self
+            .subscription
+            .get_or_insert_with(|| session.backend.subscribe(target));
+        loop {
+            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
+            let until = session.now().after(pause).min(over_at);
+            crate::sync::select! {
+                biased;
+                () = round.wake.notified() => return,
+                () = subscription.changed(was_active) => return,
+                () = session.clock.sleep_until(until) => {}
+            }
+            if !was_active || until == over_at {
+                return;
+            }
+            let looked = crate::sync::select! {
+                biased;
+                () = round.wake.notified() => return,
+                () = subscription.changed(was_active) => return,
+                looked = session.peek(target) => looked,
+            };
+            // Without an answer it looks by itself, and learns why that fails.
+            let Some(Peeked {
+                is_open: false,
+                ttl,
+                ..
+            }) = looked
+            else {
+                return;
+            };
+            let now = session.now();
+            over_at = self::over_at(ttl, now);
+            session
+                .free
+                .note_end(&target.resource, ttl.map(|ttl| now.after(ttl)));
+        }
+    }
+}
+
+/// Whether anybody holds a key, in whatever mode.
+async fn look(session: &Session, target: &Target) -> Result<Looked, Fault> {
+    let (backend, resource) = (&session.backend, &target.resource);
+    if resource.kind == Kind::Write {
+        // An inspection tells of one side of the lock alone.
+        let seen = backend.peek(std::slice::from_ref(target)).await?;
+        if seen.iter().all(|seen| seen.is_open) {
+            return Ok(Looked::Free);
+        }
+        let ttl = seen.first().and_then(|seen| seen.ttl);
+        let writer = backend.inspect(resource).await?;
+        return Ok(Looked::Held(Inspected { ttl, ..writer }));
+    }
+    let found = backend.inspect(resource).await?;
+    Ok(match found.holders.is_empty() {
+        true => Looked::Free,
+        false => Looked::Held(found),
+    })
+}
+
+/// The owner of a field. One whose lock stays taken for a while after its hold has another field than before.
+fn owner(name: &[u8]) -> &[u8] {
+    name.strip_suffix(b":rest").unwrap_or(name)
+}
+
+/// The server rounds down: when it answers 0, up to a millisecond is left.
+fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
+    ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
+}

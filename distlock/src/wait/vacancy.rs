@@ -1,0 +1,140 @@
+//! When a candidate for a key should attempt again: replicas that wait for one leader do not all ask at the same moment.
+//!
+//! A candidate stands in no queue. It subscribes to the key's channel, and after a message it pauses for a random time before it
+//! attempts. The more clients listen, the longer the pauses: of three the next one attempts within a millisecond, and a thousand
+//! spread their attempts over a quarter of a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Peeked, Subscription, Target};
+use crate::clock::Tick;
+use crate::config::{
+    CANDIDATE_PAUSE, LISTENERS_COUNTED_EVERY, LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE,
+    MOST_CANDIDATE_PAUSE,
+};
+use crate::resource::key::Resource;
+use crate::session::Session;
+use crate::sync::random::random_range;
+
+/// The wait of one candidate.
+pub(crate) struct Vacancy {
+    session: Arc<Session>,
+    target: Target,
+    subscription: Option<Subscription>,
+    /// Whether messages arrived before the last attempt.
+    was_active: bool,
+    /// How many clients listen, as far as the server has told.
+    listeners: u32,
+    count_again: Tick,
+}
+
+/// As many listeners as a small service has, where the server does not tell their number.
+const USUAL_LISTENERS: u32 = 8;
+
+impl Vacancy {
+    pub(crate) fn new(session: &Arc<Session>, resource: &Resource) -> Self {
+        Self {
+            session: Arc::clone(session),
+            target: Target::of(resource, session.new_owner()),
+            subscription: None,
+            was_active: false,
+            listeners: USUAL_LISTENERS,
+            count_again: session.now(),
+        }
+    }
+
+    /// To be called before each attempt, so that a message that arrives during the attempt counts as new.
+    pub(crate) fn attempts(&mut self) {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.mark_seen();
+        }
+        self.was_active = self
+            .subscription
+            .as_ref()
+            .is_some_and(Subscription::is_active);
+    }
+
+    /// Sleeps until the next attempt makes sense, after one that was refused: the holder's lease has this much left.
+    pub(crate) async fn next(&mut self, lease_left: Option<Duration>) {
+        // A long sleep relies on the tasks.
+        self.session.start_tasks();
+        let over_at = self.over_at(lease_left);
+        if self.until_heard(over_at).await {
+            // All candidates have heard the same, or knew the end of the same lease.
+            let others = self.listeners.saturating_sub(1);
+            let most = CANDIDATE_PAUSE
+                .saturating_mul(others)
+                .min(MOST_CANDIDATE_PAUSE);
+            let pause = most.mul_f64(random_range(0.0..=1.0));
+            self.session
+                .clock
+                .sleep_until(self.session.now().after(pause))
+                .await;
+        }
+    }
+
+    /// Sleeps until the key may be free, or until messages arrive. Returns whether they had arrived all the time.
+    async fn until_heard(&mut self, mut over_at: Tick) -> bool {
+        let was_active = self.was_active;
+        loop {
+            if was_active {
+                self.count_listeners().await;
+            }
+            let (session, target) = (&self.session, &self.target);
+            let subscription = self
+                .subscription
+                .get_or_insert_with(|| session.backend.subscribe(target));
+            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
+            let until = session.now().after(pause).min(over_at);
+            crate::sync::select! {
+                biased;
+                () = subscription.changed(was_active) => return was_active,
+                () = session.clock.sleep_until(until) => {}
+            }
+            if !was_active || until == over_at {
+                return true;
+            }
+            let looked = crate::sync::select! {
+                biased;
+                () = subscription.changed(was_active) => return was_active,
+                looked = session.peek(target) => looked,
+            };
+            let Some(Peeked {
+                is_open: false,
+                ttl,
+                ..
+            }) = looked
+            else {
+                return true;
+            };
+            over_at = self.over_at(ttl);
+        }
+    }
+
+    /// The server rounds down: when it answers 0, up to a millisecond is left.
+    fn over_at(&self, lease_left: Option<Duration>) -> Tick {
+        lease_left.map_or(Tick::NEVER, |left| {
+            self.session.now().after(left + Duration::from_millis(1))
+        })
+    }
+
+    /// Asks how many clients listen to the key's channel, if it has not done so for long. Not after a message: all candidates would
+    /// ask at once.
+    async fn count_listeners(&mut self) {
+        let now = self.session.now();
+        if self.count_again > now {
+            return;
+        }
+        self.count_again = now.after(LISTENERS_COUNTED_EVERY);
+        let examined = self
+            .session
+            .backend
+            .examine(&self.target.resource.key)
+            .await;
+        let listeners = examined.ok().and_then(|examined| examined.listeners);
+        if let Some(listeners) = listeners {
+            self.listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
+        }
+    }
+}
