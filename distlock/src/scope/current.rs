@@ -1,8 +1,8 @@
 //! The holds that enclose the running code, by key.
 
+use super::frames::view_of;
 use crate::hold::{Hold, HoldRef, HoldView};
 use crate::resource::owner::Owner;
-use crate::scope::view_of;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -192,6 +192,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "token",
         ],
     ),
+    ("scope", &["mod", "section", "current", "frames"]),
     (
         "wait",
         &[
@@ -448,7 +449,9 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
         "hold/",
         "local/",
         "mutex/",
+        "scope/frames.rs",
         "scope/mod.rs",
+        "scope/section.rs",
         "session/",
         "task/",
         "wait/",

@@ -3,12 +3,14 @@
 //! Redisson says of a permit that somebody has that it is "acquired". A permit whose lease has ended counts as free
 //! from that moment, but moves back to the free ones only when the next verb that changes the semaphore takes it back.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+mod notes;
+mod permits;
 
-use super::call::Call;
-use super::number;
-use super::store::{Name, State, Value};
+pub(super) use self::notes::Notes;
+pub(super) use self::permits::Permits;
+use crate::backend::memory::call::Call;
+use crate::backend::memory::number;
+use crate::backend::memory::store::{State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
     Through,
@@ -19,171 +21,6 @@ use crate::resource::key::Key;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
-
-/// A semaphore. `free` and the number of acquired permits add up to the number that was set.
-#[derive(Debug, Default)]
-pub(super) struct Permits {
-    /// Below 0 after the number was set to less than the acquired permits.
-    free: i64,
-    acquired: HashMap<PermitId, Tick>,
-    /// Every acquired permit, by the end of its lease.
-    ends: BTreeSet<(Tick, PermitId)>,
-}
-
-impl Permits {
-    pub(super) fn free(&self) -> i64 {
-        self.free
-    }
-
-    /// The acquired permits, with the ends of their leases, the next end first, and how many have ended.
-    pub(super) fn acquired(&self, now: Tick) -> (Vec<(PermitId, Tick)>, u64) {
-        let (alive, ended): (Vec<_>, Vec<_>) = self.ends.iter().partition(|(end, _)| *end > now);
-        let alive = alive.into_iter().map(|(end, id)| (id, end));
-        (alive.collect(), ended.len() as u64)
-    }
-
-    fn insert(&mut self, id: PermitId, end: Tick) {
-        self.remove(id);
-        self.acquired.insert(id, end);
-        self.ends.insert((end, id));
-    }
-
-    fn remove(&mut self, id: PermitId) -> bool {
-        let Some(end) = self.acquired.remove(&id) else {
-            return false;
-        };
-        self.ends.remove(&(end, id))
-    }
-
-    /// Takes back the permits whose leases have ended, and answers whether there were any.
-    fn sweep(&mut self, now: Tick) -> bool {
-        let before = self.free;
-        while let Some(&(end, id)) = self.ends.first()
-            && end <= now
-        {
-            self.take_back(id);
-        }
-        self.free > before
-    }
-
-    fn take_back(&mut self, id: PermitId) -> bool {
-        let was_acquired = self.remove(id);
-        self.free += i64::from(was_acquired);
-        was_acquired
-    }
-
-    /// Gives an owner all of its permits until `end`, or none of them. Permits that it has already are not counted
-    /// twice.
-    fn take(&mut self, target: &Target, end: Tick) -> bool {
-        // Checked before the ids are made: the number that is asked for has no limit.
-        if i64::from(target.permits) > self.free + self.number_acquired() {
-            return false;
-        }
-        let ids: Vec<_> = PermitId::all_of(target.owner, target.permits).collect();
-        let is_missing = |id: &&PermitId| !self.acquired.contains_key(*id);
-        let missing = ids.iter().filter(is_missing).count() as i64;
-        if missing > self.free {
-            return false;
-        }
-        self.free -= missing;
-        self.extend(ids, end);
-        true
-    }
-
-    /// Gives permits a lease until `end`, unless they have a longer one.
-    fn extend(&mut self, ids: Vec<PermitId>, end: Tick) {
-        for id in ids {
-            let longest = self.acquired.get(&id).copied().unwrap_or(end).max(end);
-            self.insert(id, longest);
-        }
-    }
-
-    fn number_acquired(&self) -> i64 {
-        self.acquired.len() as i64
-    }
-
-    fn next_end(&self) -> Option<Tick> {
-        self.ends.first().map(|(end, _)| *end)
-    }
-
-    /// Makes a change after taking back what has expired. Answers what `make` answers, and whether there are more free
-    /// permits than before, which waiters have to know.
-    fn change(&mut self, now: Tick, make: impl FnOnce(&mut Self) -> i64) -> (i64, bool) {
-        let any_swept = self.sweep(now);
-        let before = self.free;
-        let answer = make(self);
-        let has_grown = any_swept || self.free > before;
-        (answer, has_grown && self.free > 0)
-    }
-}
-
-/// What is remembered of owners for a while.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    /// The owners that were withdrawn.
-    ended: Remembered<()>,
-    /// The answers to requests that take effect once.
-    answers: Remembered<i64>,
-}
-
-#[cfg(feature = "testing")]
-impl Notes {
-    /// Forgets what is remembered of one key.
-    pub(super) fn forget(&mut self, key: &str) {
-        self.ended.notes.retain(|(name, _), _| **name != *key);
-        self.answers.notes.retain(|(name, _), _| **name != *key);
-    }
-}
-
-/// One note for each owner of a key, until a time.
-#[derive(Debug)]
-struct Remembered<T> {
-    notes: HashMap<(Name, Owner), (Tick, T)>,
-    /// The notes in the order in which they were written. All of them are kept equally long, so the first ends first.
-    order: VecDeque<(Tick, (Name, Owner))>,
-}
-
-impl<T> Default for Remembered<T> {
-    fn default() -> Self {
-        Self {
-            notes: HashMap::new(),
-            order: VecDeque::new(),
-        }
-    }
-}
-
-impl<T: Copy> Remembered<T> {
-    fn get(&self, key: &Key, owner: Owner, now: Tick) -> Option<T> {
-        let (until, note) = self.notes.get(&entry(key, owner))?;
-        (*until > now).then_some(*note)
-    }
-
-    fn remove(&mut self, key: &Key, owner: Owner) {
-        self.notes.remove(&entry(key, owner));
-    }
-
-    fn put(&mut self, key: &Key, owner: Owner, note: T, (until, now): (Tick, Tick)) {
-        while let Some((end, _)) = self.order.front()
-            && *end <= now
-        {
-            // A note that was written again since has another end, and a second entry later in the order.
-            if let Some((end, entry)) = self.order.pop_front()
-                && self
-                    .notes
-                    .get(&entry)
-                    .is_some_and(|(until, _)| *until == end)
-            {
-                self.notes.remove(&entry);
-            }
-        }
-        self.notes.insert(entry(key, owner), (until, note));
-        self.order.push_back((until, entry(key, owner)));
-    }
-}
-
-fn entry(key: &Key, owner: Owner) -> (Name, Owner) {
-    (Arc::clone(key.name()), owner)
-}
 
 fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits>, Fault> {
     match state
