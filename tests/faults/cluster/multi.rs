@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::{Client, test_util};
-use distlock_tests::{RedisCluster, eventually_eq, size};
+use distlock_tests::{RedisCluster, eventually_eq, lock_once, size};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -84,14 +84,7 @@ async fn f84_parts_of_a_multi_lock_go_back_when_a_node_is_down(row: &Row) {
     let mut keys = Vec::new();
     for node in 0..3 {
         let key = cluster.key_at(node, "f84:part:").await;
-        client
-            .lock(&key)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(client, &key).await;
         keys.push(key);
     }
     cluster.node_mut(1).stop();

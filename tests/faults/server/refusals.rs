@@ -1,7 +1,7 @@
 //! Rows 49 to 52 and 55: servers that answer with a refusal, for now or for good.
 
 use distlock::{Builder, Client, Error, Guard};
-use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq};
+use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq, lock_once};
 use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -199,14 +199,7 @@ async fn f49_connect_to_a_full_server_says_so_and_goes_on_when_others_leave(row:
     assert!(!connecting.is_finished());
     crowd.clear();
     let client = connecting.await.unwrap().unwrap();
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "k").await;
     row.injected("connection rejected", rejected(&mut admin).await);
 }
 

@@ -61,29 +61,7 @@ in_one_slot! {
     members_of_several_kinds_are_taken_in_one_order_however_they_are_given,
 }
 
-on_every_backend![
-    member_that_does_not_answer_once_is_asked_again,
-    crowd_with_members_of_several_kinds_gets_on,
-    one_that_is_taken_keeps_all_free,
-    keys_may_come_in_any_order_and_twice,
-    opposite_orders_never_wait_for_each_other,
-    random_subsets_go_on_for_ever,
-    waits_for_the_one_key_that_is_taken,
-    lost_with_any_of_its_keys,
-    enters_again_what_the_scope_holds_and_takes_the_rest,
-    members_of_other_kinds_and_clients,
-    member_of_another_client_that_is_taken_is_waited_for,
-    members_of_every_kind_are_held_and_freed_together,
-    nothing_is_kept_while_a_member_of_another_kind_is_waited_for,
-    no_key_and_bad_keys_are_refused,
-    one_key_as_two_kinds_is_refused,
-    one_key_with_two_clients_of_one_server_is_refused,
-    key_of_a_scope_with_another_client_of_its_server_is_refused,
-    readers_of_one_key_with_two_clients_of_one_server_are_granted,
-    unheard_grant_leaves_no_key_taken,
-];
-
-in_several_slots![
+on_every_backend_and_in_several_slots![
     member_that_does_not_answer_once_is_asked_again,
     crowd_with_members_of_several_kinds_gets_on,
     one_that_is_taken_keeps_all_free,

@@ -218,14 +218,7 @@ in_one_slot! {
     one_that_needs_two_hot_keys_gets_its_share,
 }
 
-on_every_backend![
-    one_that_needs_two_hot_keys_gets_its_share,
-    one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way,
-    crowd_of_multi_locks_with_common_keys_gets_on,
-    one_that_needs_two_keys_that_change_hands_in_step_gets_them,
-];
-
-in_several_slots![
+on_every_backend_and_in_several_slots![
     one_that_needs_two_hot_keys_gets_its_share,
     one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way,
     crowd_of_multi_locks_with_common_keys_gets_on,

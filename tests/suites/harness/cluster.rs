@@ -3,12 +3,10 @@
 use std::time::Instant;
 
 use distlock_tests::proxy::Role;
-use distlock_tests::{Process, RedisCluster, eventually};
+use distlock_tests::{RedisCluster, eventually};
 use redis::{AsyncTypedCommands, ErrorKind, RedisResult, ServerErrorKind};
-use tokio::sync::oneshot;
 
-use super::server::exists;
-use super::{SOON, has_keys, panic_text, took};
+use super::{SOON, ends, has_keys, took};
 
 fn pids(cluster: &RedisCluster) -> Vec<u32> {
     let nodes = 0..cluster.size();
@@ -328,49 +326,24 @@ async fn nodes_name_the_proxies_and_replicas_come_through_them() {
 async fn dropped_cluster_is_gone() {
     let mut cluster = masters().await;
     cluster.node_mut(1).stop();
-    let pids = pids(&cluster);
-    assert!(pids.iter().all(|pid| exists(*pid)));
-    drop(cluster);
-    assert!(!pids.iter().any(|pid| exists(*pid)));
+    ends::is_gone_when_dropped(cluster, pids);
 }
 
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn cluster_of_a_test_that_panics_is_gone() {
-    let (tell, told) = oneshot::channel();
-    let test = tokio::spawn(async {
-        let cluster = masters().await;
-        tell.send(pids(&cluster)).unwrap();
-        panic!("the test fails");
-    });
-    let pids = told.await.unwrap();
-    assert_eq!(panic_text(test.await.unwrap_err()), "the test fails");
-    assert!(!pids.iter().any(|pid| exists(*pid)));
+    ends::is_gone_after_a_panic(masters(), pids).await;
 }
 
 #[tokio::test]
 async fn shared_cluster_dies_with_a_killed_test_process() {
-    let mut orphan = Process::start(env!("CARGO_BIN_EXE_orphan_process"), ["cluster"]);
-    let told = orphan.json(SOON * 6).await;
-    let pids: Vec<u32> = serde_json::from_value(told).unwrap();
-    assert_eq!(pids.len(), 3);
-    assert!(pids.iter().all(|pid| exists(*pid)));
-    orphan.kill();
-    eventually(SOON, "its processes to die", || async {
-        !pids.iter().any(|pid| exists(*pid))
-    })
-    .await;
+    ends::dies_with_a_killed_test_process("cluster", 3).await;
 }
 
 #[test]
 fn shared_cluster_outlives_the_runtime_that_started_it() {
-    let of_a_runtime = || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(async {
-            let cluster = RedisCluster::shared().await;
-            (pids(cluster), cluster.node_of(0).await)
-        })
-    };
-    assert_eq!(of_a_runtime(), of_a_runtime());
+    ends::outlives_the_runtime_that_started_it(async || {
+        let cluster = RedisCluster::shared().await;
+        (pids(cluster), cluster.node_of(0).await)
+    });
 }

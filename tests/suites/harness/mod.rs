@@ -1,6 +1,7 @@
 //! The harness under test: each tool does what it says, and each check can fail.
 
 mod cluster;
+mod ends;
 mod environment;
 mod leaks;
 mod process;

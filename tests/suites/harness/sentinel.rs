@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use distlock_tests::proxy::Role;
-use distlock_tests::{Process, RedisServer, Select, SentinelSet, eventually};
+use distlock_tests::{RedisServer, Select, SentinelSet, eventually};
 use redis::{AsyncTypedCommands, Value};
-use tokio::sync::oneshot;
 
-use super::server::exists;
-use super::{SOON, has_keys, panic_text, took};
+use super::{SOON, ends, has_keys, took};
 
 /// The pids of all processes of a set.
 fn pids(set: &SentinelSet) -> Vec<u32> {
@@ -282,49 +280,24 @@ async fn dropped_set_is_gone() {
     let mut set = SentinelSet::builder().start().await;
     set.server_mut(1).stop();
     set.sentinel_mut(1).stop();
-    let pids = pids(&set);
-    assert!(pids.iter().all(|pid| exists(*pid)));
-    drop(set);
-    assert!(!pids.iter().any(|pid| exists(*pid)));
+    ends::is_gone_when_dropped(set, pids);
 }
 
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn set_of_a_test_that_panics_is_gone() {
-    let (tell, told) = oneshot::channel();
-    let test = tokio::spawn(async {
-        let set = SentinelSet::builder().start().await;
-        tell.send(pids(&set)).unwrap();
-        panic!("the test fails");
-    });
-    let pids = told.await.unwrap();
-    assert_eq!(panic_text(test.await.unwrap_err()), "the test fails");
-    assert!(!pids.iter().any(|pid| exists(*pid)));
+    ends::is_gone_after_a_panic(SentinelSet::builder().start(), pids).await;
 }
 
 #[tokio::test]
 async fn shared_set_dies_with_a_killed_test_process() {
-    let mut orphan = Process::start(env!("CARGO_BIN_EXE_orphan_process"), ["sentinel"]);
-    let told = orphan.json(SOON * 6).await;
-    let pids: Vec<u32> = serde_json::from_value(told).unwrap();
-    assert_eq!(pids.len(), 6);
-    assert!(pids.iter().all(|pid| exists(*pid)));
-    orphan.kill();
-    eventually(SOON, "its processes to die", || async {
-        !pids.iter().any(|pid| exists(*pid))
-    })
-    .await;
+    ends::dies_with_a_killed_test_process("sentinel", 6).await;
 }
 
 #[test]
 fn shared_set_outlives_the_runtime_that_started_it() {
-    let of_a_runtime = || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(async {
-            let set = SentinelSet::shared().await;
-            (pids(set), set.master().await)
-        })
-    };
-    assert_eq!(of_a_runtime(), of_a_runtime());
+    ends::outlives_the_runtime_that_started_it(async || {
+        let set = SentinelSet::shared().await;
+        (pids(set), set.master().await)
+    });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::test_util::sizes;
 use distlock::{Client, Error, PubSub};
-use distlock_tests::{Pulse, RedisCluster, RedisServer, eventually_eq, size};
+use distlock_tests::{Pulse, RedisCluster, RedisServer, eventually_eq, lock_once, size};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -77,14 +77,7 @@ async fn one_node_that_answers_is_enough_to_connect() {
     let client = Client::connect(&url).await.unwrap();
     for node in 0..3 {
         let key = cluster.key_at(node, "one-node:").await;
-        client
-            .lock(&key)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&client, &key).await;
     }
 }
 
@@ -174,14 +167,7 @@ async fn marks_of_answered_requests_go_from_all_slots() {
     // The next command to each node takes its marks along.
     for node in 0..3 {
         let key = cluster.key_at(node, "next:").await;
-        client
-            .lock(&key)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&client, &key).await;
     }
     let left = async || {
         let mut left = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use distlock::{Builder, Client, Credentials, Error};
-use distlock_tests::{RedisServer, eventually_eq};
+use distlock_tests::{RedisServer, eventually_eq, lock_once};
 
 use super::{SOON, ms};
 
@@ -27,14 +27,7 @@ async fn server() -> RedisServer {
 
 async fn user(server: &RedisServer, builder: Builder, url: &str) -> String {
     let client = builder.connect(url).await.unwrap();
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "k").await;
     let clients = server.client_list().await;
     let ours = clients.iter().find(|client| !client.is_harness());
     ours.expect("a connection").field("user").to_owned()
@@ -91,15 +84,7 @@ async fn function_is_asked_before_each_connection() {
         assert!(server.kill_clients("normal").await >= 1);
         let again = || async { asked.load(Ordering::Relaxed) };
         eventually_eq(SOON, "asked again", connections, again).await;
-        client
-            .lock("k")
-            .acquire()
-            .wait(SOON)
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&client, "k").await;
     }
 }
 
@@ -232,14 +217,7 @@ async fn refused_credentials_leave_the_connection_its_rights() {
     let refused = || async { format!("{:?}", server.cli(&["ACL", "LOG"]).await).contains("auth") };
     eventually_eq(SOON, "refused", true, refused).await;
     guard.release().await.unwrap();
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "k").await;
     assert_eq!(connections(&server).await.1, before);
 }
 
@@ -290,12 +268,5 @@ async fn panic_of_the_function_is_the_error_of_that_connection() {
     );
     panics.store(0, Ordering::Relaxed);
     let client = builder.connect(&server.url()).await.unwrap();
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "k").await;
 }

@@ -1,7 +1,7 @@
 //! Servers that a client cannot use: each is refused at once, with an error that says what to do.
 
 use distlock::{Client, Error};
-use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq, lock_once};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -186,14 +186,7 @@ async fn server_that_loads_its_data_is_asked_for_its_commands_by_the_next_connec
 async fn server_without_a_command_of_another_primitive_serves_locks_and_says_what_to_do() {
     let server = renaming("LINDEX").await;
     let client = Client::connect(&server.url()).await.unwrap();
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "k").await;
     let fair = timeout(SOON, client.fair_lock("k").acquire().into_future());
     let error = fair.await.expect("an answer").unwrap_err();
     assert!(

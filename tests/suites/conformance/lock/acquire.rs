@@ -271,25 +271,7 @@ async fn longest_duration_lifts_the_limits_of_the_client(stage: &Stage) {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-on_every_backend![
-    free_lock_is_granted_and_release_frees_it,
-    each_acquisition_has_an_owner_of_its_own,
-    held_lock_times_out_and_says_what_stood_in_the_way,
-    wait_zero_is_exactly_one_try,
-    try_acquire_is_one_try_and_none_while_held,
-    two_guards_of_one_key_side_by_side_exclude_each_other,
-    two_clients_exclude_each_other_and_two_keys_do_not,
-    clients_with_other_prefixes_do_not_meet,
-    default_wait_counts_where_an_acquisition_says_nothing,
-    holders_count_and_lease_tell_what_is_held,
-    force_release_frees_whoever_holds_and_tells_whether_anyone_did,
-    nothing_is_sent_before_the_first_poll,
-    bad_input_is_refused_before_anything_is_sent,
-    shortest_and_longest_lease_and_wait_are_taken,
-    longest_duration_lifts_the_limits_of_the_client,
-];
-
-in_every_run![
+on_every_backend_and_in_every_run![
     free_lock_is_granted_and_release_frees_it,
     each_acquisition_has_an_owner_of_its_own,
     held_lock_times_out_and_says_what_stood_in_the_way,

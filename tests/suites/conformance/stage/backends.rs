@@ -44,6 +44,14 @@ macro_rules! in_every_run {
     };
 }
 
+/// On every backend, and [`in_every_run`].
+macro_rules! on_every_backend_and_in_every_run {
+    ($($test:ident),* $(,)?) => {
+        on_every_backend!($($test),*);
+        in_every_run!($($test),*);
+    };
+}
+
 /// For tests whose keys one command has to name: on a cluster, all of them are in one slot.
 macro_rules! in_one_slot {
     ($($test:ident),* $(,)?) => {
@@ -72,6 +80,14 @@ macro_rules! in_one_slot {
 macro_rules! in_several_slots {
     ($($test:ident),* $(,)?) => {
         mod slots { $(#[test] fn $test() { $crate::conformance::stage::memory_in_slots(|stage| Box::pin(super::$test(stage))); })* }
+    };
+}
+
+/// On every backend, and [`in_several_slots`].
+macro_rules! on_every_backend_and_in_several_slots {
+    ($($test:ident),* $(,)?) => {
+        on_every_backend!($($test),*);
+        in_several_slots!($($test),*);
     };
 }
 
