@@ -35,6 +35,8 @@ pub(crate) struct LastHolds {
 
 impl LastHolds {
     pub(crate) fn add(&self, held: Duration) {
+        // Relaxed, here and below: the durations are a sample, and a slot that is overwritten or read a moment too late changes
+        // only an estimate.
         let at = self.next.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
         let millis = u32::try_from(held.as_millis()).unwrap_or(u32::MAX - 1);
         if let Some(slot) = self.millis.get(at) {

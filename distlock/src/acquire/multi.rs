@@ -121,6 +121,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 match scopes.map_or_else(|| Ok(Ok(OpenGates::new())), InScopes::try_gates)? {
                     Ok(gates) => (shares, gates),
                     Err(closed) => {
+                        // Another branch of the code has closed a gate. Nothing is held while the acquisition waits for it.
                         drop(shares);
                         passed = InScopes::pass_gates(scopes, Some(closed)).await?;
                         continue;
@@ -300,7 +301,7 @@ impl InScopes {
     }
 
     /// Enters the scopes that have some of the keys. `shares`: those of the other keys. Returns whether all of these scopes are
-    /// still open; the acquisition has to begin anew if not.
+    /// still open. If not, the acquisition has to start again.
     fn enter(&self, gates: OpenGates, shares: &mut HoldShares) -> Result<bool, Error> {
         for (one, gate) in self.requests.iter().zip(gates) {
             let Some(gate) = gate else {

@@ -73,7 +73,7 @@ pub(crate) const SCAN_PAGE: u32 = 200;
 /// The most keys that a page of a scan can go through. The server answers no other client in the meantime.
 pub(crate) const MAX_SCAN_PAGE: u32 = 10_000;
 
-/// How many keys of a page are looked at at the same time.
+/// How many keys of a page are examined at the same time.
 pub(crate) const EXAMINED_AT_ONCE: usize = 32;
 
 /// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
@@ -98,15 +98,15 @@ pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
 /// [`MAX_NUMBER`] for a sum.
 pub(crate) const MAX_SUM: u64 = MAX_NUMBER as u64;
 
-/// The most permits of an expirable semaphore that one acquisition can take. Each of them is an entry of its own in the
-/// server, which works on all of them in one go, for some 10 us each.
+/// The most permits of an expirable semaphore that one acquisition can take. Each permit is an entry in the server, and one
+/// script works on all of them, which takes about 10 us for each.
 pub(crate) const PERMITS_AT_ONCE: u32 = 1000;
 
-/// How often one owner may have entered a read lock. Each entry is a key of its own in the server, and scripts look at no more
-/// entries of an owner.
+/// How often one owner may have entered a read lock. Each entry is a key in the server, and scripts read no more entries of an
+/// owner.
 pub(crate) const MOST_ENTRIES: u32 = 1000;
 
-/// How many holders of a read lock, or permits, one look at the holders tells.
+/// The most holders of a read lock, or permits, that one answer about the holders lists.
 pub(crate) const MOST_HOLDERS_TOLD: usize = 10_000;
 
 /// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
@@ -173,31 +173,31 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
-/// After this time a wait is told in the log.
+/// After this time, the log reports a wait.
 pub(crate) const WARN_AFTER: Duration = Duration::from_secs(30);
 
-/// How long after a wait inside of a hold began cycles of waits are searched for. Most waits are over by then, and one search is
-/// for all that began in that time.
+/// The time between the start of a wait inside of a hold and the search for cycles of waits. Most waits are over by then, and
+/// one search serves all waits that began in this time.
 pub(crate) const CYCLES_AFTER: Duration = Duration::from_millis(100);
 
-/// For how many keys long waits are told at a time, each with its holder.
+/// The number of keys whose long waits are reported at a time, each with its holder.
 pub(crate) const LONG_WAITS_TOLD: usize = 16;
 
-/// How many holders of a key are told with a long wait: a read lock may have thousands.
+/// The number of holders that the report of a long wait names. A read lock may have thousands.
 pub(crate) const HOLDERS_TOLD: usize = 3;
 
 /// How many lost holds, and how many cycles of waits, a snapshot shows.
 pub(crate) const LOSSES_SHOWN: usize = 20;
 pub(crate) const CYCLES_SHOWN: usize = 20;
 
-/// How many holds a close whose time is over names in the log: a server that is full of requests has thousands.
+/// The number of holds that the log names when the time of a close is over. A busy server process has thousands.
 pub(crate) const HOLDS_LOGGED_BY_CLOSE: usize = 10;
 
 /// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
 /// pass before, divided by this number. Then they lose at most a quarter of their time.
 pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
 
-/// How often an acquisition of several keys collects in vain before it rests between the tries.
+/// How often an acquisition of several keys tries to collect them before it pauses between the tries.
 pub(crate) const COLLECTIONS_WITHOUT_REST: u32 = 3;
 
 /// How long an acquisition of several keys rests at most: so long that it may collect for a watchdog's lease after that. Few
@@ -211,8 +211,8 @@ pub(crate) const PART_BACKOFF: Backoff = Backoff {
     longest: HAND_OVER_TIME,
 };
 
-/// How often the waiters are looked at, while there are any that are in the way of others or have something in the server. A
-/// first waiter that is not polled from one look to the next loses its place, and an acquisition what it was granted.
+/// The pause between two checks of the waiters that block others or have something in the server. A first waiter that is not
+/// polled between two checks loses its place in the queue, and an acquisition loses what it was granted.
 pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a hold that is handed over goes without asking the server for it.
@@ -221,8 +221,8 @@ pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 /// time costs at most a hundred such questions a second.
 pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a client remembers its answered releases and the holds that were gone, to release them if a connection stands
-/// anew: a server that takes over, or restarts, may have lost what it was told in the last seconds.
+/// How long a client remembers its answered releases and the holds that were gone. It releases them again when a connection is
+/// re-established, because a server that takes over, or restarts, may have lost the writes of its last seconds.
 pub(crate) const RELEASES_REMEMBERED: Duration = Duration::from_secs(5);
 
 /// How many answered releases a client remembers at most: they take about 3 MB.

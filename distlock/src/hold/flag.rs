@@ -14,7 +14,7 @@ pub(crate) struct Flag {
 impl Flag {
     /// Sets the flag. Not under a mutex: a waker may run any code.
     pub(crate) fn set(&self) {
-        // AcqRel, and Acquire in `is_set`: who sees the flag sees what was done before it was set.
+        // AcqRel, with the Acquire in `is_set`: a thread that finds the flag set finds all that was done before.
         if !self.is_set.swap(true, Ordering::AcqRel) {
             foreign::notify_waiters(&self.waiters);
         }

@@ -1,4 +1,4 @@
-//! The end of a guard: its hold goes on with other guards or with the next local waiter, or it is released.
+//! The end of a guard: other guards keep its hold, the next local waiter gets it, or it is released.
 //!
 //! [`Registry::end`] decides which of them, and carries it out. [`Registry::freed`] is the last step of a release, when it is
 //! answered or given up: the first in line may ask the server then.
@@ -43,8 +43,8 @@ struct EndedGuard {
 }
 
 impl Registry {
-    /// Ends a guard. Returns the release that its caller has to send, if there is one. If that is dropped, the release is sent
-    /// in the background.
+    /// Ends a guard. Returns the release that the caller has to send, if there is one. If the caller drops it, the release is
+    /// sent in the background.
     ///
     /// `was_dropped`: nobody waits for the release. So the hold waits for the releaser's task, and until that begins the
     /// release, the next acquisition may take the hold back.

@@ -1,8 +1,8 @@
 //! The registry of a client, and the one that takes its place when the client has another identity.
 //!
-//! A copy of a process (`fork`) has the memory of the original: its ids, its sockets, and what it holds. So a client looks at
-//! the number of its process before each operation. In a copy it begins anew, with an id, connections and queues of its own,
-//! and leaves all of the former registry alone. [`Client::renew_identity`](crate::Client::renew_identity) does the same.
+//! A copy of a process (`fork`) has the memory of the original: its ids, its sockets, and what it holds. So a client compares
+//! the number of its process before each operation. A client in a copy starts again, with a new id, new connections and new
+//! queues, and does not touch the former registry. [`Client::renew_identity`](crate::Client::renew_identity) does the same.
 //!
 //! Nothing here waits for a mutex: a copy has no thread that would unlock it.
 
@@ -56,12 +56,12 @@ impl Lives {
         }
     }
 
-    /// The registry that the last look at the process has left.
+    /// The registry as the last check of the process has left it.
     pub(crate) fn latest(&self) -> Arc<Registry> {
         self.now.load_full()
     }
 
-    /// Begins anew if this is a copy of the process that the registry belongs to.
+    /// Starts again if this is a copy of the process that the registry belongs to.
     pub(crate) fn look(&self) {
         let process = process::id();
         // Relaxed, here and below: it only saves the closer look, which an acquisition also takes before it fails as closed.

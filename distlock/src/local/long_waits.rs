@@ -1,4 +1,4 @@
-//! Counting the acquisitions that wait, and telling of waits that nobody may have meant.
+//! Counts the acquisitions that wait, and reports waits that are probably mistakes: cycles, and a task that waits for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl Registry {
         Ok(slot)
     }
 
-    /// Tells of new cycles of waits. One search is for all waits that came since the last one, so its time grows with their
-    /// number, and not with that of each with each.
+    /// Reports new cycles of waits. One search serves all waits that began since the last one, so its time grows with the number
+    /// of waits and not with its square.
     fn tell_cycles(&self) {
         let Some((waits, new)) = self.limits.take_unsearched() else {
             return;
@@ -89,7 +89,7 @@ impl Registry {
         }
     }
 
-    /// Tells of a wait for a hold of the task that waits, once for each pair of lines. A limit of the wait changes nothing: the
+    /// Reports a wait for a hold of the same task, once for each pair of lines. A limit of the wait changes nothing: the
     /// time is lost, and the error looks like that of a busy key.
     fn tell_if_for_itself(&self, wait: &Wait) {
         let Some(runner) = Runner::current() else {

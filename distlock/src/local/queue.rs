@@ -66,8 +66,8 @@ struct Waiter<W> {
 pub(crate) struct Queue<H, W> {
     /// In place, since most queues never have another waiter.
     first: Option<(Ticket, Waiter<W>)>,
-    /// The other waiters by ticket, which is the order of their arrival. Any of them may leave at any time, also thousands at
-    /// once. The map is empty while `first` is. Its tickets are higher than that of the first waiter.
+    /// The other waiters by ticket, which is the order of their arrival. Each of them may leave at any time, and thousands may
+    /// leave at once. The map is empty while `first` is. Its tickets are higher than that of the first waiter.
     behind: BTreeMap<Ticket, Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
@@ -79,7 +79,7 @@ pub(crate) struct Queue<H, W> {
 /// What has to be done about the head of a queue, which may be a waiter that nobody polls any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeadCheck<W> {
-    /// Nothing: it is in nobody's way.
+    /// Nothing: it blocks nobody.
     Fine,
     /// Ask it for a sign, and check again later.
     Ask(W),
@@ -266,7 +266,7 @@ impl<H, W: Clone> Queue<H, W> {
         self.slot.take()
     }
 
-    /// Whether a head that is not polled would be in somebody's way.
+    /// Whether a head that is not polled would block somebody.
     pub(crate) fn needs_its_head(&self) -> bool {
         !self.behind.is_empty() || self.slot.is_some()
     }

@@ -71,7 +71,7 @@ pub(super) struct Entry {
     is_checked: bool,
     /// When a head of the queue gave up because the server does not answer.
     pub(super) given_up_at: Option<Tick>,
-    /// When the lease of the holder ends, as the head of the queue last heard from the server.
+    /// When the lease of the holder ends, by the server's last answer to the head of the queue.
     pub(super) busy_until: Option<Tick>,
     /// That holder, as the server named it when it last refused. Boxed, because most keys are not contended.
     pub(super) busy_by: Option<Box<HeldBy>>,
@@ -315,7 +315,7 @@ impl Registry {
     /// The client has another identity: see [`Session::give_up`]. Returns whether the client was closed before.
     pub(crate) fn give_up(&self) -> bool {
         let was_closed = self.session.give_up();
-        // A thread that the copy of a process does not have may have had the mutex.
+        // A thread that does not exist in the copy of a process may have locked the mutex.
         let signals = self.entries.try_lock_for(COPIED_MUTEX).map(signals_of);
         foreign::each(signals.into_iter().flatten(), |signal| signal.wake());
         was_closed

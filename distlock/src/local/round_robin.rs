@@ -2,8 +2,8 @@
 //!
 //! The server publishes a release to its subscribers in an order that stays the same. If each client attempted as soon as
 //! it heard of a release, the first ones in that order would win each time. So a client counts how many others heard of its
-//! own last release, and which turns others had since then. The difference is the number of clients that have waited for
-//! longer than this one. It lets them go first. The client that has waited longest attempts at once, so the key is not free
+//! last release, and which turns others had since then. The difference is the number of clients that have waited longer than
+//! this one. It lets them go first. The client that has waited longest attempts at once, so the key is not free
 //! for longer than without this rule. The others need no attempt of their own to count the turns, if each message ends one.
 //!
 //! A turn has as many grants as the last turn of this client, 65 at most. A client of this crate takes its whole turn with
@@ -20,7 +20,7 @@ pub(super) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// This client has released the key after a turn of so many grants, and so many other clients heard of it.
+    /// This client has released the key after a turn of `turn` grants. `others`: how many other clients heard of the release.
     pub(super) fn released(others: u32, turn: u32) -> Self {
         Self {
             turn,
@@ -33,7 +33,8 @@ impl RoundRobin {
         self.others_granted(self.turn);
     }
 
-    /// Other clients had turns, after so many messages. If a turn has several grants, several messages may belong to one.
+    /// Other clients had turns, which published this number of messages. If a turn has several grants, several messages may
+    /// belong to one turn.
     pub(super) fn others_had_turns(&mut self, messages: u32) {
         if self.has_turns_of_one_grant() {
             self.others_granted(messages)
@@ -42,7 +43,7 @@ impl RoundRobin {
         }
     }
 
-    /// Other clients had so many grants.
+    /// Other clients had this number of grants.
     pub(super) fn others_granted(&mut self, grants: u32) {
         // A rule of tests/model: grants_of_others_are_counted.
         self.owed = self.owed.saturating_sub(grants);
@@ -53,7 +54,7 @@ impl RoundRobin {
         self.turn == 1
     }
 
-    /// How many other clients have waited for longer.
+    /// How many other clients have waited longer.
     pub(super) fn ahead(self) -> u32 {
         self.owed.div_ceil(self.turn.max(1))
     }

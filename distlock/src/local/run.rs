@@ -15,7 +15,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Begins anew, with a grant of the backend at `now`.
+    /// Starts again with a grant of the backend at `now`.
     pub(super) fn begin(&mut self, now: Tick) {
         *self = Self {
             grants: 0,

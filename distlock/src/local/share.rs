@@ -26,7 +26,7 @@ pub(crate) struct OpenShare {
 
 /// The share of a guard. Dropping it ends it, as for [`OpenShare`].
 pub(crate) struct HoldShare {
-    // In this order: the next branch of the scope enters only after the share has ended.
+    // The fields are dropped in this order: the next branch of the scope enters only after the share has ended.
     open: OpenShare,
     /// The permit from the gate of the enclosing guard. Guards that `Guard::reenter` makes share it.
     gate: Option<Arc<OwnedSemaphorePermit>>,
@@ -55,8 +55,8 @@ impl ShareRef {
         matches!(self.hold_ref.term(), Term::Until(_))
     }
 
-    /// Has the guard's own lease end so long from now on, unless it ends later anyway. The watchdog's task asks the server for it.
-    /// `drift`: how much of it the guard does not count, since the clocks of several servers may drift.
+    /// Gives the guard's own lease this length from now on, unless the lease ends later anyway. The watchdog's task asks the
+    /// server for it. `drift`: the part that the guard does not count, because the clocks of several servers may drift.
     pub(crate) fn extend(&self, lease: Duration, drift: Duration) -> Result<(), Error> {
         let session = &self.registry.session;
         // The part of it that the guard has set aside already counts.

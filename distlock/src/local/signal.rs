@@ -12,7 +12,7 @@ use crate::sync::{Notified, Notify};
 pub(crate) struct Signal {
     wake: Notify,
     question: Notify,
-    /// The waiter talks to the server: it listens to questions beside that, and a wake-up would make it ask again.
+    /// The waiter talks to the server. It answers questions at the same time; a wake-up would make it ask the server again.
     is_with_server: AtomicBool,
     /// Whether it was polled since it was last asked.
     is_present: AtomicBool,

@@ -164,7 +164,7 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    /// How many other clients have waited for the key for longer than this one, as far as it knows.
+    /// How many other clients have waited for the key longer than this one, as far as it knows.
     pub(crate) fn clients_ahead(&self) -> u32 {
         let ahead = self.with_entry(|entry, _| entry.round_robin.ahead());
         ahead.unwrap_or(0)
@@ -180,12 +180,12 @@ impl<'a> QueueSlot<'a> {
         self.with_entry(|entry, _| entry.round_robin.other_had_turn());
     }
 
-    /// Other clients had turns, after so many messages.
+    /// Other clients had turns, which published this number of messages.
     pub(crate) fn others_had_turns(&self, messages: u32) {
         self.with_entry(|entry, _| entry.round_robin.others_had_turns(messages));
     }
 
-    /// Other clients were granted the key so often, and released it each time.
+    /// Other clients were granted the key this often, and released it each time.
     pub(crate) fn others_granted(&self, grants: u32) {
         self.with_entry(|entry, _| entry.round_robin.others_granted(grants));
     }

@@ -23,7 +23,7 @@ pub(crate) enum SlotState {
 }
 
 impl Registry {
-    /// Places of one waiter at the end of the queues of several keys: everybody else goes first, also those that come later. A
+    /// The positions of one waiter at the end of the queues of several keys. All other waiters go first, including later ones. A
     /// change of any of them wakes it.
     pub(crate) fn slots_at_the_end<'a>(
         self: &'a Arc<Self>,

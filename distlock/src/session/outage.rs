@@ -147,6 +147,7 @@ impl UnansweredAttempts {
         let mut attempts = self.attempts.lock();
         let earlier = attempts.unanswered.take();
         attempts.unanswered = Some(Unanswered::after(earlier, (sent, now), failure, gap));
+        // Relaxed: hints, as in `end`. The mutex that is locked here orders all else.
         self.is_silent.store(true, Ordering::Relaxed);
         self.is_failing.store(true, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 //! finds them when it begins, and its hold when it is granted. An exporter may be installed at any time: later acquisitions use
 //! its handles. A gauge is lowered through the handle through which it was raised, so that it never falls below zero.
 //!
-//! A recorder is told from others by its address. A new recorder at the address of a freed one is mistaken for it and
+//! A recorder is identified by its address. A new recorder at the address of a freed one is mistaken for it and
 //! gets no counts. Only recorders of single threads are ever freed.
 
 use std::collections::HashMap;

@@ -18,7 +18,7 @@ use crate::resource::kind::{Family, Kind};
 use crate::session::{PendingRelease, Session, Unguarded};
 use crate::telemetry::{self, Meter};
 
-/// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
+/// Attempts on keys that are granted together, each key under a separate owner. An attempt that was not answered is
 /// sent again under the same owner.
 ///
 /// Dropping it hands the owners to the releaser if one of the attempts is in doubt, or if the server keeps the
@@ -239,7 +239,7 @@ impl<'a> Attempts<'a> {
         epoch
     }
 
-    /// The client learns whether the server of this key answers.
+    /// Records for the client whether the server of this key answers.
     fn note_fault(&self, key: &Key, fault: &Fault, sent: Tick) {
         if fault.is_final() {
             self.session().answered(key);

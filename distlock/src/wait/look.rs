@@ -11,10 +11,10 @@ use crate::local::QueueSlot;
 use crate::session::Session;
 use crate::sync::random::random_range;
 
-/// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the owner in its way is over, if a
+/// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
 ///
-/// Each look tells anew when the lease is over, so a holder that renews it costs no attempts.
+/// Each look reports the present end of the lease, so a holder that renews its lease costs no attempts.
 #[allow(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"

@@ -20,7 +20,7 @@
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
 //!    decides, or a look that finds another owner; see [`yielding`]. If it hears nothing for
 //!    [`MAX_SLEEP_WITHOUT_MESSAGE`](crate::config::MAX_SLEEP_WITHOUT_MESSAGE), it [looks](look) at the key, because a key can change without a
-//!    message. A look also tells when the lease is over by now. The looks of all
+//!    message. A look also reports the present end of the lease. The looks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
 //! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all. [`several`] builds on
 //!    the steps for one key.
@@ -51,9 +51,9 @@
 //! While others need the head, the watchdog's task asks it for a sign once a second. A head that has not given one loses
 //! its place, and the hold in its slot goes to the next waiter. When it is polled again, it joins the end of the queue.
 //!
-//! The same task asks each future for a sign that has something in the server, or may have, and no guard for it: an attempt
+//! The same task also asks each future for a sign that has, or may have, something in the server without a guard: an attempt
 //! under way or in doubt, or some of several keys. If there is no sign, the owners are ended, whether or not others wait. A
-//! grant that such a future finds when it is polled again counts as too late, and it asks anew with another owner. Keys
+//! grant that such a future finds when it is polled again counts as too late, and the future asks again with another owner. Keys
 //! that are acquired one after the other are not renewed before all of them are there.
 //!
 //! # Hand-overs are confirmed

@@ -181,9 +181,9 @@ impl Watch<'_> {
 
     /// The count is 0, or there is no latch. Returns an error if there was one, and the server may have lost it.
     ///
-    /// A mark or a message tells that it was opened. If messages arrived all the time and none came, it was not. If they
-    /// may have been missed, a server that has not lost its data since has had no other reason to remove the latch, unless
-    /// the latch has expired.
+    /// A mark or a message shows that it was opened. If messages could arrive all the time and none did, it was not opened. If
+    /// messages may have been missed, the latch was opened unless the server has lost its data since or the latch has expired:
+    /// a server removes a latch for no other reason.
     async fn was_opened(&mut self, found: &LatchSeen) -> Result<(), Error> {
         let Some(seen) = &self.seen else {
             return Ok(());
@@ -213,8 +213,8 @@ impl Watch<'_> {
     }
 
     /// Sleeps until the next read of the count makes sense. If the subscription is not active yet, it sleeps only until
-    /// then. A waiter that hears nothing for long looks at the count together with the other waiters of its client, and
-    /// goes on sleeping while it is above 0.
+    /// then. A waiter that has heard nothing for some time looks at the count together with the other waiters of its client,
+    /// and sleeps again while the count is above 0.
     async fn sleep(&mut self) -> Result<(), Error> {
         let subscription = self.subscription.as_ref();
         let was_active = subscription.is_some_and(Subscription::is_active);

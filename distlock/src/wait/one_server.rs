@@ -1,6 +1,6 @@
 //! Finds out whether two clients use one server, by a hold that one of them has there.
 //!
-//! An acquisition that asks for one key with two such clients is refused by an owner of its own, and would wait for itself.
+//! An acquisition that asks for one key with two such clients is refused by its own owner, and would wait for itself.
 
 use super::request::Request;
 use crate::backend::Renewal;
@@ -11,7 +11,7 @@ use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::session::Session;
 
-/// Whether this hold of another client is in the way of an acquisition of the resource, if both clients use one server.
+/// Whether this hold of another client blocks an acquisition of the resource, if both clients use one server.
 pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {
     let Resource { kind, key } = &hold.resource;
     key.name() == resource.key.name()
@@ -49,7 +49,7 @@ pub(crate) async fn has_hold(
     }
 }
 
-/// What errors call the servers of two clients that are one.
+/// The name that errors use for the servers of two clients, if both are one server.
 pub(crate) fn both(one: &Session, other: &Session) -> String {
     format!("{} and {}", one.backend.servers(), other.backend.servers())
 }

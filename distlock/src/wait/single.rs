@@ -38,6 +38,7 @@ pub(super) async fn try_keys(
         let requested = keys.iter().map(|at| &request.requested[*at]);
         let mut attempts = request.attempts_on(requested, registry, false);
         let outcome = attempts.once(session.now(), Tick::NEVER).await;
+        // Before the next try, which has new owners: an attempt that was not answered is ended here.
         drop(attempts);
         match outcome {
             Outcome::Absent => {}

@@ -19,7 +19,7 @@ pub(super) struct Turn<'a> {
     pub(super) slot: QueueSlot<'a>,
     /// The last known reason why the acquisition has to wait.
     pub(super) blocking: Blocking,
-    /// Was it ever in the queue behind others, or behind a holder of its own client?
+    /// Whether it was ever in the queue behind others, or behind a holder of its own client.
     pub(super) was_blocked: bool,
     /// Until this time it expects that the holder of its own client hands over or frees the lock.
     trust_until: Option<Tick>,
@@ -37,7 +37,7 @@ pub(super) enum MyTurn {
     Attempt { yield_first: bool },
     /// It gives up: the deadline has passed.
     TimedOut,
-    /// It gives up: the server does not answer, as the waiter before it has found.
+    /// It gives up: the waiter before it has found that the server does not answer.
     GivenUp,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Tells those that stand in line behind it what it knows of the holder.
+    /// Records what it knows of the holder for the waiters behind it.
     pub(super) fn tell_line(&self) {
         if let Blocking::Owner(until) = self.blocking {
             self.slot.note_busy_until(until);
@@ -184,7 +184,7 @@ impl<'a> Turn<'a> {
         self.waiter_slot.take()
     }
 
-    /// Starts the time again for which it waits for the holder of its own client.
+    /// Restarts the time for which it waits for the holder of its own client.
     pub(super) fn renew_trust(&mut self) {
         self.trust_until = None;
     }
@@ -201,7 +201,7 @@ impl<'a> Turn<'a> {
         !self.request.has_several_keys() && self.request.hold.margin.is_zero()
     }
 
-    /// A hold of its own client is in the way. One that is only being released is not.
+    /// A hold of its own client blocks it. A hold that is only being released does not count.
     fn note_own_holder(&mut self, own_holder: &Hold) {
         self.blocking = Blocking::own_holder(own_holder);
         self.was_blocked |= matches!(self.blocking, Blocking::Owner(_));

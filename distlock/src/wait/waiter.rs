@@ -245,13 +245,13 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
-    /// Makes its attempts with new owners from here on.
+    /// Uses new owners for its attempts from now on.
     pub(super) fn renew_attempts(&mut self) {
         let anew = self.attempts.with_new_owners();
         self.replace_attempts(anew);
     }
 
-    /// Makes these attempts from here on. The owners of those before are ended, if they are in doubt.
+    /// Uses these attempts from now on. The owners of the earlier attempts are ended if they are in doubt.
     pub(super) fn replace_attempts(&mut self, attempts: Attempts<'a>) {
         self.attempts = attempts;
         // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new

@@ -57,7 +57,7 @@ impl Waiter<'_> {
         self.let_pass(1, until).await;
     }
 
-    /// After a release by another client. Lets the clients go first that have waited for longer than this one.
+    /// After a release by another client. Lets the clients that have waited longer than this one go first.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
         if self.turn.slot.clients_ahead() > 0 {
             let until = self
@@ -69,7 +69,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Lets the clients go first that have waited for longer, and at least so many.
+    /// Lets the clients that have waited longer go first, at least this number of clients.
     async fn let_pass(&mut self, at_least: u32, mut until: Tick) {
         let resource = &self.requested().resource;
         let (heard, mut taker) = loop {
@@ -172,7 +172,7 @@ impl Waiter<'_> {
             && self.is_active()
     }
 
-    /// Looks once for each client that has waited for longer, until one of them has the key.
+    /// Looks once for each client that has waited longer, until one of them has the key.
     async fn look_for_each(&mut self, ahead: u32, until: Tick) -> Taker {
         for _ in 1..ahead.min(MOST_AHEAD) {
             match self.look_for_taker(until).await {

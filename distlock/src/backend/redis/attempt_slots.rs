@@ -74,6 +74,7 @@ impl RedisBackend {
                 () = answer.closed() => None,
                 outcome = send(Arc::clone(&me)) => Some(outcome),
             };
+            // Before the caller is woken: its next attempt finds the slot free.
             drop(slot);
             let is_heard = outcome.is_some_and(|outcome| foreign::answer(answer, outcome).is_ok());
             if !is_heard {

@@ -113,7 +113,7 @@ impl Counts {
 }
 
 impl WaiterSlot {
-    /// Counts for another key from here on. The limit of that key does not apply, because this waiter was admitted
+    /// Counts for another key from now on. The limit of that key does not apply, because this waiter was admitted
     /// before.
     pub(crate) fn move_to(&mut self, key: &Key, signal: &Arc<Signal>) {
         let mut counts = self.limits.counts.lock();

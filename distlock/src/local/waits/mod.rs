@@ -38,7 +38,7 @@ pub(crate) struct Wait {
     pub(crate) call_site: &'static Location<'static>,
     /// The holds in whose critical sections it waits.
     pub(crate) inside: Vec<(Owner, Key)>,
-    /// When the log next says that it waits for long.
+    /// When the log next reports that it has waited long.
     pub(crate) due: Tick,
     pub(crate) deadline: Tick,
     /// Finds it in the queue of its key.
@@ -49,7 +49,7 @@ pub(crate) struct Wait {
 #[derive(Debug)]
 pub(in crate::local) struct LongWait {
     pub(in crate::local) resource: Resource,
-    /// Since when the one that waits for the longest has waited, and where in the code.
+    /// Since when the waiter that came first has waited, and where in the code.
     pub(in crate::local) since: Tick,
     pub(in crate::local) call_site: &'static Location<'static>,
     /// How many waiters the line of the log counts.
@@ -123,7 +123,7 @@ impl Waits {
         (count > 0).then(|| (waits.collect(), count))
     }
 
-    /// It waits for another of its keys from here on, and is in that queue with this signal.
+    /// It waits for another of its keys from now on, and is in that queue with this signal.
     pub(in crate::local) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
         if let Some(wait) = self.waits.get_mut(number) {
             wait.signal = Arc::clone(signal);

@@ -88,7 +88,7 @@ pub(crate) async fn acquire(
     Ok(QuorumHold::new(requests, shares?, quorum))
 }
 
-/// Since when more servers than are to `spare` answered nothing, if that was so at `at` and is still so.
+/// Since when more than `spare` servers have not answered, if that was so at `at` and is still so.
 fn silent_since(requests: &[ClientRequest], spare: usize, at: Tick) -> Option<Tick> {
     let unanswered = |one: &ClientRequest| {
         let key = &one.requested().resource.key;
@@ -271,7 +271,7 @@ impl<'a> Rounds<'a> {
         silent_since(self.requests, self.requests.len() - self.quorum, now)
     }
 
-    /// Whether holds of this program keep so many servers that no quorum is left for others.
+    /// Whether holds of this program keep too many servers to leave a quorum for others.
     fn is_held_here(&self) -> bool {
         let held = |one: &&ClientRequest| {
             let resource = &one.requested().resource;
@@ -280,7 +280,7 @@ impl<'a> Rounds<'a> {
         self.requests.iter().filter(held).count() > self.requests.len() - self.quorum
     }
 
-    /// Whether so many servers are known not to answer that no quorum can be expected.
+    /// Whether too many servers are known not to answer for a quorum to be possible.
     fn is_known_outage(&self) -> bool {
         let silent = |one: &&ClientRequest| {
             let key = &one.requested().resource.key;

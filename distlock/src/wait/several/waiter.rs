@@ -142,7 +142,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 Ok(Some(self.elsewhere(self.asked(at))))
             }
             outcome => {
-                // Before it sleeps: it is in nobody's way meanwhile.
+                // Before it sleeps, so that it blocks nobody meanwhile.
                 self.let_others_pass();
                 self.waiter.not_granted(outcome, sent, was_active).await?;
                 Ok(None)
@@ -254,7 +254,7 @@ impl<'a> SeveralKeysWaiter<'a> {
         self.ask_for_parts(free).await
     }
 
-    /// Has the server asked for the hold that is in the way. Returns when to do so next: once is enough for one that is known.
+    /// Asks the server about the hold that blocks it. Returns when to ask next: once is enough for a hold that is known.
     fn stop_trusting(&self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
         match holder {
             Some(holder) => {
@@ -265,7 +265,7 @@ impl<'a> SeveralKeysWaiter<'a> {
         }
     }
 
-    /// Completes when something changes in one of the queues, when the hold that is in the way is over, or at `until`.
+    /// Completes when something changes in one of the queues, when the blocking hold is over, or at `until`.
     async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
         let over = async {
             match holder {
@@ -386,6 +386,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             self.request().have_guards(&shares);
             return Some(RoundOutcome::All(shares));
         }
+        // A key that was offered is gone. The others are given back, because nothing is held during a wait.
         drop(all);
         Some(self.elsewhere(self.at()))
     }

@@ -73,6 +73,7 @@ impl Faults {
 
     /// The number of the run of the server.
     pub(crate) fn runs(&self) -> u64 {
+        // Acquire: pairs with the Release in `forgot`.
         self.runs.load(Ordering::Acquire)
     }
 

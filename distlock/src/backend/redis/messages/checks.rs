@@ -27,6 +27,7 @@ impl Checks {
 
     /// The number of the last question, if it has no answer yet.
     pub(super) fn open(&self) -> Option<u64> {
+        // Acquire: pairs with the Release in `ask`.
         let asked = self.asked.load(Ordering::Acquire);
         (asked > *self.answered.borrow()).then_some(asked)
     }

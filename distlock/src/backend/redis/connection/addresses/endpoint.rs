@@ -62,6 +62,7 @@ where
         }
         let outcome = tokio::select! {
             outcome = tries.next() => outcome,
+            // The next address is tried beside the earlier ones, which may only be slow.
             () = sleep(NEXT_ADDRESS_AFTER), if endpoints.len() > 0 => continue,
         };
         match outcome {

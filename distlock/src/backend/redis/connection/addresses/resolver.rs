@@ -93,6 +93,7 @@ impl Resolver {
         }
         let (answered, pending) = watch::channel(None);
         name.pending = Some(pending.clone());
+        // The look-up may be a function of the user's, which never runs under a mutex.
         drop(names);
         let asked = self.look_up.ask(Arc::clone(&host), port);
         let this = Arc::downgrade(self);

@@ -109,6 +109,7 @@ impl Link {
 
     /// The number of the last connection that replaced another one; 0 if there was none.
     pub(crate) fn replaced(&self) -> u64 {
+        // Acquire: pairs with the Release in `established`.
         self.replaced.load(Ordering::Acquire)
     }
 
@@ -257,6 +258,7 @@ impl Link {
             let was_up = phase.lose(|connected| connected.epoch == epoch);
             if was_up {
                 *self.down_since.lock() = Instant::now();
+                // Relaxed: it is written and read inside of the phase's own lock.
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
             was_up
@@ -278,6 +280,7 @@ impl Link {
 
     /// Whether connection `epoch` was left.
     pub(crate) fn has_left(&self, epoch: u64) -> bool {
+        // Acquire: pairs with the Release in `leave`.
         epoch <= self.left.load(Ordering::Acquire)
     }
 

@@ -237,6 +237,7 @@ struct Running(Arc<AtomicBool>);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Release: pairs with the swap of the next start, which finds this task done.
         self.0.store(false, Ordering::Release);
     }
 }

@@ -27,6 +27,7 @@ pub(crate) async fn keep_logged_in(
             Ok(credentials) => credentials,
             Err(fault) => {
                 telemetry::login_not_renewed(server, what, &fault);
+                // The connection keeps its login. The source is asked again after the next interval.
                 continue;
             }
         };

@@ -20,6 +20,7 @@ impl Slots for ClusterSlots {
             .values()
             .find(|node| node.number() == number)
             .cloned();
+        // `sent_elsewhere` locks the state again.
         drop(state);
         if let Some(node) = node {
             // What is no redirect teaches nothing; the map is read anyway.

@@ -109,6 +109,7 @@ impl Cluster {
             }
             let answer = tokio::select! {
                 answer = asked.next() => answer,
+                // The next node is asked beside those that have not answered yet.
                 () = sleep(others_after), if next.len() > 0 => continue,
             };
             match answer {
@@ -181,6 +182,7 @@ impl Cluster {
             return false;
         }
         let is_changed = state.map.replace(owned, number);
+        // The log and the tasks that are woken may run any code.
         drop(state);
         if is_changed {
             telemetry::slots_changed(&self.name());

@@ -39,6 +39,7 @@ impl Cluster {
         state.moves += 1;
         let _is_changed = state.map.replace(owned, number);
         let left = std::mem::take(&mut state.nodes);
+        // Leaving a connection wakes tasks, and a waker may run any code.
         drop(state);
         for node in left.values() {
             node.links().for_each(|link| link.leave());
