@@ -1,10 +1,10 @@
-//! Rows 54, 56, 57 and 64: servers that have forgotten what they, or others, have granted.
+//! Rows 54, 56 and 57: replicas that confirm grants, and servers that have forgotten what others have granted.
 
 use std::time::Duration;
 
-use distlock::{Blocker, Builder, Client, Error, Quorum};
+use distlock::{Blocker, Builder, Client, Error};
 use distlock_tests::any_lock::PERMITS;
-use distlock_tests::{LockKind, Proxy, RedisServer, Select, eventually, eventually_eq};
+use distlock_tests::{LockKind, RedisServer, eventually, eventually_eq};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -440,74 +440,6 @@ async fn f57_master_that_is_cut_off_gives_nothing_out(row: &Row) {
     assert_unconfirmed(&confirmed.lock("other").acquire().await.unwrap_err());
 }
 
-/// Waits until the server has been up for so long.
-async fn up_for(server: &RedisServer, seconds: u64) {
-    eventually_eq(SOON, "up", true, || async {
-        let uptime = server.info("server").await["uptime_in_seconds"].parse();
-        uptime.is_ok_and(|uptime: u64| uptime >= seconds)
-    })
-    .await;
-}
-
-async fn f64_server_that_was_restarted_grants_nothing_within_the_grace(row: &Row) {
-    const GRACE: u64 = 3;
-    let mut server = RedisServer::start().await;
-    // What it says may be nearly a second too much.
-    up_for(&server, GRACE + 1).await;
-    let graceful = |builder: Builder| {
-        let builder = builder.restart_grace(Duration::from_secs(GRACE));
-        builder.unavailable_after(2 * SOON)
-    };
-    let client = client_with(&server.url(), graceful).await;
-    let holder = default_client(&server.url()).await;
-    let held = holder.lock("k").acquire().await.unwrap();
-    // It was up for long enough when the client came.
-    drop(client.lock("other").try_acquire().await.unwrap().unwrap());
-    server.restart().await;
-    row.injected("server restarted without its data", 1);
-    let plain = default_client(&server.url()).await;
-    let error = loop {
-        // The connection may be the old one still.
-        match client.lock("k").try_acquire().await {
-            Err(error) if error.to_string().contains("restarted") => break error,
-            Err(error) => assert!(error.is_unavailable(), "{error}"),
-            Ok(granted) => panic!("granted: {granted:?}"),
-        }
-    };
-    println!("{error}");
-    assert!(error.is_unavailable(), "{error}");
-    drop(
-        plain
-            .lock("other")
-            .try_acquire()
-            .await
-            .unwrap()
-            .expect("no grace"),
-    );
-    timeout(SOON, held.lost()).await.expect("told");
-    let guard = client.lock("k").acquire().wait(2 * SOON).await.unwrap();
-    up_for(&server, GRACE).await;
-    guard.release().await.unwrap();
-}
-
-async fn f64_user_who_may_not_ask_for_the_uptime_is_told_at_connect(row: &Row) {
-    let server = RedisServer::start().await;
-    let acl = [
-        "ACL", "SETUSER", "shop", "on", "nopass", "~*", "&*", "+@all",
-    ];
-    server.cli(&[&acl[..], &["-info"]].concat()).await;
-    row.injected("right taken away", 1);
-    let url = server.url().replace("redis://", "redis://shop:pw@");
-    let builder = Client::builder().restart_grace(SOON);
-    let error = builder.connect(&url).await.unwrap_err();
-    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
-    let text = error.to_string();
-    assert!(
-        text.contains("+info") && text.contains("restart_grace"),
-        "{text}"
-    );
-}
-
 async fn f56_right_to_wait_is_told_if_it_is_missing(row: &Row) {
     let pair = Pair::start().await;
     let acl = [
@@ -522,57 +454,6 @@ async fn f56_right_to_wait_is_told_if_it_is_missing(row: &Row) {
     free(&pair.primary, &[&client]).await;
 }
 
-async fn f64_forgetful_server_makes_no_second_majority_within_the_grace(row: &Row) {
-    let [steady, mut forgetful, late] = [
-        RedisServer::start().await,
-        RedisServer::start().await,
-        RedisServer::start().await,
-    ];
-    let grace = |builder: Builder| builder.restart_grace(SOON * 6);
-    let (to_forgetful, to_late) = (
-        Proxy::start(forgetful.addr()).await,
-        Proxy::start(late.addr()).await,
-    );
-    let holder = [
-        client_with(&steady.url(), |builder| builder).await,
-        client_with(&to_forgetful.url(), |builder| builder).await,
-        client_with(&to_late.url(), |builder| builder).await,
-    ];
-    let late_is_away = to_late.refuse();
-    let _connections = to_late.cut(Select::ALL);
-    let held = Quorum::new(holder).lock("k").acquire().await.unwrap();
-    assert!(late.keys().await.is_empty() && !forgetful.keys().await.is_empty());
-    let forgetful_is_away = to_forgetful.refuse();
-    let cut = to_forgetful.cut(Select::ALL);
-    forgetful.restart().await;
-    row.injected(
-        "server of a Redlock restarted without its data",
-        cut.min(1) as u64,
-    );
-
-    let mut careful = Vec::new();
-    let mut careless = Vec::new();
-    for server in [&steady, &forgetful, &late] {
-        careless.push(default_client(&server.url()).await);
-        // The one that was not restarted has been up for as long as the clients need.
-        let set = |builder: Builder| {
-            if server.pid() == forgetful.pid() {
-                grace(builder)
-            } else {
-                builder
-            }
-        };
-        careful.push(client_with(&server.url(), set).await);
-    }
-    let refused = Quorum::new(careful).lock("k").try_acquire().await;
-    assert!(!matches!(refused, Ok(Some(_))), "{refused:?}");
-    // It waits until what the careful one has tried is over.
-    let second = Quorum::new(careless).lock("k").acquire().wait(SOON).await;
-    let second = second.expect("a second majority, without the grace");
-    assert!(second.is_held() && held.is_held());
-    drop((late_is_away, forgetful_is_away));
-}
-
 rows! {
     Real: f56_grant_that_no_replica_has_is_not_given_out,
         f56_every_kind_is_confirmed_or_undone,
@@ -585,8 +466,5 @@ rows! {
         f56_numbers_of_replicas_that_cannot_be_are_refused,
         f54_server_that_became_a_replica_after_a_grant_is_waited_for,
         f57_master_that_is_cut_off_gives_nothing_out,
-        f64_server_that_was_restarted_grants_nothing_within_the_grace,
-        f64_forgetful_server_makes_no_second_majority_within_the_grace,
-        f64_user_who_may_not_ask_for_the_uptime_is_told_at_connect,
         f56_right_to_wait_is_told_if_it_is_missing;
 }

@@ -34,6 +34,7 @@ mod red_lock;
 mod refusal;
 mod report;
 mod rw;
+mod scan;
 mod semaphore;
 mod spin;
 mod stream;
