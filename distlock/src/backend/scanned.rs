@@ -20,6 +20,15 @@ pub struct ScanCursor {
     pub next: String,
 }
 
+/// The keys that a scan is to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// The pattern of their names, with the client's prefix.
+    pub pattern: &'a str,
+    /// What lives under them.
+    pub sweep: Sweep,
+}
+
 /// What a scan looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::Client;
 use super::report::{self, Names, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
-use crate::backend::{Fault, ScanPosition, Sweep, glob};
+use crate::backend::{Fault, ScanPosition, Sweep, Wanted, glob};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::resource::key::Key;
@@ -207,7 +207,11 @@ impl Scan {
         let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
         let failed = |fault: Fault| fault.into_error(&asked, session.now().since(since));
         let backend = &session.backend;
-        let page = backend.scan(&self.position, (&self.full, sweep), self.page_size);
+        let wanted = Wanted {
+            pattern: &self.full,
+            sweep,
+        };
+        let page = backend.scan(&self.position, wanted, self.page_size);
         let page = page.await.map_err(failed)?;
         let keys = page
             .names

@@ -534,7 +534,8 @@ impl Hold {
     pub(crate) fn renewed(
         &self,
         sent: Tick,
-        (count, lease): (u32, Duration),
+        count: u32,
+        lease: Duration,
         answer: Answer,
         now: Tick,
     ) -> Confirmed {

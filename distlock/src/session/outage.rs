@@ -66,7 +66,8 @@ impl Unanswered {
     /// One more attempt. It belongs to the `earlier` ones, unless more than `gap` passed between them.
     fn after(
         earlier: Option<Self>,
-        (sent, now): (Tick, Tick),
+        sent: Tick,
+        now: Tick,
         failure: Option<Fault>,
         gap: Duration,
     ) -> Self {
@@ -146,14 +147,14 @@ impl UnansweredAttempts {
     fn unanswered(&self, sent: Tick, now: Tick, failure: Option<Fault>, gap: Duration) {
         let mut attempts = self.attempts.lock();
         let earlier = attempts.unanswered.take();
-        attempts.unanswered = Some(Unanswered::after(earlier, (sent, now), failure, gap));
+        attempts.unanswered = Some(Unanswered::after(earlier, sent, now, failure, gap));
         // Relaxed: hints, as in `end`. The mutex that is locked here orders all else.
         self.is_silent.store(true, Ordering::Relaxed);
         self.is_failing.store(true, Ordering::Relaxed);
     }
 
     /// A grant of this key, to an attempt that was sent at `sent`, was not confirmed by `now`.
-    fn unconfirmed(&self, key: &Key, (sent, now): (Tick, Tick), fault: Fault, gap: Duration) {
+    fn unconfirmed(&self, key: &Key, sent: Tick, now: Tick, fault: Fault, gap: Duration) {
         let mut attempts = self.attempts.lock();
         let (earlier, mut keys) = match attempts.unconfirmed.take() {
             Some(earlier) if earlier.attempts.is_current(sent, gap) => {
@@ -167,7 +168,7 @@ impl UnansweredAttempts {
         }
         keys.push(key.clone());
         attempts.unconfirmed = Some(Unconfirmed {
-            attempts: Unanswered::after(earlier, (sent, now), Some(fault), gap),
+            attempts: Unanswered::after(earlier, sent, now, Some(fault), gap),
             keys,
         });
         self.is_failing.store(true, Ordering::Relaxed);
@@ -221,7 +222,7 @@ impl Session {
     pub(crate) fn unconfirmed(&self, key: &Key, sent: Tick, fault: Fault) {
         let gap = self.config.unavailable_after;
         let outage = self.outage(key);
-        outage.unconfirmed(key, (sent, self.now()), fault, gap);
+        outage.unconfirmed(key, sent, self.now(), fault, gap);
     }
 
     /// Whether a grant of this key was not confirmed lately, and none on its server was since. The key was free then, so who
@@ -322,10 +323,10 @@ mod tests {
         let outage = UnansweredAttempts::default();
         let key = |name: &str| Key::new("", name).unwrap();
         let fault = || Fault::Unknown(cause("0 of 1 replicas"));
-        outage.unconfirmed(&key("a"), (at(0), at(500)), fault(), GAP);
+        outage.unconfirmed(&key("a"), at(0), at(500), fault(), GAP);
         assert!(!outage.is_silent(), "it has answered");
         outage.answered();
-        outage.unconfirmed(&key("b"), (at(600), at(1_000)), fault(), GAP);
+        outage.unconfirmed(&key("b"), at(600), at(1_000), fault(), GAP);
         let attempts = outage.current(at(1_000), GAP).unwrap();
         assert_eq!(attempts.since, at(0));
         let was = |name, ms| outage.was_unconfirmed(&key(name), at(ms), GAP);
@@ -338,7 +339,7 @@ mod tests {
         outage.granted();
         assert!(outage.current(at(1_100), GAP).is_none() && !was("a", 1_100));
         for n in 0..=MOST_UNCONFIRMED_KEYS {
-            outage.unconfirmed(&key(&n.to_string()), (at(2_000), at(2_000)), fault(), GAP);
+            outage.unconfirmed(&key(&n.to_string()), at(2_000), at(2_000), fault(), GAP);
         }
         assert!(!was("0", 2_000) && was("1", 2_000) && was("64", 2_000));
     }

@@ -63,7 +63,7 @@ fn try_set(state: &mut State, key: &Key, count: i64, call: Call) -> Result<i64, 
     }
     state.remove(&opened_name(key));
     number::set(state, key, count);
-    number::used(state, key, (true, None), call.now);
+    number::used(state, key, true, None, call.now);
     state.publish(call.client, Family::Latch, key);
     Ok(1)
 }
@@ -73,7 +73,7 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     let count = number::count(state, key)?;
     if count > 1 {
         number::set(state, key, count - 1);
-        number::used(state, key, (false, None), call.now);
+        number::used(state, key, false, None, call.now);
         return Ok(count - 1);
     }
     state.remove(key.name());

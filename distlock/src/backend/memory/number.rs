@@ -46,12 +46,7 @@ pub(super) fn set(state: &mut State, key: &Key, number: i64) {
 
 /// Moves the end of a number after a use, and of what is kept `beside` it, never to an earlier time. A number that was there
 /// without an end keeps none.
-pub(super) fn used(
-    state: &mut State,
-    key: &Key,
-    (is_new, beside): (bool, Option<&Name>),
-    now: Tick,
-) {
+pub(super) fn used(state: &mut State, key: &Key, is_new: bool, beside: Option<&Name>, now: Tick) {
     let stays = key.expires_after();
     if stays.is_zero() {
         return;

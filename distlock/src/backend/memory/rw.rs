@@ -130,7 +130,7 @@ fn turn(state: &State, key: &Key) -> Option<Turn> {
 }
 
 /// Stores a turn or a mark for `time`, counted from `now`.
-fn keep(state: &mut State, name: &Name, value: Value, (now, time): (Tick, Duration)) {
+fn keep(state: &mut State, name: &Name, value: Value, now: Tick, time: Duration) {
     state.insert(name, value, now.after(time));
 }
 
@@ -190,7 +190,7 @@ fn attempt_read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
 fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted {
     let ttl = state.ttl(blocker, now);
     let time = ttl.unwrap_or_default() + READERS_PATIENCE;
-    keep(state, &mark_name(key), Value::ReadersWait, (now, time));
+    keep(state, &mark_name(key), Value::ReadersWait, now, time);
     refusal(state, key, ttl)
 }
 
@@ -236,7 +236,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
             Some(Turn::Writer(writer)) if writer != *owner => {}
             _ => {
                 let turn = Value::Turn(Turn::Writer(*owner));
-                keep(state, &turn_name(key), turn, (now, queue_ttl));
+                keep(state, &turn_name(key), turn, now, queue_ttl);
             }
         }
     }
@@ -362,7 +362,7 @@ fn pass_turn(state: &mut State, key: &Key, now: Tick) {
     let name = turn_name(key);
     if state.remove(&mark_name(key)) {
         let turn = Value::Turn(Turn::Readers);
-        keep(state, &name, turn, (now, READERS_TURN));
+        keep(state, &name, turn, now, READERS_TURN);
     } else {
         state.remove(&name);
     }

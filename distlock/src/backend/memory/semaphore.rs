@@ -77,7 +77,7 @@ fn used(state: &mut State, key: &Key, is_new: bool, call: Call) {
     if key.expires_after().is_zero() {
         return;
     }
-    number::used(state, key, (is_new, Some(&owners_name(key))), call.now);
+    number::used(state, key, is_new, Some(&owners_name(key)), call.now);
 }
 
 /// Removes an owner, and answers whether it had permits.
@@ -114,7 +114,7 @@ pub(super) fn attempt(
     }
     number::set(state, key, free - wanted);
     add_owner(state, key, target.owner, target.permits);
-    number::used(state, key, (false, None), call.now);
+    number::used(state, key, false, None, call.now);
     // The owners stay as long as the number, whoever gave it an end.
     let end = state.expiry(key.name());
     if end != Tick::NEVER {

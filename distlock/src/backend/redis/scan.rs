@@ -8,13 +8,13 @@ use super::examine::{PLAIN, SHARDED, bytes, needs};
 use super::script::Publish;
 use super::servers::ScannedServer;
 use super::{RedisBackend, names, reply};
-use crate::backend::{Fault, ScanPosition, Scanned, Sweep, side_keys};
+use crate::backend::{Fault, ScanPosition, Scanned, Sweep, Wanted, side_keys};
 
 /// A page of names. Of those that belong to a primitive under another key, none.
 pub(super) async fn scan(
     backend: &RedisBackend,
     position: &ScanPosition,
-    (pattern, sweep): (&str, Sweep),
+    Wanted { pattern, sweep }: Wanted<'_>,
     most: u32,
 ) -> Result<Scanned, Fault> {
     let page = backend.servers.scan(position, |cursor| {

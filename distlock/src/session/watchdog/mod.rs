@@ -278,7 +278,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let answers = ask(&session, &batch).await;
     let now = session.now();
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
-        match hold.renewed(sent, (count, lease), answer, now) {
+        match hold.renewed(sent, count, lease, answer, now) {
             Confirmed::Lost(loss) => session.lose_over(&hold, loss, epoch),
             Confirmed::AsBefore => session.look_again(&hold),
             Confirmed::Longer => {

@@ -169,7 +169,7 @@ pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result
     let key = &target.resource.key;
     let until = call.now.after(OWNERS_REMEMBERED);
     let ended = &mut state.notes.ended;
-    ended.put(key, target.owner, (), (until, call.now));
+    ended.put(key, target.owner, (), until, call.now);
     Ok(released)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn adjust(
             release_permit(state, key, id, now)
         }),
         PermitChange::UpdateLease(id, lease) => once(state, key, request, call, |state| {
-            update_lease(state, key, id, (now.after(lease), now))
+            update_lease(state, key, id, now.after(lease), now)
         }),
     }
 }
@@ -272,7 +272,7 @@ fn once(
     }
     let answers = &mut state.notes.answers;
     let until = call.now.after(REQUESTS_REMEMBERED);
-    answers.put(key, request, answer, (until, call.now));
+    answers.put(key, request, answer, until, call.now);
     Ok(answer)
 }
 
@@ -292,7 +292,7 @@ fn create(state: &mut State, key: &Key, free: i64, now: Tick) {
 
 /// Moves the end of a semaphore after a use.
 fn used(state: &mut State, key: &Key, is_new: bool, now: Tick) {
-    number::used(state, key, (is_new, None), now);
+    number::used(state, key, is_new, None, now);
 }
 
 fn try_set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
@@ -356,7 +356,8 @@ fn update_lease(
     state: &mut State,
     key: &Key,
     id: PermitId,
-    (new_end, now): (Tick, Tick),
+    new_end: Tick,
+    now: Tick,
 ) -> Result<(i64, bool), Fault> {
     let Some(permits) = permits(state, key)? else {
         return Ok((0, false));

@@ -53,7 +53,7 @@ impl<T: Copy> Remembered<T> {
         self.notes.remove(&entry(key, owner));
     }
 
-    pub(super) fn put(&mut self, key: &Key, owner: Owner, note: T, (until, now): (Tick, Tick)) {
+    pub(super) fn put(&mut self, key: &Key, owner: Owner, note: T, until: Tick, now: Tick) {
         while let Some((end, _)) = self.order.front()
             && *end <= now
         {

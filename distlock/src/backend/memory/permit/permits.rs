@@ -11,9 +11,9 @@ use crate::resource::permit_id::PermitId;
 pub(crate) struct Permits {
     /// Below 0 after the number was set to less than the acquired permits.
     pub(super) free: i64,
-    acquired: HashMap<PermitId, Tick>,
+    pub(super) acquired: HashMap<PermitId, Tick>,
     /// Every acquired permit, by the end of its lease.
-    ends: BTreeSet<(Tick, PermitId)>,
+    pub(super) ends: BTreeSet<(Tick, PermitId)>,
 }
 
 impl Permits {
@@ -28,7 +28,7 @@ impl Permits {
         (alive.collect(), ended.len() as u64)
     }
 
-    fn insert(&mut self, id: PermitId, end: Tick) {
+    pub(super) fn insert(&mut self, id: PermitId, end: Tick) {
         self.remove(id);
         self.acquired.insert(id, end);
         self.ends.insert((end, id));

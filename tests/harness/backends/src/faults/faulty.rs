@@ -8,8 +8,8 @@ use std::time::Duration;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Sweep,
-    Target, cause,
+    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Target,
+    Wanted, cause,
 };
 use distlock::{KeyReport, Owner};
 
@@ -236,13 +236,18 @@ impl Backend for Faulty {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        (pattern, sweep): (&'a str, Sweep),
+        wanted: Wanted<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
-        let (position, pattern) = (position.clone(), pattern.to_owned());
+        let (position, sweep) = (position.clone(), wanted.sweep);
+        let pattern = wanted.pattern.to_owned();
         Box::pin(self.through(Op::Inspect, move |inner| {
             let (position, pattern) = (position.clone(), pattern.clone());
-            Box::pin(async move { inner.scan(&position, (&pattern, sweep), most).await })
+            Box::pin(async move {
+                let pattern = &pattern;
+                let wanted = Wanted { pattern, sweep };
+                inner.scan(&position, wanted, most).await
+            })
         }))
     }
 
