@@ -106,8 +106,10 @@ pub(crate) fn try_gates(
 ) -> Result<Result<OpenGates, ClosedGate>, Error> {
     let mut gates = OpenGates::new();
     for (at, one) in requests.iter().enumerate() {
-        let (client, Resource { kind, key }) = (one.registry.session.id, &one.requested().resource);
-        let found = Frame::find(frames, client, &one.requested().resource);
+        let client = one.registry.session.id;
+        let resource = &one.requested().resource;
+        let Resource { kind, key } = resource;
+        let found = Frame::find(frames, client, resource);
         let Some((frame, nesting)) = found else {
             gates.push(None);
             continue;

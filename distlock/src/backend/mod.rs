@@ -68,7 +68,7 @@ pub(crate) use self::examined::{Examined, Listed, Listeners, ValueSeen};
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
 use self::reports::KeyReport;
-pub use self::scanned::{ScanCursor, ScanPosition, Scanned, Sweep, Wanted};
+pub use self::scanned::{ScanCursor, ScanFilter, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
 pub use self::signal::Signal;
 pub use self::subscription::Subscription;
@@ -198,7 +198,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        wanted: Wanted<'a>,
+        wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned>;
 

@@ -22,7 +22,7 @@ pub struct ScanCursor {
 
 /// The keys that a scan is to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct ScanFilter<'a> {
     /// The pattern of their names, with the client's prefix.
     pub pattern: &'a str,
     /// What lives under them.

@@ -120,9 +120,10 @@ impl Client {
     async fn changed_from(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
         let now = self.inspect(&*seen.key).await?;
         let is_free = now.primitive == Primitive::Nothing;
-        Ok(match is_free && seen.primitive == Primitive::Nothing {
-            true => ForceRelease::WasFree,
-            false => ForceRelease::Changed(Box::new(now)),
+        Ok(if is_free && seen.primitive == Primitive::Nothing {
+            ForceRelease::WasFree
+        } else {
+            ForceRelease::Changed(Box::new(now))
         })
     }
 }

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::Client;
 use super::report::{self, Names, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
-use crate::backend::{Fault, ScanPosition, Sweep, Wanted, glob};
+use crate::backend::{Fault, ScanFilter, ScanPosition, Sweep, glob};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::resource::key::Key;
@@ -207,7 +207,7 @@ impl Scan {
         let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
         let failed = |fault: Fault| fault.into_error(&asked, session.now().since(since));
         let backend = &session.backend;
-        let wanted = Wanted {
+        let wanted = ScanFilter {
             pattern: &self.full,
             sweep,
         };

@@ -22,8 +22,8 @@ pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
     Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, DetachedOwner,
     Disconnection, Fault, Forced, Home, Inspected, LatchChange, LatchSeen, NamedClient, Peeked,
-    PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanPosition, Scanned, Seen,
-    SemaphoreChange, Signal, Subscription, Sweep, Target, Through, Wanted, cause, renewed_together,
+    PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanFilter, ScanPosition, Scanned,
+    Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, Through, cause, renewed_together,
     watched,
 };
 pub use crate::clock::{Clock, Tick};

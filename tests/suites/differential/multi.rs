@@ -89,14 +89,13 @@ fn timeless_step() -> impl Strategy<Value = MultiStep> {
 
 async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error> {
     let number = verbs.of_kind(Kind::Semaphore);
-    match comes {
+    if comes {
         // Each under a request of its own: of a number that has gone nobody should be told what it was.
-        true => {
-            number
-                .adjust(key, side::unused(), SemaphoreChange::TrySet(1))
-                .await
-        }
-        false => number.force_release(key).await,
+        number
+            .adjust(key, side::unused(), SemaphoreChange::TrySet(1))
+            .await
+    } else {
+        number.force_release(key).await
     }
 }
 

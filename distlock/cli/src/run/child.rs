@@ -105,11 +105,13 @@ impl Child {
     /// Sends a signal to the command, and to what it has started if that is in its group.
     pub(crate) fn signal(&self, signal: Signal) {
         // Errors mean that it has ended.
-        let _ended = match self.has_group {
-            true => kill_process_group(self.pid, signal),
-            // After it was reaped the number may be another's.
-            false if self.ended.is_some() => Ok(()),
-            false => kill_process(self.pid, signal),
+        let _ended = if self.has_group {
+            kill_process_group(self.pid, signal)
+        } else if self.ended.is_some() {
+            // It was reaped, so its number may belong to another process by now.
+            Ok(())
+        } else {
+            kill_process(self.pid, signal)
         };
     }
 

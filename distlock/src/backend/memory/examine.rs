@@ -6,7 +6,8 @@ use super::semaphore;
 use super::store::{Name, State, Value};
 use crate::backend::reports::{HolderReport, KeyReport, WaiterReport};
 use crate::backend::{
-    Examined, Listed, Listeners, ScanCursor, ScanPosition, Scanned, Sweep, ValueSeen, Wanted, glob,
+    Examined, Listed, Listeners, ScanCursor, ScanFilter, ScanPosition, Scanned, Sweep, ValueSeen,
+    glob,
 };
 use crate::clock::Tick;
 use crate::resource::key::Key;
@@ -95,7 +96,7 @@ fn value_seen(state: &State, name: &Name, value: Option<&Value>, now: Tick) -> V
 pub(super) fn scan(
     state: &State,
     position: &ScanPosition,
-    Wanted { pattern, sweep }: Wanted<'_>,
+    ScanFilter { pattern, sweep }: ScanFilter<'_>,
     most: u32,
 ) -> Scanned {
     let after = position.at.as_ref().map(|at| at.next.as_str());

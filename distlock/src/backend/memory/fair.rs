@@ -85,10 +85,11 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
         notify_those_without_a_place(state, key, call);
     }
     notify_head_if_free(state, key, call);
-    Ok(match is_ours {
+    Ok(if is_ours {
         // The one subscriber that matters, the first waiter, has been notified already.
-        true => Released::Freed { others: 0 },
-        false => Released::NotOurs,
+        Released::Freed { others: 0 }
+    } else {
+        Released::NotOurs
     })
 }
 

@@ -45,8 +45,8 @@ use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Forced, Inspected, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Seen, Subscription, Target, Wanted,
-    renewed_together,
+    Released, Renewal, Renewed, Reply, ScanFilter, ScanPosition, Scanned, Seen, Subscription,
+    Target, renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -246,7 +246,7 @@ impl Backend for MemoryBackend {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        wanted: Wanted<'a>,
+        wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
         self.run(|state, _| Ok(examine::scan(state, position, wanted, most)))

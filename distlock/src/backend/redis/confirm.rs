@@ -15,7 +15,8 @@ pub(super) async fn confirm(backend: &RedisBackend, granted: &[Attempt]) -> Resu
     let [first, ..] = granted else {
         return Ok(());
     };
-    let (key, servers) = (&first.target.resource.key, &backend.servers);
+    let key = &first.target.resource.key;
+    let servers = &backend.servers;
     let batch: Vec<Renewal> = granted.iter().map(renewal).collect();
     let value = match first.target.hold_family()? {
         HoldFamily::Lock | HoldFamily::Fair => {

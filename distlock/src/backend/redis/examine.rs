@@ -44,10 +44,9 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyRepo
     // Names in several slots are no names of one lock, and no command can name them all.
     let is_whole = backend.servers.refuses(Kind::Fair, name).is_none();
     let with = |call: Call| {
-        let beside = beside.iter().map(|other| match is_whole {
-            true => other.as_str(),
-            false => name,
-        });
+        let beside = beside
+            .iter()
+            .map(|other| if is_whole { other.as_str() } else { name });
         let keys: Vec<&str> = std::iter::once(&**name).chain(beside).collect();
         let call = call.keys(keys.into_iter());
         let call = call.arg(KeyReport::MOST_LISTED).arg(names::rw_stem(name));
@@ -177,12 +176,14 @@ fn listed<'a, T>(
 
 /// A hash, if it is a lock: all of its fields are owners with counts, but for the mode of a read/write lock.
 fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
-    let (mut is_written, mut is_lock) = (None, true);
+    let mut is_written = None;
+    let mut is_lock = true;
     let fields = listed(fields, 3, |field| match field {
         [owner, count, Value::Int(left)] => Some((bytes(owner)?, bytes(count)?, *left)),
         _ => None,
     })?;
-    let (mut holders, mut total) = (Vec::new(), fields.total);
+    let mut holders = Vec::new();
+    let mut total = fields.total;
     for (owner, count, left) in fields.items {
         match (owner, count) {
             (b"mode", b"read") => is_written = Some(false),
@@ -299,7 +300,8 @@ mod tests {
 
     #[test]
     fn clients_are_found_by_the_ids_in_their_names() {
-        let (ours, java) = (Uuid::from_u128(7), Uuid::from_u128(9));
+        let ours = Uuid::from_u128(7);
+        let java = Uuid::from_u128(9);
         let list = format!(
             "id=3 addr=10.0.0.1:4242 laddr=10.0.0.9:6379 fd=8 name=orders-7f9c:{ours} age=5\r\n\
              id=4 addr=10.0.0.2:1 name=billing-{java}-main age=5\n\

@@ -12,7 +12,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         return lock::attach(backend, attempt, former).await;
     }
     let target = &attempt.target;
-    let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
+    let owner = target.owner.text();
+    let lease = reply::millis(attempt.lease);
     let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);
     let with = |call: Call, channel: &str| {
         let call = call.arg(&owner).arg(lease);
@@ -49,8 +50,10 @@ async fn run(
     with: impl Fn(Call, &str) -> Call + Sync,
 ) -> Result<Value, Fault> {
     let name = key.name();
-    let (queue, timeouts) = (names::fair_queue(name), names::fair_timeouts(name));
-    let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
+    let queue = names::fair_queue(name);
+    let timeouts = names::fair_timeouts(name);
+    let ours = names::fair_ours(name);
+    let channel = names::lock_channel(name);
     let keys = [&**name, &queue, &timeouts, &ours];
     let with = |call: Call| with(call.keys(keys.into_iter()), &channel);
     backend.run(key, script, &with).await

@@ -20,10 +20,8 @@ pub(super) async fn adjust(
         LatchChange::Count => return number::count(backend, key).await,
     };
     let name = key.name();
-    let (mark, opened) = (
-        names::mark(name, &request.text()),
-        names::latch_opened(name),
-    );
+    let mark = names::mark(name, &request.text());
+    let opened = names::latch_opened(name);
     let channel = names::latch_channel(name);
     let with = |call: Call| {
         let call = call.keys([&**name, &mark, &opened].into_iter());
@@ -60,10 +58,8 @@ pub(super) async fn force_release(
     key: &Key,
     seen: Option<&Seen>,
 ) -> Result<Forced, Fault> {
-    let (opened, channel) = (
-        names::latch_opened(key.name()),
-        names::latch_channel(key.name()),
-    );
+    let opened = names::latch_opened(key.name());
+    let channel = names::latch_channel(key.name());
     // No two openings may be equal, whoever makes them.
     let opening = random_id().simple().to_string();
     let remembered = reply::millis(backend.opening_remembered);

@@ -42,8 +42,8 @@ use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
     Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Fault, Forced, Home,
-    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition,
-    Scanned, Seen, ServerFacts, Subscription, Target, Wanted, renewed_together,
+    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
+    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -235,7 +235,7 @@ impl Backend for RedisBackend {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        wanted: Wanted<'a>,
+        wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
         Box::pin(scan::scan(self, position, wanted, most))

@@ -120,7 +120,8 @@ pub(super) fn channel(target: &Target) -> String {
     let name = target.resource.key.name();
     match (target.resource.kind.family(), target.resource.kind.line()) {
         (Family::Lock, Line::Server) => {
-            let (mut channel, owner) = (lock_channel(name), target.owner.text());
+            let mut channel = lock_channel(name);
+            let owner = target.owner.text();
             channel.push(':');
             channel.push_str(&owner);
             channel
@@ -220,7 +221,8 @@ mod tests {
 
     #[test]
     fn only_channels_of_semaphores_have_counts() {
-        let (lock, semaphore) = ("redisson_lock__channel:{k}", "redisson_sc:{k}");
+        let lock = "redisson_lock__channel:{k}";
+        let semaphore = "redisson_sc:{k}";
         for payload in ["0", "1"] {
             assert!(
                 is_message(lock, payload.as_bytes()) && is_message(semaphore, payload.as_bytes())

@@ -34,7 +34,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let key = &target.resource.key;
     let keys = keys_with_note(key, target.owner, names::ended);
     let channel = names::semaphore_channel(key.name());
-    let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
+    let seed = PermitId::seed(target.owner);
+    let lease = reply::millis(attempt.lease);
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
         let former = PermitId::seed(former.owner);
         let with = |call: Call| {
@@ -127,7 +128,8 @@ async fn end(
     let key = &target.resource.key;
     let keys = keys_with_note(key, target.owner, names::ended);
     let channel = names::semaphore_channel(key.name());
-    let (seed, remembered) = (PermitId::seed(target.owner), reply::millis(remembered));
+    let seed = PermitId::seed(target.owner);
+    let remembered = reply::millis(remembered);
     let with = |call: Call| {
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
         call.arg(&channel)

@@ -19,7 +19,8 @@ fn mode(kind: Kind) -> &'static str {
 
 /// Adds the keys of a lock, its turn and its mark, and the first argument.
 fn with_turn(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
-    let (turn, mark) = (names::rw_turn(name), names::rw_mark(name));
+    let turn = names::rw_turn(name);
+    let mark = names::rw_mark(name);
     call.keys([name, &turn, &mark].into_iter())
         .arg(owner_or_mode)
 }
@@ -34,7 +35,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let key = &attempt.target.resource.key;
     let name = &**key.name();
-    let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
+    let owner = attempt.target.owner.text();
+    let stem = names::rw_stem(name);
     let around = attempt.through.as_ref().and_then(Through::write);
     let around = around.map(|owner| owner.text()).unwrap_or_default();
     let with = |call: Call| {
@@ -49,11 +51,10 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
 async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let key = &attempt.target.resource.key;
     let name = &**key.name();
-    let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
-    let (place, channel) = (
-        attempt.queue_ttl.map_or(0, reply::millis),
-        names::rw_channel(name),
-    );
+    let owner = attempt.target.owner.text();
+    let turn = names::rw_turn(name);
+    let place = attempt.queue_ttl.map_or(0, reply::millis);
+    let channel = names::rw_channel(name);
     let with = |call: Call| {
         let call = call.keys([name, &turn].into_iter()).arg(&owner);
         let call = call.arg(reply::millis(attempt.lease)).arg(place);
@@ -93,7 +94,8 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let name = &**key.name();
-    let (owner, stem) = (target.owner.text(), names::rw_stem(name));
+    let owner = target.owner.text();
+    let stem = names::rw_stem(name);
     let channel = names::rw_channel(name);
     let value = if target.resource.kind == Kind::Write {
         let with = |call: Call| {
@@ -114,7 +116,8 @@ pub(super) async fn force_release(
     seen: Option<&Seen>,
 ) -> Result<Forced, Fault> {
     let name = &**key.name();
-    let (stem, channel) = (names::rw_stem(name), names::rw_channel(name));
+    let stem = names::rw_stem(name);
+    let channel = names::rw_channel(name);
     // The owners that were seen say more than the mode.
     let mode = seen.map_or(mode(*kind), |_| "");
     let with = |call: Call| {

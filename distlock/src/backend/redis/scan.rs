@@ -8,13 +8,13 @@ use super::examine::{PLAIN, SHARDED, bytes, needs};
 use super::script::Publish;
 use super::servers::ScannedServer;
 use super::{RedisBackend, names, reply};
-use crate::backend::{Fault, ScanPosition, Scanned, Sweep, Wanted, side_keys};
+use crate::backend::{Fault, ScanFilter, ScanPosition, Scanned, Sweep, side_keys};
 
 /// A page of names. Of those that belong to a primitive under another key, none.
 pub(super) async fn scan(
     backend: &RedisBackend,
     position: &ScanPosition,
-    Wanted { pattern, sweep }: Wanted<'_>,
+    ScanFilter { pattern, sweep }: ScanFilter<'_>,
     most: u32,
 ) -> Result<Scanned, Fault> {
     let page = backend.servers.scan(position, |cursor| {
@@ -39,7 +39,8 @@ pub(super) async fn scan(
     .ok_or_else(|| reply::unexpected(&value))?;
     let next = String::from_utf8_lossy(next).into_owned();
     // The server may tell a key several times.
-    let (mut names, mut no_text) = (BTreeSet::new(), BTreeSet::new());
+    let mut names = BTreeSet::new();
+    let mut no_text = BTreeSet::new();
     for name in keys.iter().filter_map(bytes) {
         match std::str::from_utf8(name) {
             Ok(name) if side_keys::belongs_to_another(name) => {}

@@ -13,7 +13,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let key = &target.resource.key;
     let name = key.name();
     let owner = target.owner.text();
-    let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
+    let owners = names::semaphore_owners(name);
+    let ended = names::mark(name, &owner);
     let with = |call: Call| {
         let call = call.keys([&**name, &owners, &ended].into_iter());
         let call = call.arg(&owner).arg(target.permits);
@@ -35,9 +36,10 @@ pub(super) fn statement(target: &Target) -> impl Fn(Call) -> Call {
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     // The server remembers the end only of an owner whose attempt may still arrive.
-    let remembered = match target.in_doubt {
-        true => backend.remembered,
-        false => Duration::ZERO,
+    let remembered = if target.in_doubt {
+        backend.remembered
+    } else {
+        Duration::ZERO
     };
     end(backend, target, remembered).await
 }
@@ -54,7 +56,8 @@ async fn end(
     let key = &target.resource.key;
     let name = key.name();
     let owner = target.owner.text();
-    let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
+    let owners = names::semaphore_owners(name);
+    let ended = names::mark(name, &owner);
     let channel = names::semaphore_channel(name);
     let with = |call: Call| {
         let call = call.keys([&**name, &owners, &ended].into_iter());

@@ -127,13 +127,13 @@ impl Checker<'_> {
     fn exclusion(&mut self, key: &str, claims: &[(Claim, &Operation)], ops: &[&Operation]) {
         let faults = &self.operations.faults;
         let is_alone = self.bounds.capacity == 1;
-        let mut over_failovers: Vec<_> = match is_alone {
-            true => ops
-                .iter()
+        let mut over_failovers: Vec<_> = if is_alone {
+            ops.iter()
                 .filter_map(|op| Some((op.claim_over_failovers(faults)?, *op)))
-                .collect(),
+                .collect()
+        } else {
             // Of many owners nobody knows which ones the new master lacks.
-            false => claims.to_vec(),
+            claims.to_vec()
         };
         over_failovers.sort_by_key(|(claim, op)| (claim.from, op.id));
         let mut inside: Vec<&(Claim, &Operation)> = Vec::new();

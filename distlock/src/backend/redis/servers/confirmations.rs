@@ -140,7 +140,8 @@ impl Confirmations {
         for renewal in renewals {
             pipeline.add_command(renewal);
         }
-        let (longest, Confirmation { on_disk, .. }) = (self.wanted.timeout, self.wanted);
+        let longest = self.wanted.timeout;
+        let on_disk = self.wanted.on_disk;
         if let Replicas::Count(replicas) = self.wanted.replicas
             && !on_disk
         {

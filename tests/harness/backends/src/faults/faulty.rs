@@ -8,8 +8,8 @@ use std::time::Duration;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Target,
-    Wanted, cause,
+    Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition, Scanned, Seen,
+    Subscription, Target, cause,
 };
 use distlock::{KeyReport, Owner};
 
@@ -236,7 +236,7 @@ impl Backend for Faulty {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        wanted: Wanted<'a>,
+        wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
         let (position, sweep) = (position.clone(), wanted.sweep);
@@ -245,7 +245,7 @@ impl Backend for Faulty {
             let (position, pattern) = (position.clone(), pattern.clone());
             Box::pin(async move {
                 let pattern = &pattern;
-                let wanted = Wanted { pattern, sweep };
+                let wanted = ScanFilter { pattern, sweep };
                 inner.scan(&position, wanted, most).await
             })
         }))

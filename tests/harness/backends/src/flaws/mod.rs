@@ -29,8 +29,8 @@ use self::subscriptions::Shares;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Seen, Subscription, Target,
-    Wanted,
+    Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition, Scanned, Seen,
+    Subscription, Target,
 };
 use distlock::{KeyReport, Owner};
 
@@ -174,7 +174,7 @@ impl Backend for Flawed {
     fn scan<'a>(
         &'a self,
         position: &'a ScanPosition,
-        wanted: Wanted<'a>,
+        wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
         self.inner.scan(position, wanted, most)
