@@ -177,7 +177,7 @@ struct Parts {
 
 impl Unguarded for Parts {
     fn end(self, session: &Arc<Session>) {
-        // By name and first: it tells of them.
+        // By name and first, because its drop logs them.
         self.shares.end(session);
         drop(self.gates);
     }
@@ -382,7 +382,7 @@ impl Group {
             .collect())
     }
 
-    /// Fails if a hold of this acquisition, or of a scope around it, is in the way of the group, so that it would wait for
+    /// Fails if a hold of this acquisition, or of a scope around it, blocks the group, so that it would wait for
     /// itself. `own`: these holds, each with its client. Returns the parts, unless the acquisition was not polled for so long
     /// that they were ended.
     async fn refuse_own(

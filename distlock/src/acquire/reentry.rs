@@ -196,7 +196,7 @@ impl OpenGate {
         let Self { frame, permit, .. } = self;
         let outer = frame.hold_ref();
         let nested = outer.nest(frame.closed(), term, request.hold.margin)?;
-        // Made first: its drop ends the re-entry, whatever happens from here on.
+        // Made first: its drop ends the re-entry, whatever happens from now on.
         let open = OpenShare::new(registry, nested);
         let share = HoldShare::new(open, Some(Arc::new(permit)));
         session.schedule_check(share.hold_ref().hold());

@@ -20,7 +20,7 @@ pub struct Target {
     /// How long a release leaves the key taken without a holder; zero frees it at once. Locks only.
     pub taken_for: Duration,
     /// Whether an attempt of this owner was not answered and may still arrive. The server then remembers the release, so
-    /// that the attempt takes nothing. Plain semaphores only: the owners of other kinds are withdrawn again and again.
+    /// that the attempt takes nothing. Plain semaphores only: the owners of other kinds are withdrawn repeatedly.
     pub in_doubt: bool,
 }
 
@@ -91,7 +91,7 @@ pub enum Attempted {
         /// The fencing token of this grant, for kinds that have one.
         token: Option<u64>,
     },
-    /// Others are in the way.
+    /// Others block it.
     Held {
         /// How long they will be, unless they renew or release; `None` if no end is known.
         ttl: Option<Duration>,
@@ -108,14 +108,14 @@ impl Attempted {
         Self::Held { ttl, holder: None }
     }
 
-    /// A refusal by `owner`, and by so many others.
+    /// A refusal by `owner`, and by this number of others.
     pub(crate) fn held_by(ttl: Option<Duration>, owner: Owner, others: usize) -> Self {
         let others = u64::try_from(others).unwrap_or(u64::MAX);
         let holder = Some(Box::new(HeldBy::new(owner.text(), others)));
         Self::Held { ttl, holder }
     }
 
-    /// A refusal by so many owners of a semaphore, or permits of an expirable one. It names nobody if there are none.
+    /// A refusal by this number of owners of a semaphore, or of permits of an expirable one. It names nobody if there are none.
     pub(crate) fn held_by_many(ttl: Option<Duration>, others: u64, are_permits: bool) -> Self {
         let holder = (others > 0).then(|| Box::new(HeldBy::many(others, are_permits)));
         Self::Held { ttl, holder }

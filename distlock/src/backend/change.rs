@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::resource::permit_id::PermitId;
 
-/// A change of a semaphore or a latch, or a question about it. Each family of kinds has a type of its own, so that none
+/// A change of a semaphore or a latch, or a question about it. Each family of kinds has a separate type, so that none
 /// can be asked for what it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -202,7 +202,7 @@ fn listening(listeners: &Listeners, primitive: Primitive, waiters: &[WaiterRepor
     match primitive {
         Primitive::Lock | Primitive::FencedLock => lock,
         Primitive::FairLock => {
-            // Each of them listens to a channel of its own.
+            // Each of them listens to a separate channel.
             let mut clients: Vec<_> = waiters.iter().map(WaiterReport::client_id).collect();
             clients.sort_unstable();
             clients.dedup();

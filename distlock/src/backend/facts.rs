@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What one lock server says of itself: [`Client::server_facts`](crate::Client::server_facts).
 ///
-/// Each fact is known or unknown by itself, because a user may have the right to ask for one and not for another.
+/// Each fact is known or unknown independently, because a user may have the right to ask for one and not for another.
 ///
 /// # Examples
 /// See [`Client::server_facts`](crate::Client::server_facts).

@@ -12,7 +12,7 @@
 //! # Verbs that read
 //! | verb | who asks | what it answers |
 //! | --- | --- | --- |
-//! | [`peek`](Backend::peek) | waiters that have heard nothing for long | whether an attempt may be granted |
+//! | [`peek`](Backend::peek) | waiters that have heard nothing for some time | whether an attempt may be granted |
 //! | [`latch`](Backend::latch) | waiters of a latch | its count and its last opening |
 //! | [`inspect`](Backend::inspect) | users, by a primitive | who holds the key |
 //! | [`examine`](Backend::examine) | users, by [`Client::inspect`](crate::Client::inspect) | what is under the key and beside it |
@@ -108,7 +108,7 @@ pub struct Inspected {
 pub struct Peeked {
     /// Whether an attempt may be granted. For a latch: whether there is none, or its count is 0.
     pub is_open: bool,
-    /// What is left of the lease of the owner in the way; `None` if no end is known.
+    /// What is left of the lease of the blocking owner; `None` if no end is known.
     pub ttl: Option<Duration>,
     /// The count of a latch that is not open.
     pub count: Option<i64>,
@@ -132,7 +132,7 @@ pub struct LatchSeen {
 /// Shows a server in this process that an acquisition waits, until it is dropped.
 #[cfg(feature = "testing")]
 pub trait ShownWait: fmt::Debug + Send + Sync {
-    /// The acquisition waits for this key from here on.
+    /// The acquisition waits for this key from now on.
     fn move_to(&self, key: &Key);
 }
 

@@ -154,7 +154,7 @@ pub(crate) const OWN_HOLDER_TRUST: Duration = HAND_OVER_TIME;
 /// How long the first waiter of a queue lets other processes go first if no message wakes it.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
-/// How many round trips the first waiter of a queue leaves at most to clients that have waited for longer.
+/// How many round trips the first waiter of a queue leaves at most to clients that have waited longer.
 pub(crate) const MOST_AHEAD: u32 = 8;
 
 /// The pause between two looks at a key that other processes may take.
@@ -163,7 +163,7 @@ pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long the clients of another library together may take a key again and again, until each had as many grants as the last
+/// How long the clients of another library together may take a key repeatedly, until each had as many grants as the last
 /// turn of this client. Their waiters wake slowly, so this is twice the longest turn of this client.
 pub(crate) const FOREIGN_TURN: Duration = HAND_OVER_TIME.saturating_mul(2);
 
@@ -346,7 +346,7 @@ pub(crate) const MAP_PAUSE: Backoff = Backoff {
     longest: Duration::from_millis(800),
 };
 
-/// How long a node may take to connect and to tell the map.
+/// How long a node may take to connect and to answer with the map.
 #[cfg(feature = "redis")]
 pub(crate) const MAP_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -424,7 +424,7 @@ pub(crate) struct Backoff {
     pub(crate) longest: Duration,
 }
 
-/// How often a function or a file is asked again for the credentials of connections that stand. Tokens of cloud providers live for
+/// How often a function or a file is asked again for the credentials of open connections. Tokens of cloud providers live for
 /// 15 minutes or longer, and a secret manager is not to be asked all the time.
 #[cfg(feature = "redis")]
 pub(crate) const CREDENTIALS_INTERVAL: Duration = Duration::from_secs(300);

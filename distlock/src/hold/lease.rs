@@ -145,7 +145,7 @@ impl Lease {
         }
     }
 
-    /// From here on the hold is never handed over.
+    /// From now on the hold is never handed over.
     pub(crate) fn keep_to_its_guards(&mut self) {
         self.stays = true;
     }
@@ -293,7 +293,7 @@ impl Lease {
         }
         let lease = self.requested(now);
         self.in_flight = true;
-        // What comes up from here on is not answered by this renewal.
+        // What comes up from now on is not answered by this renewal.
         self.doubted_since = Tick::NEVER;
         self.passed_on_since = Tick::NEVER;
         self.asked_about = self.passed_on;

@@ -400,7 +400,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Admits another hold of the key, which may outlive this one. From here on this one is never handed over.
+    /// Admits another hold of the key, which may outlive this one. From now on this one is never handed over.
     fn let_in(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
         let mut state = self.state.lock();
         state.check(enclosing)?;
@@ -408,7 +408,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Closes a frame: from here on nothing nests through it.
+    /// Closes a frame: from now on nothing nests through it.
     pub(crate) fn close(&self, closed: &AtomicBool) {
         // Under the mutex: otherwise a nesting could pass its check of `closed` and count itself afterwards (invariant
         // 2). Release: pairs with `EnclosingScope::is_closed`, which reads without the mutex.

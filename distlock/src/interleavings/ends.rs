@@ -95,7 +95,7 @@ fn release_that_comes_while_the_releaser_of_a_dropped_client_ends_is_sent() {
         let attempt = Attempt::new(held.clone(), HOUR);
         let granted = session.backend.attempt(&attempt).await.unwrap();
         assert!(matches!(granted, Attempted::Granted { .. }));
-        // From here on the releaser runs, and has nothing to do.
+        // From now on the releaser runs, and has nothing to do.
         drop(client.lock("first").acquire().await.unwrap());
         server.until_free("first").await;
         let until = session.now().after(HOUR);

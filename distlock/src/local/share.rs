@@ -182,7 +182,7 @@ impl HoldShare {
 }
 
 impl OpenShare {
-    /// Call it at once when the hold is granted, handed over or nested: from here on the drop ends it.
+    /// Call it at once when the hold is granted, handed over or nested: from now on the drop ends it.
     pub(crate) fn new(registry: &Arc<Registry>, hold_ref: Arc<HoldRef>) -> Self {
         Self {
             registry: Arc::clone(registry),
@@ -198,7 +198,7 @@ impl OpenShare {
         self.hold().resource.key.text()
     }
 
-    /// There is a guard, also if this hold had to wait for others. From here on it is renewed.
+    /// There is a guard, also if this hold had to wait for others. From now on it is renewed.
     pub(crate) fn has_guard(&self) {
         self.registry.session.guarded(self.hold());
     }

@@ -328,7 +328,7 @@ impl<'a> QueueSlot<'a> {
             self.registry.give_back(hold);
             return None;
         };
-        // Made first: its drop ends the hold, whatever happens from here on.
+        // Made first: its drop ends the hold, whatever happens from now on.
         let share = OpenShare::new(self.registry, hold_ref);
         self.leave_with(hold, None);
         // The server may have to hear of the count, and this guard may have another limit.

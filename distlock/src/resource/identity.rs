@@ -54,7 +54,7 @@ impl Identity {
         self.is_given_up.load(Ordering::Acquire)
     }
 
-    /// Nothing is sent under this identity from here on.
+    /// Nothing is sent under this identity from now on.
     pub(crate) fn give_up(&self) {
         // Release: whoever finds the identity given up also finds what was done before.
         self.is_given_up.store(true, Ordering::Release);

@@ -91,7 +91,7 @@ impl Inspection {
         earlier
     }
 
-    /// Looks for long waits, if that is due. Returns when the next look is.
+    /// Looks for long waits, if that is due. Returns when the next look is due.
     pub(super) fn tell_long_waits(&self, now: Tick) -> Tick {
         let is_due = {
             let mut planned = self.long_waits_at.lock();

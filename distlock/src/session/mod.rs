@@ -217,7 +217,7 @@ impl Session {
         self.start_tasks();
     }
 
-    /// There is a guard for a hold that waited for others. From here on it is renewed.
+    /// There is a guard for a hold that waited for others. From now on it is renewed.
     pub(crate) fn guarded(self: &Arc<Self>, hold: &Arc<Hold>) {
         if hold.has_guard() {
             self.schedule_check(hold);
@@ -348,7 +348,7 @@ impl Session {
         self.watchdog.len()
     }
 
-    /// Refuses acquisitions from here on.
+    /// Refuses acquisitions from now on.
     pub(crate) fn close(&self) {
         self.closed.set();
     }
@@ -362,7 +362,7 @@ impl Session {
         self.closed.is_set()
     }
 
-    /// The client has another identity from here on: tells all holds as lost, ends its waits and its tasks, and sends nothing.
+    /// The client has another identity from now on: tells all holds as lost, ends its waits and its tasks, and sends nothing.
     /// What the server has of this one is left to the process that has it, or to the leases.
     ///
     /// Returns whether the client was closed before.

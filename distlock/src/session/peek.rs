@@ -1,4 +1,4 @@
-//! Looks at the keys of waiters, also of those of latches, that have heard nothing for long: for all waiters of one client
+//! Looks at the keys of waiters, also of those of latches, that have heard nothing for some time: for all waiters of one client
 //! from one task, in batches.
 //!
 //! Thousands of waiters cost the server a few commands a second, and only those whose key has changed repeat their attempt or

@@ -3,7 +3,7 @@
 //! A future that was polled and then left notices no grant, and gives none back. So what has to be ended then lies in a cell
 //! beside the future while that waits. Once in [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE) the watchdog's task wakes
 //! these futures. One that was not polled from one look to the next is absent, and what lies in its cell is ended. If
-//! it is polled again later, it finds the cell empty, and begins anew with a new owner.
+//! it is polled again later, it finds the cell empty, and starts again with a new owner.
 //!
 //! A future that is ready when it is first polled has no cell, so an attempt in memory costs no more.
 //!

@@ -29,7 +29,7 @@ fn shown(time: Duration) -> DisplayValue<impl Display> {
     tracing::field::display(show(time))
 }
 
-/// An acquisition has to wait, and counts as a waiter from here on.
+/// An acquisition has to wait, and counts as a waiter from now on.
 pub(crate) fn waits(Resource { kind, key }: &Resource, call_site: &Location<'_>) {
     log!(debug, target: TARGET, kind = kind.name(), key = key.text(), place = %call_site, "waiting for the key");
 }
@@ -85,7 +85,7 @@ pub(crate) fn held_after_close(
     );
 }
 
-/// The client has another identity from here on.
+/// The client has another identity from now on.
 pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
     tracing::info!(
         target: TARGET, %former, %new,

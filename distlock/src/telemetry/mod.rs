@@ -1,4 +1,4 @@
-//! What this crate tells of itself: the [events] that it logs, the span of an [acquisition], and what is counted in the
+//! What this crate reports about itself: the [events] that it logs, the span of an [acquisition], and what is counted in the
 //! [meter].
 
 #![allow(

@@ -436,7 +436,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The share of a grant, which ends the hold when it is dropped. From here on wakers, the log and the metrics may panic.
+    /// The share of a grant, which ends the hold when it is dropped. From now on wakers, the log and the metrics may panic.
     fn share(
         &self,
         attempt: &Attempt,

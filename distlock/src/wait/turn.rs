@@ -162,7 +162,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Counts the acquisition as a waiter from here on, unless there are too many.
+    /// Counts the acquisition as a waiter from now on, unless there are too many.
     pub(super) fn count_as_waiter(&mut self) -> Result<(), Error> {
         if self.waiter_slot.is_none() {
             let is_first = self.slot.is_first_of_several();

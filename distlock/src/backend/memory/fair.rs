@@ -56,8 +56,8 @@ pub(super) fn attempt(
     Ok(lock::refusal(state, key, ttl))
 }
 
-/// How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it
-/// counts as dead. A waiter further behind has to wait for longer than that, so its answer is longer by the time for
+/// How long others block: the holder until its lease ends, or without a holder the first waiter until it
+/// counts as dead. A waiter further behind has to wait longer than that, so its answer is longer by the time for
 /// which its place is kept.
 fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Option<Duration> {
     let Target {

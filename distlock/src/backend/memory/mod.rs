@@ -151,7 +151,7 @@ impl MemoryBackend {
         Arc::from("")
     }
 
-    /// The answer to a command that was sent at `now`, as a client hears of it that waits for it in vain.
+    /// The answer to a command that was sent at `now`, as a client sees it whose wait for the answer fails.
     #[cfg(feature = "testing")]
     fn no_answer<'a, T: Send + 'a>(&self, now: Tick) -> Reply<'a, T> {
         let clock = self.store.clock.clone();

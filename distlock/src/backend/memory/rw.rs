@@ -228,7 +228,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
     let mut ttl = state.ttl(key.name(), now);
     if let Some(queue_ttl) = attempt.queue_ttl {
         match turn {
-            // No message is sent when this turn ends, so it is told.
+            // No message is sent when this turn ends, so the answer names its end.
             Some(Turn::Readers) => {
                 let turn_left = state.ttl(&turn_name(key), now);
                 ttl = [ttl, turn_left].into_iter().flatten().min();

@@ -2,7 +2,7 @@
 //!
 //! A slot has to come back with the answer. A caller that is not polled any more does not notice its answer, and would keep its
 //! slot. So a caller sends its attempt itself only while more than half of the slots are free, which is the usual case and
-//! costs nothing more. Each other attempt is sent by a task of its own, which waits for the slot, and gives it back when
+//! costs nothing more. Each other attempt is sent by a separate task, which waits for the slot, and gives it back when
 //! the answer arrives.
 
 use std::sync::Arc;

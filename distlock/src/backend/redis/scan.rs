@@ -38,7 +38,7 @@ pub(super) async fn scan(
     }
     .ok_or_else(|| reply::unexpected(&value))?;
     let next = String::from_utf8_lossy(next).into_owned();
-    // The server may tell a key several times.
+    // The server may name a key several times.
     let mut names = BTreeSet::new();
     let mut no_text = BTreeSet::new();
     for name in keys.iter().filter_map(bytes) {

@@ -51,7 +51,7 @@ impl Session {
     pub(crate) fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> Result<Release, Loss> {
         match hold.stop_renewals(now) {
             Ok(deadline) => {
-                // Made first: whatever happens from here on, its drop has the hold released.
+                // Made first: whatever happens from now on, its drop has the hold released.
                 let release = Release::new(self, hold, deadline);
                 self.unwatch(hold);
                 Ok(release)

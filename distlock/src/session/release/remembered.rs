@@ -89,7 +89,7 @@ impl RememberedReleases {
         current: impl Fn(&Key) -> u64,
     ) -> Option<PendingRelease> {
         // A rule of tests/model: release_of_an_earlier_connection_is_said_again.
-        // A plain semaphore remembers each release by itself.
+        // A plain semaphore remembers each release separately.
         if !pending.target().resource.kind.has_lease() {
             return None;
         }

@@ -47,7 +47,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches the hold from here on. Returns whether it was not watched before.
+    /// Watches the hold from now on. Returns whether it was not watched before.
     pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) -> bool {
         let mut agenda = self.agenda.lock();
         let is_new = agenda.add(hold.owner.number(), Arc::clone(hold));
@@ -192,7 +192,7 @@ fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting)
 /// The holds that wait for a batch.
 ///
 /// The holds of a batch share the server, because it answers for all of them or for none, and the family, because each has a
-/// script of its own.
+/// separate script.
 #[derive(Default)]
 struct Waiting {
     lines: BTreeMap<(u32, Family), VecDeque<Arc<Hold>>>,
@@ -291,7 +291,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
 }
 
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
-/// longer access. Each of them is then renewed by itself, so that none is lost because of another.
+/// longer access. Each of them is then renewed alone, so that none is lost because of another.
 async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {

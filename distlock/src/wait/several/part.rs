@@ -44,7 +44,7 @@ impl Request {
         parts
     }
 
-    /// Everything that was requested is granted, so it is renewed from here on, unless other requests are missing.
+    /// Everything that was requested is granted, so it is renewed from now on, unless other requests are missing.
     pub(super) fn have_guards(&self, shares: &OpenShares) {
         if self.has_several_keys() && !self.is_part {
             shares.iter().for_each(OpenShare::has_guard);
@@ -97,7 +97,7 @@ impl GrantedParts {
         granted.all(|(_, share)| share.hold().is_held(now))
     }
 
-    /// Everything that was granted, which is the caller's from here on.
+    /// Everything that was granted, which is the caller's from now on.
     pub(super) fn into_all(self) -> Vec<(usize, OpenShare)> {
         self.granted
     }

@@ -1,11 +1,11 @@
 //! Finds out whether replicas have what was granted.
 //!
-//! WAIT blocks all commands behind it, so it has a connection of its own. There it speaks only of what was written over that
+//! WAIT blocks all commands behind it, so it has a separate connection. There it speaks only of what was written over that
 //! connection. So a renewal of what was granted goes before it: replication is a single stream, and a replica that has the
 //! renewal has the grant. A renewal never creates a hold, so one that comes late does no harm.
 //!
 //! How many replicas are connected, and whether there is an append-only file, the server says behind the renewals, so the WAIT for
-//! that many is a round trip of its own.
+//! that many is a separate round trip.
 //!
 //! One WAIT confirms all grants that came while the WAIT before it was under way.
 

@@ -1,4 +1,4 @@
-//! What the servers say of themselves. Each question is asked by itself, because a user may have the right to ask one and not
+//! What the servers say of themselves. Each question is asked separately, because a user may have the right to ask one and not
 //! the other.
 
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ impl Needs {
     fn checks(&self, name: &str, messages: &[&str], is_first: bool) -> Vec<Checked> {
         let keys = (self.keys)(name);
         let channels = (self.channels)(name);
-        // The commands are checked with the key that the locks' own rights admit, so that a missing pattern is told once.
+        // The commands are checked with the key that the locks' own rights admit, so that a missing pattern is reported once.
         let words = |command: &str, channel: &str| -> Vec<String> {
             let words = command.split(' ');
             let word = |word: &str| match word {
@@ -222,7 +222,7 @@ pub(super) async fn of(
     (key, near): (&Key, &Key),
 ) -> ServerFacts {
     let is_cluster = layout == ServerLayout::Cluster;
-    // Otherwise each question would wait for the connection by itself.
+    // Otherwise each question would wait for the connection separately.
     if let Err(fault) = node.connected_epoch().await {
         return unreached(node, layout, &UnknownFact::new(fault));
     }

@@ -31,7 +31,7 @@ pub(super) fn credentials(
     Ok(in_url.map(Source::Fixed))
 }
 
-/// The credentials for the Sentinels, which have users of their own.
+/// The credentials for the Sentinels, which have separate users.
 pub(super) fn of_sentinels(
     in_url: Option<Credentials>,
     user: Option<String>,

@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub(super) stake: Arc<Stake>,
     /// What the first connection finds out.
     pub(super) first: Arc<FirstCheck>,
-    /// What shows the outages of all servers, where these come and go. Otherwise each has a gauge of its own.
+    /// What shows the outages of all servers, where these come and go. Otherwise each has a separate gauge.
     pub(super) gauge: Option<Arc<ConnectedGauge>>,
 }
 
@@ -104,7 +104,7 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// A connection that carries no commands of locks: it has epochs of its own. It is always without Nagle's delay, because its
+    /// A connection that carries no commands of locks: it has separate epochs. It is always without Nagle's delay, because its
     /// commands are small and rare, and somebody waits for each answer.
     fn link(&self, what: &'static str, server: &Arc<dyn Locate>) -> LinkConfig {
         let shared = self.shared;
@@ -220,7 +220,7 @@ impl Node {
         self.link.connect();
     }
 
-    /// From here on the log tells of failures also if there was no connection yet.
+    /// From now on the log tells of failures also if there was no connection yet.
     pub(super) fn tell_first(&self) {
         self.outages.tell_first();
     }

@@ -25,7 +25,7 @@ pub(crate) struct Place {
     missing: u32,
     /// When another server was taken, the one at `at`.
     moved: Option<Instant>,
-    /// Whether it was told that the answers change too often.
+    /// Whether the log has reported that the answers change too often.
     was_told: bool,
 }
 

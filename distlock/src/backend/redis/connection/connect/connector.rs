@@ -35,7 +35,7 @@ pub(crate) struct Connector {
     written: Vec<Address>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
-    /// How often a function is asked again for the credentials of connections that stand; zero is never.
+    /// How often a function is asked again for the credentials of open connections; zero is never.
     credentials_interval: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Connector {
         })
     }
 
-    /// Connections to the Sentinels of these servers, with a login of their own and with or without TLS. The system's authorities
+    /// Connections to the Sentinels of these servers, with a separate login and with or without TLS. The system's authorities
     /// are not read for them once more.
     pub(crate) fn for_sentinels(
         &self,
@@ -204,7 +204,7 @@ impl Connector {
         matches!(self.credentials, Some(CredentialsSource::Asked(_)))
     }
 
-    /// How often connections that stand log in again, if a function gives the credentials.
+    /// How often open connections log in again, if a function gives the credentials.
     pub(crate) fn login_interval(&self) -> Option<Duration> {
         let is_asked = matches!(self.credentials, Some(CredentialsSource::Asked(_)));
         (is_asked && !self.credentials_interval.is_zero()).then_some(self.credentials_interval)

@@ -22,7 +22,7 @@ impl Drop for Task {
 }
 
 impl Driven {
-    /// Drives the connection in a task of its own.
+    /// Drives the connection in a separate task.
     pub(crate) fn new(
         connection: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a server tells when a connection to it is made: whether this crate can use it.
+//! What a server says when a connection to it is made: whether this crate can use it.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ const ALERT: [u8; 2] = [0x15, 3];
 const SPEAKS_NO_TLS: &str =
     "it speaks no TLS there; write `redis` and not `rediss` in the URL, or use its port for TLS";
 
-/// Why a server ended a connection that the driver was about to establish, if it says so on a connection of its own.
+/// Why a server ended a connection that the driver was about to establish, if it says so on a separate connection.
 pub(crate) async fn rejection(
     endpoint: &Endpoint,
     has_tls: bool,

@@ -36,7 +36,7 @@ pub(crate) async fn probe(
         .unwrap_or_else(|_| Err(none()))
 }
 
-/// Asks a question of a node at one of the addresses that its name stands for, over a connection of its own.
+/// Asks a question of a node at one of the addresses that its name stands for, over a separate connection.
 pub(crate) async fn ask_node_at(
     connector: &Connector,
     (address, at): (&Address, SocketAddr),

@@ -205,7 +205,7 @@ impl Link {
         let mut phase = self.phase.subscribe();
         self.connect();
         foreign::notify_own_task(&self.wanted);
-        // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
+        // What an earlier try met may be over by now. A refusal counts only if it comes from now on.
         let mut is_new = false;
         let settled = phase.wait_for(|phase| {
             let is_refused = phase.failure().is_some_and(Fault::is_refusal);
@@ -269,7 +269,7 @@ impl Link {
         was_up
     }
 
-    /// Replaces the current connection, because it leads to the wrong server. What that server answers from here on must
+    /// Replaces the current connection, because it leads to the wrong server. What that server answers from now on must
     /// not be believed; see [`has_left`](Link::has_left).
     pub(crate) fn leave(self: &Arc<Self>) {
         let epoch = self.epoch();

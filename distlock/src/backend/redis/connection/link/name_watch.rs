@@ -31,7 +31,7 @@ pub(crate) trait Named: Send + Sync {
     fn look<'a>(&'a self, connector: &'a Connector) -> Look<'a>;
 }
 
-/// The names that are looked up again and again.
+/// The names that are looked up at intervals.
 pub(crate) struct NameWatch {
     /// How the servers are connected to.
     connector: Arc<Connector>,
@@ -154,7 +154,7 @@ impl Looks {
         }
     }
 
-    /// Goes on with those that are under way, for so long.
+    /// Continues those that are under way, for this time.
     async fn go_on_during(&mut self, pause: impl Future<Output = ()>) {
         let mut pause = pin!(pause);
         loop {

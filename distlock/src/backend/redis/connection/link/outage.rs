@@ -15,7 +15,7 @@ use crate::telemetry;
 pub(crate) const REPEATED_AFTER: Duration = Duration::from_secs(30);
 
 /// The gauge of what the user has named: a server, or all nodes of a cluster. It shows whether one of them is in an outage. Nodes
-/// come and go, and an exporter keeps each name for ever, so they have no gauges of their own.
+/// come and go, and an exporter keeps each name for ever, so they have no separate gauges.
 #[derive(Debug)]
 pub(crate) struct ConnectedGauge {
     name: String,
@@ -55,10 +55,10 @@ pub(crate) struct OutageLog {
 struct State {
     /// Whether there was ever a connection.
     was_reached: bool,
-    /// Whether failures are told before there was a connection. Otherwise the caller of `connect` gets the error.
+    /// Whether failures are logged before there was a connection. Otherwise the caller of `connect` gets the error.
     tells_first: bool,
     outage: Option<ConnectionOutage>,
-    /// The last end of a connection that was told, and its cause.
+    /// The last end of a connection that was logged, and its cause.
     told_end: Option<(String, Instant)>,
     /// Whether the gauge counts it.
     is_counted: bool,
@@ -105,12 +105,12 @@ impl OutageLog {
         &self.server
     }
 
-    /// From here on failures are told, also if there was no connection yet: nobody waits for the first one.
+    /// From now on failures are logged, also if there was no connection yet: nobody waits for the first one.
     pub(crate) fn tell_first(&self) {
         self.state.lock().tells_first = true;
     }
 
-    /// A connection has ended. The end is no outage if nothing was at stake, or if the same end was told a short while ago.
+    /// A connection has ended. The end is no outage if nothing was at stake, or if the same end was logged a short while ago.
     /// It becomes one if a try to replace the connection fails.
     pub(crate) fn ended(&self, connection: &'static str, reason: &str) {
         let has_stake = self.stake.is_there();
@@ -200,7 +200,7 @@ struct Ended {
 }
 
 impl State {
-    /// Whether the end of a connection is told as the beginning of an outage.
+    /// Whether the end of a connection is logged as the beginning of an outage.
     fn tells_end(&mut self, reason: &str, has_stake: bool, now: Instant) -> bool {
         if self.outage.is_some() {
             return true;
@@ -288,7 +288,7 @@ mod tests {
         let start = Instant::now();
         let mut state = State::default();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        // Before there was a connection, the caller of `connect` is told.
+        // Before there was a connection, the caller of `connect` gets the error.
         assert_eq!(state.failed(BOTH[0], at(0)), None);
         assert_eq!(state.established(BOTH[0], at(0)), None);
         // Both connections fail every 100 ms, for five minutes.
@@ -304,7 +304,7 @@ mod tests {
         let lasted_ms =
             |ended: Option<Ended>| ended.map(|ended| (ended.lasted.as_millis(), ended.is_first));
         assert_eq!(lasted_ms(lasted), Some((301_000, false)));
-        // The next one begins anew.
+        // The next one starts again.
         assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
     }
 

@@ -1,4 +1,4 @@
-//! Logs in again over connections that stand, for credentials that expire.
+//! Logs in again over open connections, for credentials that expire.
 
 use redis::cmd;
 use tokio::time::{sleep, timeout};
@@ -7,10 +7,10 @@ use crate::backend::redis::connection::connect::{Connector, Driven};
 use crate::config::credentials::Credentials;
 use crate::telemetry;
 
-/// Asks for the credentials again and again, and sends those that have changed over the connection. Never completes: it is dropped
+/// Asks for the credentials at intervals, and sends those that have changed over the connection. Never completes: it is dropped
 /// with the connection.
 ///
-/// A refusal is told. The server keeps the right that the connection has then.
+/// A refusal is logged. The server keeps the right that the connection has then.
 pub(crate) async fn keep_logged_in(
     what: &'static str,
     server: &str,

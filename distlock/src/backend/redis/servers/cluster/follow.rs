@@ -136,7 +136,7 @@ impl Cluster {
         }
     }
 
-    /// Completes when a slot is not at this node any more. As long as that takes, the map is read again and again.
+    /// Completes when a slot is not at this node any more. Until then, the map is read repeatedly.
     async fn moved_from(&self, slot: u16, number: ServerNumber) {
         loop {
             let changes = self.shared.epochs.changes();

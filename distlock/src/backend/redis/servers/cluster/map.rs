@@ -38,7 +38,7 @@ pub(super) struct MapReader {
 }
 
 impl Cluster {
-    /// Slots have other owners: their channels move there, and what lives there is stated anew.
+    /// Slots have other owners: their channels move there, and what lives there is renewed.
     pub(super) fn changed(&self) {
         self.move_channels();
         self.shared.epochs.changed();
@@ -92,7 +92,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the map from the first node that tells it. Each has this time to connect and to answer.
+    /// Reads the map from the first node that answers with one. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
         let informants = self.informants();
         let moves = self.state.read().moves;
@@ -131,7 +131,7 @@ impl Cluster {
     /// The nodes to ask for the map, in this order, and whether each is connected. A seed that is asked becomes a node, which is
     /// forgotten again.
     ///
-    /// Those that can be asked at once come first. If none of them tells the map, all known nodes may have gone. The seeds are
+    /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
     /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
     /// connected, of which there may be many.
     fn informants(&self) -> Vec<(Address, bool)> {

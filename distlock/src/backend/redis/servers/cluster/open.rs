@@ -33,7 +33,7 @@ pub(super) struct OpenState {
     failure: watch::Sender<Option<Fault>>,
     /// Somebody waits for it. Ends the pause after a try that was refused.
     wanted: Arc<Notify>,
-    /// Tries again and again.
+    /// Tries repeatedly.
     task: OnDemandTask,
     outages: OutageLog,
 }
@@ -196,7 +196,7 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
         let patience = cluster.shared.connector.timeout();
         let was_refused = match cluster.open(patience).await {
             Ok(()) => {
-                // From here on each node shows its own outages, when it is used.
+                // From now on each node shows its own outages, when it is used.
                 opening.outages.established(WHAT);
                 foreign::send_modify(&opening.failure, |value| *value = None);
                 return;

@@ -23,7 +23,7 @@ pub(super) struct SeedPlace {
     /// The answers in a row that had none of them.
     missing: u32,
     moved: Option<Instant>,
-    /// Whether it was told that the answers change too often.
+    /// Whether the log has reported that the answers change too often.
     was_told: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The Sentinels of the URL stay.
-//! 2. One that another has told of stays while it answers for the service itself, and while one that answers names it.
+//! 2. A Sentinel that another one has named stays while it answers for the service itself, and while one that answers names it.
 //! 3. One is forgotten only by the answer of another, or if the name of one of the URL leads elsewhere: those that it has told
 //!    of may be Sentinels of another set. If none answers, all stay.
 //!
@@ -76,7 +76,7 @@ impl<S> KnownSentinels<S> {
             .collect()
     }
 
-    /// Forgets those that others have told of, and returns them: the name of one of the URL leads elsewhere by now.
+    /// Forgets those that others have named, and returns them: the name of one of the URL leads elsewhere by now.
     pub(super) fn forget_learned(&mut self) -> Vec<S> {
         let learned = self.entries.extract_if(.., |entry| !entry.is_of_url);
         learned.map(|entry| entry.sentinel).collect()

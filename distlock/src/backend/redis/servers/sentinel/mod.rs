@@ -5,8 +5,8 @@
 //!    counts. See [`named`] for a server that was left.
 //! 2. Who hears of another master leaves the present one in that moment. What is answered over the old connection after that
 //!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
-//! 3. Sentinels tell of another master by a message. Each is also asked now and then, because messages can be missed.
-//! 4. Sentinels tell of each other. See [`known`] for one that is gone.
+//! 3. Sentinels report another master by a message. Each is also asked now and then, because messages can be missed.
+//! 4. Sentinels name each other. See [`known`] for one that is gone.
 
 mod known;
 mod listen;
@@ -142,7 +142,7 @@ impl Sentinels {
     }
 
     /// A Sentinel was connected to. If its name leads elsewhere by now, it may be one of another set, and those that were learned
-    /// may tell of the former one.
+    /// may name the former one.
     fn connected_to(&self, sentinel: &Sentinel) {
         let now = sentinel.link.reached_at();
         let before = std::mem::replace(&mut *sentinel.at.lock(), now);

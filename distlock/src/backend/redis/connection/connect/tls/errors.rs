@@ -1,4 +1,4 @@
-//! What both TLS libraries need to tell what is wrong.
+//! What both TLS libraries need to report what is wrong.
 
 use std::error::Error as StdError;
 use std::io;

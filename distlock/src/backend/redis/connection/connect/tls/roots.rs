@@ -10,7 +10,7 @@ pub(super) fn default_roots() -> Result<RootCertStore, Error> {
     Ok(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect())
 }
 
-/// The authorities of the system. What cannot be read of them is told, and the rest counts.
+/// The authorities of the system. Those that cannot be read are reported, and the rest counts.
 #[cfg(not(feature = "tls-rustls-webpki-roots"))]
 pub(super) fn default_roots() -> Result<RootCertStore, Error> {
     let found = system::find();
