@@ -26,7 +26,7 @@ async fn named(stage: &Stage, name: &str) -> Client {
 }
 
 /// The names of the clients that hold a key.
-fn holders(report: &KeyReport) -> Vec<&str> {
+pub(super) fn holders(report: &KeyReport) -> Vec<&str> {
     let clients = report.holders.iter().map(|holder| holder.client.as_ref());
     clients
         .map(|client| client.map_or("unknown", |client| &client.name))

@@ -3,6 +3,7 @@
 use distlock::{Client, Error, KeyReport, Primitive};
 use distlock_tests::faults::{Fault, Op};
 
+use super::report::holders;
 use crate::conformance::stage::Stage;
 
 on_every_backend! {
