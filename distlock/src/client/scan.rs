@@ -213,12 +213,7 @@ impl Scan {
         };
         let page = backend.scan(&self.position, wanted, self.page_size);
         let page = page.await.map_err(failed)?;
-        let keys = page
-            .names
-            .iter()
-            .filter_map(|name| name.strip_prefix(prefix));
-        // A longer key belongs to another program.
-        let keys: Vec<Key> = keys.filter_map(|key| Key::new(prefix, key).ok()).collect();
+        let keys = keys_of(&page.names, prefix).collect();
         let examined = examine(session, keys).await.map_err(failed)?;
         // The keys of a page are on one server.
         if let Some((_, key)) = examined.first() {
@@ -235,9 +230,7 @@ impl Scan {
         reports
             .iter_mut()
             .for_each(|report| self.names.resolve(report));
-        let no_text = page.no_text.iter();
-        let no_text = no_text.filter_map(|name| name.strip_prefix(prefix));
-        let no_text = no_text.filter_map(|key| Key::new(prefix, key).ok());
+        let no_text = keys_of(&page.no_text, prefix);
         reports.extend(no_text.map(|key| unreadable(&key, NO_TEXT)));
         reports.sort_by(|one, other| one.key.cmp(&other.key));
         self.looked_at += page.looked_at;
@@ -251,6 +244,14 @@ impl Scan {
 
 /// Why a key cannot be read whose name is not UTF-8.
 const NO_TEXT: &str = "its name is not UTF-8, so no client of this crate can use it";
+
+/// The keys with these names. A longer key belongs to another program.
+fn keys_of<'a>(names: &'a [String], prefix: &'a str) -> impl Iterator<Item = Key> + 'a {
+    let keys = names
+        .iter()
+        .filter_map(move |name| name.strip_prefix(prefix));
+    keys.filter_map(move |key| Key::new(prefix, key).ok())
+}
 
 /// Reports on each of these keys that is still there and has a primitive.
 async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Key)>, Fault> {

@@ -27,6 +27,12 @@ fn assert_lost(error: &Error, expected: Loss) {
     assert!(lost, "{error}");
 }
 
+/// A hold on the key with a lease of its own.
+async fn leased(stage: &Stage, client: &Client) -> Guard {
+    let acquire = client.lock(KEY).acquire().lease(stage.lease());
+    acquire.await.unwrap()
+}
+
 /// A client whose holds count as ended a third of a lease before the server ends them.
 async fn client_with_margin(stage: &Stage) -> (Client, Duration) {
     let margin = stage.part(3);
@@ -156,12 +162,7 @@ async fn scope_that_asks_for_more_time_is_cut_at_the_new_end_only(stage: &Stage)
 async fn shorter_extension_changes_and_sends_nothing(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let start = Instant::now();
-    let guard = client
-        .lock(KEY)
-        .acquire()
-        .lease(stage.lease())
-        .await
-        .unwrap();
+    let guard = leased(stage, &client).await;
     let before = Instant::now() + guard.remaining();
     let deadline = guard.extend(stage.part(10)).await.unwrap();
     assert!(deadline + Duration::from_millis(1) >= before);
@@ -174,12 +175,7 @@ async fn shorter_extension_changes_and_sends_nothing(stage: &Stage) {
 async fn extension_whose_call_is_disturbed_counts_once(stage: &Stage) {
     let client = stage.faulty_client().await;
     for fault in stage.survivable_faults() {
-        let guard = client
-            .lock(KEY)
-            .acquire()
-            .lease(stage.lease())
-            .await
-            .unwrap();
+        let guard = leased(stage, &client).await;
         let asked = Instant::now();
         stage.faults().next(Op::Renew, fault);
         let deadline = guard.extend(2 * stage.lease()).await.unwrap();
@@ -195,19 +191,9 @@ async fn extension_whose_call_is_disturbed_counts_once(stage: &Stage) {
 
 async fn extension_of_a_hold_that_the_server_gave_to_another_owner_is_refused(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
-    let guard = client
-        .lock(KEY)
-        .acquire()
-        .lease(stage.lease())
-        .await
-        .unwrap();
+    let guard = leased(stage, &client).await;
     other.lock(KEY).force_release().await.unwrap();
-    let next = other
-        .lock(KEY)
-        .acquire()
-        .lease(stage.lease())
-        .await
-        .unwrap();
+    let next = leased(stage, &other).await;
     assert_lost(&refused(guard.extend(3 * stage.lease()).await), Loss::Gone);
     assert!(!guard.is_held());
     let left = other.lock(KEY).remaining_lease().await.unwrap().unwrap();
@@ -256,14 +242,7 @@ async fn hold_counts_as_ended_by_the_margin_before_the_next_owner_gets_in(stage:
     let (client, margin) = client_with_margin(stage).await;
     let other = stage.client().await;
     let start = Instant::now();
-    let mut guard = Some(
-        client
-            .lock(KEY)
-            .acquire()
-            .lease(stage.lease())
-            .await
-            .unwrap(),
-    );
+    let mut guard = Some(leased(stage, &client).await);
     let next = other.lock(KEY).acquire().wait(2 * stage.lease());
     let ended = async {
         guard.as_ref().unwrap().lost().await;
