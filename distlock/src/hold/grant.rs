@@ -13,7 +13,7 @@ use crate::telemetry::Meter;
 pub(crate) struct InDoubtAttempt {
     /// The connection that it was sent over.
     pub(crate) epoch: u64,
-    /// The server keeps a hold or a waiter that it made until then at most, if it was executed before it was given up.
+    /// If it was executed before it was given up, the server keeps its hold or its place in the queue until this time at most.
     pub(crate) until: Tick,
 }
 

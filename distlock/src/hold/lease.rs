@@ -59,7 +59,7 @@ pub(crate) struct Lease {
     watchdog: Duration,
     /// How many guards the watchdog keeps without limit.
     kept: u32,
-    /// The deadline lies so many milliseconds before the end of the lease in the server.
+    /// The margin in milliseconds: the deadline is this long before the end of the lease in the server.
     margin_ms: u32,
     /// The terms of the other live guards.
     ending: SmallVec<[Term; 1]>,
@@ -119,7 +119,7 @@ impl Lease {
         new
     }
 
-    /// The deadline of a lease that was just granted is so many milliseconds before its end.
+    /// Sets the margin of a lease that was just granted: its deadline is this number of milliseconds before its end.
     pub(crate) fn with_margin(mut self, margin: Duration) -> Self {
         self.margin_ms = u32::try_from(margin.as_millis()).unwrap_or(u32::MAX);
         self.deadline = self.deadline.before(self.margin());

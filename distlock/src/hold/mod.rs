@@ -451,8 +451,8 @@ impl Hold {
         Ok(())
     }
 
-    /// Completes with the next confirmation of a longer lease, and when the hold is over. Made before what it waits for is
-    /// looked at: from then on it misses nothing.
+    /// Completes with the next confirmation of a longer lease, and when the hold is over. Make it before the check of what it
+    /// waits for, so that it misses no change.
     pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
         self.over.next_change()
     }

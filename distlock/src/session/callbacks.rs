@@ -1,4 +1,4 @@
-//! The looks at the waiters of a client, from the watchdog's task.
+//! The checks of a client's waiters, which the watchdog's task makes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
     fn tell_long_waits(self: Arc<Self>) -> Tick;
 }
 
-/// Which looks are wanted, and who looks. It costs nothing while nobody waits.
+/// Which checks are wanted, and who makes them. It costs nothing while nobody waits.
 #[derive(Debug)]
 pub(super) struct Inspection {
     callbacks: OnceLock<Weak<dyn Callbacks>>,
@@ -64,7 +64,7 @@ impl Inspection {
         self.checks_heads.load(Ordering::Acquire)
     }
 
-    /// Has `look_for_absent` look, and then has the first waiters checked. Each tells whether another look is needed.
+    /// Calls `look_for_absent`, and then checks the first waiters. Both return whether another check is needed.
     pub(super) fn check(&self, look_for_absent: impl FnOnce() -> bool) {
         // Before the look: what is asked for meanwhile is not lost. Release: a caller that finds the flag reset asks again.
         self.checks_heads.store(false, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The holds that one client has lost, for people who look for what went wrong.
+//! The last holds that one client has lost, for snapshots.
 
 use std::collections::VecDeque;
 use std::panic::Location;

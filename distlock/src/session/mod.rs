@@ -165,13 +165,13 @@ impl Session {
         self.tokens.lock().saw(key, token);
     }
 
-    /// Notes that a semaphore exists whose permits are waited for.
+    /// Records that a semaphore exists whose permits are waited for.
     pub(crate) fn saw_number(&self, key: &Key) {
         let now = self.now();
         self.numbers.lock().saw(key, now);
     }
 
-    /// Notes that a semaphore is gone that existed.
+    /// Records that a semaphore that existed is gone.
     pub(crate) fn number_is_gone(&self, key: &Key) {
         let now = self.now();
         self.numbers.lock().is_gone(key, now);
@@ -362,7 +362,7 @@ impl Session {
         self.closed.is_set()
     }
 
-    /// The client has another identity from now on: tells all holds as lost, ends its waits and its tasks, and sends nothing.
+    /// The client has another identity from now on: reports all holds as lost, ends its waits and its tasks, and sends nothing.
     /// What the server has of this one is left to the process that has it, or to the leases.
     ///
     /// Returns whether the client was closed before.
