@@ -131,7 +131,7 @@ pub(super) struct Detail<'a> {
     pub(super) has_other_data: bool,
     /// The holds that have ended, the last one first.
     pub(super) past: Vec<PastHold>,
-    /// How many waited, and since when so many.
+    /// How many waited, and since when that number.
     pub(super) waiting: Vec<(Millis, u64)>,
     /// The holds and the waits of this process for the key.
     pub(super) own_holds: Vec<&'a OwnHold>,

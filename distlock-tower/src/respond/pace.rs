@@ -12,7 +12,7 @@ const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
 /// Otherwise all of them would come back together.
 const RETRY_AFTER_SPREAD: u64 = 2;
 
-/// A busy lock is worth another look after so many usual holds.
+/// The number of usual holds after which a client should ask again for a busy lock.
 const HOLDS_UNTIL_RETRY: u32 = 2;
 
 /// The rest of a lease that a watchdog renews is between this part of the watchdog's timeout and the whole of it. It is

@@ -14,7 +14,7 @@ const PAGE: u32 = 500;
 /// A look at the keys under a pattern, page by page.
 pub(crate) struct Look {
     scan: Scan,
-    /// What was found so far. A server may tell a key twice while its table grows.
+    /// What was found so far. A server may name a key twice while its table grows.
     found: HashSet<String>,
     limit: usize,
     most_keys: u64,

@@ -12,7 +12,7 @@ use crate::look::{End, Look};
 use crate::report::Table;
 use crate::{output, report, terminal};
 
-/// For so long what is found is gathered, sorted by key and shown in columns that fit. What takes longer is shown as it comes.
+/// What is found within this time is gathered, sorted by key and shown in columns that fit. Later keys are shown as they come.
 const GATHERED: Duration = Duration::from_millis(500);
 
 /// Lists the locks. Returns the exit status.
@@ -65,7 +65,7 @@ async fn gather(
     Ok((found, is_over))
 }
 
-/// What stands on stdout so far.
+/// What was written to stdout so far.
 struct Shown {
     table: Table,
     are_rights_told: bool,

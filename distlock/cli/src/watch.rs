@@ -1,4 +1,4 @@
-//! `watch`: the locks under a pattern, again and again.
+//! `watch`: the locks under a pattern, shown repeatedly.
 
 use std::io::{self, IsTerminal, Read};
 use std::pin::pin;

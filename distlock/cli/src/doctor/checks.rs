@@ -33,7 +33,7 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     }
     let mut findings = vec![version(facts), protocol(facts)];
     findings.extend(rights(facts, prefix));
-    // Otherwise all scripts are refused for their key, which is told above.
+    // Otherwise all scripts are refused for their key, which is reported above.
     if (prefix.is_some() || !is_of_some_keys(facts)) && !lacks_key(facts) {
         findings.extend([messages(facts), undeclared_keys(facts)]);
     }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::group;
 
-/// How often it is looked whether the rest of a group has ended. The kernel tells of the leader alone.
+/// How often the rest of a group is checked for its end. The kernel reports the end of the leader alone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A command that runs.

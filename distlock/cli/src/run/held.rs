@@ -15,7 +15,7 @@ use crate::output::plain;
 /// The variable in which a command finds the keys around it, each on a line.
 pub(super) const KEY_VARIABLE: &str = "DISTLOCK_KEY";
 
-/// After this time a wait for the key of a `run` around this one is told.
+/// After this time, a wait for the key of a `run` around this one is reported.
 const NESTED_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the look may take that finds the name of the holder when the wait is over.
@@ -28,7 +28,7 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// Acquires it. A wait that ends in vain says who holds the lock then.
+    /// Acquires it. If the wait ends without the lock, the error says who holds it.
     pub(super) async fn acquire(client: &Client, args: &Run) -> Result<Self, Failed> {
         match Self::acquire_or_tell(client, args).await {
             Err(failed) if failed.status == Status::Busy => {
@@ -42,7 +42,7 @@ impl Held {
         }
     }
 
-    /// A wait that seems to be for the `run` around this one is told on stderr, because it may never end.
+    /// A wait that seems to be for the `run` around this one is reported on stderr, because it may never end.
     async fn acquire_or_tell(client: &Client, args: &Run) -> Result<Self, Failed> {
         let mut acquiring = pin!(Self::acquire_without_a_word(client, args));
         let around = std::env::var_os(KEY_VARIABLE).unwrap_or_default();
