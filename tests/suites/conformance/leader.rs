@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Client, Error, Leader};
-use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;

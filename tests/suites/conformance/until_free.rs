@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Blocker, Client, Error, Loss, Mode, UntilFree};
-use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
