@@ -13,6 +13,7 @@ use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};
 use crate::sync::OwnedSemaphorePermit;
+use crate::sync::first;
 use crate::wait::{ClientRequest, RequestedKey};
 
 /// The effect of the enclosing scopes on an acquisition.
@@ -147,15 +148,21 @@ impl ClosedGate {
         let session = &one.registry.session;
         let Resource { kind, key } = &one.requested().resource;
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
-        crate::sync::select! {
-            // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
-            biased;
-            permit = gate.acquire_many_owned(permits) => Ok(permit.ok().map(|permit| (at, permit))),
-            () = frame.closing() => Ok(None),
-            () = session.clock.sleep_until(one.request.deadline()) => {
-                Err(one.request.timed_out(session, key, Blocker::Sibling, None))
-            },
-        }
+        let opens = async {
+            let permit = gate.acquire_many_owned(permits).await;
+            Ok(permit.ok().map(|permit| (at, permit)))
+        };
+        let others = async {
+            crate::sync::select! {
+                biased;
+                () = frame.closing() => Ok(None),
+                () = session.clock.sleep_until(one.request.deadline()) => {
+                    Err(one.request.timed_out(session, key, Blocker::Sibling, None))
+                },
+            }
+        };
+        // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
+        first(opens, others).await
     }
 }
 

@@ -24,8 +24,8 @@ thread_local! {
 pub struct ForeignPanic(());
 
 impl ForeignPanic {
-    /// The first `succeeding` calls do not panic. The next one does, in place of the waker, the log, the metrics or the
-    /// user's function. Those after it do not.
+    /// The first `succeeding` calls do not panic. The next one does, in place of the log, the metrics or the user's function, or
+    /// behind the waker. Those after it do not.
     #[must_use]
     pub fn after(succeeding: u32) -> Self {
         SUCCEEDING.set(Some(succeeding));
@@ -67,7 +67,7 @@ impl Drop for Waking {
     }
 }
 
-fn panic_if_planned(what: &str) {
+pub(super) fn panic_if_planned(what: &str) {
     let planned = SUCCEEDING.try_with(Cell::get).ok().flatten();
     if let Some(succeeding) = planned {
         let left = succeeding.checked_sub(1);

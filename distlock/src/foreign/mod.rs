@@ -25,10 +25,14 @@ use crate::sync::{Notify, oneshot, watch};
 #[inline]
 pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
-    marker::check("a waker");
+    marker::check_mutexes("a waker");
     #[cfg(feature = "test-util")]
     let _waking = marker::Waking::begin();
-    wake()
+    let woken = wake();
+    // Not instead of it: what the crate wakes by changes before it calls a waker.
+    #[cfg(feature = "test-util")]
+    marker::panic_if_planned("a waker");
+    woken
 }
 
 /// [Wakes](wake) the task of a waker.

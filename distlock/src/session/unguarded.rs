@@ -151,7 +151,10 @@ impl Session {
         drop(numbered);
         // Outside of the mutex: its waker may run any code when it is dropped.
         drop(removed);
-        cell.unguarded.lock().take()
+        let unguarded = cell.unguarded.lock().take();
+        // By name: what a function returns is not dropped if its end panics.
+        drop(cell);
+        unguarded
     }
 
     /// Ends what futures have that are not polled any more, and asks the others for a sign. `asks_only`: this look is so late

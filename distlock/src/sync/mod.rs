@@ -8,6 +8,7 @@
 #![allow(unused_imports, reason = "not every set of features uses each of them")]
 
 pub(crate) mod atomic;
+mod first;
 mod mutex;
 mod notify;
 pub(crate) mod random;
@@ -22,6 +23,7 @@ pub(crate) use std::sync::OnceLock;
 
 pub(crate) use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+pub(crate) use self::first::first;
 pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use self::notify::{Notified, Notify};
 pub(crate) use self::select::select;

@@ -112,6 +112,8 @@ mod yielding;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+
 pub(crate) use self::attach::attach;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
@@ -122,6 +124,7 @@ pub(crate) use self::vacancy::Vacancy;
 use self::waiter::Waiter;
 use crate::error::{Blocker, Error};
 use crate::local::{OpenShares, Registry};
+use crate::sync::first;
 
 /// Makes a single attempt, without the local queue.
 pub(crate) async fn try_once(
@@ -147,11 +150,9 @@ pub(crate) fn acquire(
 ) -> impl Future<Output = Result<OpenShares, Error>> {
     async move {
         if request.is_single_try() {
-            let tried = crate::sync::select! {
-                biased;
-                tried = try_once(registry, request) => tried?,
-                () = registry.session.closing() => return Err(request.closed()),
-            };
+            let closed = registry.session.closing();
+            let closed = closed.map(|()| Err(request.closed()));
+            let tried = first(try_once(registry, request), closed).await?;
             return granted_or_busy(tried, registry, request);
         }
         registry.session.start_tasks();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use smallvec::smallvec;
 
 use super::attempt::{Attempts, Outcome};
@@ -15,6 +16,7 @@ use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::Error;
 use crate::local::{NextStep, OpenShare, OpenShares, Registry, Ticket, WaiterSlot};
 use crate::session::{Retry, Session};
+use crate::sync::first;
 use crate::sync::random::random_range;
 use crate::telemetry;
 
@@ -101,13 +103,10 @@ impl<'a> Waiter<'a> {
             let session = self.session();
             let request = self.request;
             let checks = self.turn.slot.answer_checks();
-            let granted = crate::sync::select! {
-                // In this order: the others are looked at only while the server's answer is not there.
-                biased;
-                granted = self.go_to_server(yield_first) => granted?,
-                () = session.closing() => return Err(request.closed()),
-                never = checks => match never {},
-            };
+            let closed = session.closing().map(|()| Err(request.closed()));
+            let others = first(closed, checks.map(|never| match never {}));
+            // In this order: the others are looked at only while the server's answer is not there.
+            let granted = first(self.go_to_server(yield_first), others).await?;
             if let Some(shares) = granted {
                 return Ok(shares);
             }
@@ -184,11 +183,11 @@ impl<'a> Waiter<'a> {
         let session = self.session();
         let deadline = self.request.deadline();
         let latest = deadline.min(self.give_up_at());
-        crate::sync::select! {
-            // In this order: an answer that has arrived counts, even if the time is over by now.
-            biased;
-            outcome = self.attempts.once(sent, deadline) => return Ok(AttemptEnd::Outcome(outcome)),
-            () = session.clock.sleep_until(latest) => {}
+        let answered = self.attempts.once(sent, deadline).map(Some);
+        let too_late = session.clock.sleep_until(latest).map(|()| None);
+        // In this order: an answer that has arrived counts, even if the time is over by now.
+        if let Some(outcome) = first(answered, too_late).await {
+            return Ok(AttemptEnd::Outcome(outcome));
         }
         if latest == deadline {
             let key = &self.requested().resource.key;

@@ -70,12 +70,12 @@ impl Release {
         }
     }
 
-    /// Takes the release out. The caller adds it to the releaser's list at once.
-    pub(super) fn into_pending(mut self) -> Option<PendingRelease> {
-        let pending = self.pending.take();
-        // By name: it may wake a close, and what a function returns is not dropped if its end panics.
-        drop(self);
-        pending
+    /// Puts the release into the releaser's list, for the task that is at work there.
+    pub(super) fn list(mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.session.releaser.add(pending);
+        }
+        // The drop may wake a close, and a waker may panic. By then the release is in the list.
     }
 
     /// Whether one command can release both.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use scopeguard::guard;
 
-use super::confirm::Release;
 use super::ending::Endings;
 use super::in_flight::InFlight;
 use super::pending::PendingRelease;
@@ -140,9 +139,8 @@ impl Releaser {
                 return;
             };
             let _counted = Counted(self);
-            let release = session.begin_release(&hold);
-            if let Some(pending) = release.and_then(Release::into_pending) {
-                self.add(pending);
+            if let Some(release) = session.begin_release(&hold) {
+                release.list();
             }
         }
     }

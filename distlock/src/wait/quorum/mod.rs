@@ -39,6 +39,7 @@ use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE, check_lease_with};
 use crate::error::{Blocker, Error};
 use crate::local::{HoldShare, HoldShares};
 use crate::session::Session;
+use crate::sync::first;
 
 /// How many of `servers` are a majority.
 pub(crate) fn of(servers: usize) -> usize {
@@ -78,14 +79,16 @@ pub(crate) async fn acquire(
     };
     let rounds = Rounds::new(&requests, quorum);
     let checks = rounds.turn.as_ref().map(|turn| turn.slot.answer_checks());
-    let shares = crate::sync::select! {
-        // In this order: the others are looked at only while there is no quorum.
-        biased;
-        won = rounds.win() => won,
-        () = closing => Err(requests[0].request.closed()),
-        Some(never) = OptionFuture::from(checks) => match never {},
+    let others = async {
+        crate::sync::select! {
+            biased;
+            () = closing => Err(requests[0].request.closed()),
+            Some(never) = OptionFuture::from(checks) => match never {},
+        }
     };
-    Ok(QuorumHold::new(requests, shares?, quorum))
+    // In this order: the others are looked at only while there is no quorum.
+    let shares = first(rounds.win(), others).await?;
+    Ok(QuorumHold::new(requests, shares, quorum))
 }
 
 /// Since when more than `spare` servers have not answered, if that was so at `at` and is still so.

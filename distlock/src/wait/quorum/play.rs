@@ -13,6 +13,7 @@ use crate::config::QUORUM_GRACE;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
+use crate::sync::first;
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
 
 /// The answer of the server with this index.
@@ -208,14 +209,12 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             return (tries.next().now_or_never().flatten(), SmallVec::new());
         }
         let until = self.until;
-        let answer = async {
-            crate::sync::select! {
-                // In this order: an answer that has arrived counts, even if the time is over by now.
-                biased;
-                answer = tries.next() => answer,
-                () = rounds.session().clock.sleep_until(until) => None,
-            }
+        let too_late = async {
+            rounds.session().clock.sleep_until(until).await;
+            None
         };
+        // In this order: an answer that has arrived counts, even if the time is over by now.
+        let answer = first(tries.next(), too_late);
         if self.shares.is_empty() {
             return (answer.await, SmallVec::new());
         }

@@ -16,10 +16,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+
 use super::part::{GrantedParts, Part};
 use super::waiter::{RoundOutcome, SeveralKeysWaiter};
 use crate::error::Error;
 use crate::local::{OpenShares, Registry, SlotState};
+use crate::sync::first;
 use crate::wait::attempt::Outcome;
 use crate::wait::request::Request;
 use crate::wait::single::{TryOutcome, try_keys};
@@ -186,14 +189,13 @@ impl SeveralKeysWaiter<'_> {
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
         let mut attempts = request.attempts_on(requested, self.waiter.registry, true);
         let sent = session.now();
-        let outcome = crate::sync::select! {
-            // In this order: an answer that has arrived counts, even if the time is over by now.
-            biased;
-            outcome = attempts.once(sent, self.request().deadline()) => outcome,
-            () = session.clock.sleep_until(self.request().deadline()) => {
-                session.unanswered(key, sent, None);
-                return Err(self.waiter.timed_out_beside(key));
-            }
+        let answered = attempts.once(sent, request.deadline()).map(Some);
+        let too_late = session.clock.sleep_until(request.deadline());
+        let too_late = too_late.map(|()| None);
+        // In this order: an answer that has arrived counts, even if the time is over by now.
+        let Some(outcome) = first(answered, too_late).await else {
+            session.unanswered(key, sent, None);
+            return Err(self.waiter.timed_out_beside(key));
         };
         match outcome {
             Outcome::Granted(shares) => {

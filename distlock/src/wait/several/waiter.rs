@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use smallvec::SmallVec;
 
 use super::part::Part;
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{OpenShare, OpenShares, QueueSlot, Registry, SlotState, Ticket};
 use crate::session::Session;
+use crate::sync::first;
 use crate::wait::attempt::Outcome;
 use crate::wait::request::Request;
 use crate::wait::turn::Blocking;
@@ -102,13 +104,10 @@ impl<'a> SeveralKeysWaiter<'a> {
             let session = self.session();
             let request = self.request();
             let checks = self.waiter.turn.slot.answer_checks();
-            let outcome = crate::sync::select! {
-                // In this order: the others are looked at only while the server's answer is not there.
-                biased;
-                outcome = self.go_to_server(yield_first) => outcome?,
-                () = session.closing() => return Err(request.closed()),
-                never = checks => match never {},
-            };
+            let closed = session.closing().map(|()| Err(request.closed()));
+            let others = first(closed, checks.map(|never| match never {}));
+            // In this order: the others are looked at only while the server's answer is not there.
+            let outcome = first(self.go_to_server(yield_first), others).await?;
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
