@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
@@ -34,6 +35,11 @@ impl Drop for Task {
     fn drop(&mut self) {
         // Before the notifications: the waiters that they wake must find that the task has to be started again.
         drop(self.running.take());
+        if thread::panicking() {
+            // A waker has panicked, and the server may count subscriptions that nobody unsubscribes any more. They end with the
+            // connection.
+            let _was_current = self.server.link.replace(self.server.link.epoch());
+        }
         let notifications = self.shared.channels.lock().disconnected(self.server.number);
         notifications.send();
     }
