@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::state::{Running, State};
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Blocker, Error};
 use crate::guard::fenced::FencedGuard;
 use crate::guard::run::lost_only;
 use crate::primitives::FencedLock;
+use crate::sync::first;
 use crate::sync::random::random_range;
 use crate::wait::Vacancy;
 
@@ -29,11 +32,15 @@ impl Campaign {
     {
         let running = self.state.begin();
         loop {
-            let guard = crate::sync::select! {
-                biased;
-                () = running.resigned() => return Ok(None),
-                guard = Box::pin(self.win()) => guard?,
+            let won = Box::pin(self.win()).map(|won| won.map(Some));
+            let resigned = running.resigned().map(|()| Ok(None));
+            let Some(guard) = first(won, resigned).await? else {
+                return Ok(None);
             };
+            if running.has_resigned() {
+                let _lost_by_now = guard.release().await;
+                return Ok(None);
+            }
             match lead(&running, guard, &mut body).await {
                 Ok(Ended::Value(value)) => return Ok(Some(value)),
                 Ok(Ended::Resigned) => return Ok(None),
@@ -53,7 +60,11 @@ impl Campaign {
         loop {
             vacancy.attempts();
             let error = match self.lock.acquire().wait(Duration::ZERO).await {
-                Ok(guard) => return Ok(guard),
+                Ok(guard) => {
+                    // Before the guard is returned: what this wakes may panic, and nobody would have the guard then.
+                    drop(vacancy);
+                    return Ok(guard);
+                }
                 Err(error) => error,
             };
             if let Error::Timeout { blocker, .. } = &error {

@@ -125,6 +125,10 @@ impl Running {
         }
     }
 
+    pub(super) fn has_resigned(&self) -> bool {
+        self.state.known.borrow().resigned != self.began
+    }
+
     /// The candidate leads, until what this returns is dropped.
     pub(super) fn leads(&self, term: u64, view: HoldView) -> Leading<'_> {
         let lead = Lead { term, view };
