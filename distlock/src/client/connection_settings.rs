@@ -221,9 +221,9 @@ impl Builder {
     /// kind of lock, semaphore and permit. It does not delay renewals, releases or other clients, and a lock that is handed
     /// over inside this client was confirmed before.
     ///
-    /// [`Replicas::Connected`] is what Redisson does by default, outside of a single server: a grant has to be on all replicas that
-    /// are online, and is given out without a confirmation if there are none. The client asks the server by INFO how many there
-    /// are, in a round trip more, and needs the right to INFO.
+    /// With [`Replicas::Connected`] a grant has to be on all replicas that are online, and is given out without a confirmation if
+    /// there are none. Redisson waits for as many by default, outside of a single server, but takes the grant if one of them
+    /// confirms. The client asks the server by INFO how many there are, in a round trip more, and needs the right to INFO.
     ///
     /// One replica that has the grant helps only if that one becomes the next master. A number should be that of all
     /// replicas that may be promoted; then a lock is not available while one of them is away. See

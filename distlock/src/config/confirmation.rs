@@ -19,8 +19,8 @@ use crate::error::Error;
 pub enum Replicas {
     /// So many, at least 1. If fewer are connected, nothing is granted.
     Count(u32),
-    /// As many as are connected to the server at that moment. If there are none, nobody has to confirm. This is what Redisson
-    /// does outside of a single server.
+    /// As many as are connected to the server at that moment. If there are none, nobody has to confirm. Redisson waits for
+    /// as many outside of a single server, but takes the grant if one of them confirms.
     Connected,
 }
 
