@@ -79,12 +79,13 @@ pub enum Error {
     ///
     /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
     /// background, or its lease ends it.
-    #[error("lock server unavailable for {}, asked for {key:?}: {cause}", show(*after))]
+    #[error("lock server unavailable, asked for {key:?} for {}: {cause}", show(*after))]
     #[non_exhaustive]
     Unavailable {
         /// The key that was asked for.
         key: String,
-        /// How long the server did not answer.
+        /// How long the client has asked. If the caller's wait was over first, it is the whole wait, of which the server may have
+        /// answered a part.
         after: Duration,
         /// The last failure. It is part of the message, so it is not the source of the error as well.
         cause: Cause,

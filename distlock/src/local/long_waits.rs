@@ -117,8 +117,10 @@ impl Registry {
         let mut held = self
             .same_data(resource)
             .filter_map(|held| entries.get(&held)?.holder.as_ref());
-        let own =
-            held.find(|holder| holder.runner == Some(runner) && !holder.hold.is_in_a_scope())?;
+        let own = held.find(|holder| {
+            // Without a guard it is on its way back to the server.
+            holder.runner == Some(runner) && !holder.hold.is_in_a_scope() && holder.hold.count() > 0
+        })?;
         Some(Arc::clone(&own.hold))
     }
 

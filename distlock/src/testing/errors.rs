@@ -486,7 +486,7 @@ mod tests {
     fn made_error_reads_like_a_real_one() {
         assert_eq!(
             unavailable("order:42", Duration::from_secs(5), "connection refused").to_string(),
-            r#"lock server unavailable for 5s, asked for "order:42": connection refused"#
+            r#"lock server unavailable, asked for "order:42" for 5s: connection refused"#
         );
     }
 }

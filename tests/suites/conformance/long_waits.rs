@@ -295,6 +295,25 @@ async fn wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_p
     seats.delete().await.unwrap();
 }
 
+async fn guard_that_was_dropped_is_nothing_that_its_task_waits_for(stage: &Stage) {
+    let key = logged_key(stage, "dropped by itself");
+    let client = stage.client().await;
+    let (plain, write) = (client.lock(&key), client.rw_lock(format!("{key} write")));
+    for _ in 0..10 {
+        // One with a lease of its own is not taken back: the next acquisition waits for the release.
+        for acquire in [plain.acquire(), write.write().acquire()] {
+            let leased = || acquire.clone().lease(stage.lease());
+            drop(leased().await.unwrap());
+            leased().await.unwrap().release().await.unwrap();
+            let held = acquire.clone().await.unwrap();
+            sleep(stage.part(1000)).await;
+            drop(held);
+            acquire.await.unwrap().release().await.unwrap();
+        }
+    }
+    assert_eq!(lines_with(&[&key, "holds itself"]), 0);
+}
+
 async fn wait_for_permits_that_nobody_has_set_is_told_as_such(stage: &Stage) {
     let key = logged_key(stage, "unset");
     // It is told once. Both wait by then, also on a busy machine.
@@ -348,6 +367,7 @@ on_every_backend![
     cycle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
     wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds,
     wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_permit,
+    guard_that_was_dropped_is_nothing_that_its_task_waits_for,
 ];
 
 mod many {
