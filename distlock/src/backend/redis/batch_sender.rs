@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use redis::Value;
-use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::backend::RedisBackend;
 use super::batches::{
-    Alone, Collector, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
+    Alone, Caller, Collector, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
 };
 use super::names;
 use super::script::{self, Call, Fill, Script};
@@ -46,21 +45,25 @@ impl RedisBackend {
         self.run(&target.resource.key, script, with).await
     }
 
-    /// Has an operation wait for the next batch, and waits for its answer for at most the response timeout.
+    /// Has an operation wait for the next batch, and waits for its answer.
     async fn send_with_others(&self, target: &Target, wanted: Wanted) -> Sent<'_> {
         let key = &target.resource.key;
         // A caller without a connection waits for one in its own way.
         if self.servers.disconnected(key).is_some() {
             return Sent::NotYet(self.batches.alone_anyway());
         }
-        let (caller, answered) = oneshot::channel();
+        let (caller, mut waiting) = Caller::new();
         self.collect(Operation {
             key: key.clone(),
             owner: target.owner,
             wanted,
             caller: Some(caller),
         });
-        match timeout(self.response_timeout, answered).await {
+        // A batch waits for a connection and for its answer, for so long each. This is for one whose runtime stands still.
+        let patience = self.response_timeout * 2 + WAIT_FOR_OTHERS * 2;
+        let told = timeout(patience, &mut waiting.answer).await;
+        waiting.end();
+        match told {
             Ok(Ok(Told::Answer(answer))) => Sent::Together(answer),
             Ok(Ok(Told::NotSent)) => Sent::NotYet(self.batches.alone_anyway()),
             Ok(Err(_)) => {
@@ -68,7 +71,7 @@ impl RedisBackend {
                 Sent::Together(Err(Fault::Unknown(cause(text))))
             }
             Err(_) => {
-                let text = format!("no answer within {}", show(self.response_timeout));
+                let text = format!("no answer within {}", show(patience));
                 Sent::Together(Err(Fault::Unknown(cause(text))))
             }
         }
@@ -143,8 +146,8 @@ impl RedisBackend {
         }
     }
 
-    /// Tells a caller its answer. An attempt that nobody waits for any more is withdrawn: it may have been sent after its caller
-    /// has withdrawn it.
+    /// Tells a caller its answer. The attempt of a caller that was dropped is withdrawn: it may have been sent after its caller
+    /// has withdrawn it. A caller that has given up may have been granted the key since then, under the same owner.
     fn tell(&self, operation: Operation, answer: Result<Value, Fault>) {
         let Operation {
             key,
@@ -154,8 +157,8 @@ impl RedisBackend {
         } = operation;
         let Some(caller) = caller else { return };
         let may_be_granted = matches!(wanted, Wanted::Acquire(_)) && may_be_granted(&answer);
-        let told = foreign::answer(caller, Told::Answer(answer));
-        if told.is_err() && may_be_granted {
+        let has_left = caller.tell(Told::Answer(answer));
+        if has_left && may_be_granted {
             self.withdraw_unheard(key, owner);
         }
     }
@@ -224,6 +227,6 @@ fn send_back(operations: Vec<Operation>) {
         .filter_map(|operation| operation.caller);
     foreign::each(callers, |caller| {
         // If it is gone, nothing was sent for it.
-        drop(foreign::answer(caller, Told::NotSent));
+        let _has_left = caller.tell(Told::NotSent);
     });
 }

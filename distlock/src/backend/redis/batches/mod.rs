@@ -31,5 +31,5 @@ mod under_way;
 
 pub(super) use self::answers::{may_be_granted, read_answers};
 pub(super) use self::collector::{Collector, Phase};
-pub(super) use self::operation::{Operation, Told, Wanted};
+pub(super) use self::operation::{Caller, Operation, Told, Wanted};
 pub(super) use self::under_way::{Alone, Batches};

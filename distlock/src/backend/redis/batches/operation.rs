@@ -1,11 +1,15 @@
 //! An attempt or a release that travels with others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redis::Value;
 use tokio::sync::oneshot;
 
 use super::collector::Collected;
 use crate::backend::Fault;
 use crate::backend::redis::script::Call;
+use crate::foreign;
 use crate::resource::key::Key;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
 
@@ -25,13 +29,69 @@ pub(in crate::backend::redis) enum Told {
     NotSent,
 }
 
+/// Who is told the answer of an operation.
+pub(in crate::backend::redis) struct Caller {
+    told: oneshot::Sender<Told>,
+    has_left: Arc<AtomicBool>,
+}
+
+impl Caller {
+    /// A caller, and what it waits with.
+    pub(in crate::backend::redis) fn new() -> (Self, Waiting) {
+        let (told, answer) = oneshot::channel();
+        let has_left = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting {
+            left: Left {
+                has_left: Arc::clone(&has_left),
+                is_waiting: true,
+            },
+            answer,
+        };
+        (Self { told, has_left }, waiting)
+    }
+
+    /// Tells the caller. Returns whether it was dropped while it waited.
+    pub(in crate::backend::redis) fn tell(self, told: Told) -> bool {
+        // Acquire: pairs with the drop of `Left`.
+        foreign::answer(self.told, told).is_err() && self.has_left.load(Ordering::Acquire)
+    }
+}
+
+/// The wait of a caller. The fields are dropped in this order: who finds that nobody listens finds out why.
+pub(in crate::backend::redis) struct Waiting {
+    left: Left,
+    pub(in crate::backend::redis) answer: oneshot::Receiver<Told>,
+}
+
+impl Waiting {
+    /// The caller has its answer, or has given up and goes on. An owner whose attempt was given up may be used again.
+    pub(in crate::backend::redis) fn end(mut self) {
+        self.left.is_waiting = false;
+    }
+}
+
+/// Records that a caller was dropped. Its owner is not used again.
+struct Left {
+    has_left: Arc<AtomicBool>,
+    is_waiting: bool,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if self.is_waiting {
+            // Release: pairs with `Caller::tell`.
+            self.has_left.store(true, Ordering::Release);
+        }
+    }
+}
+
 /// An attempt or a release that travels with others.
 pub(in crate::backend::redis) struct Operation {
     pub(in crate::backend::redis) key: Key,
     pub(in crate::backend::redis) owner: Owner,
     pub(in crate::backend::redis) wanted: Wanted,
     /// `None` if nobody waits for the answer.
-    pub(in crate::backend::redis) caller: Option<oneshot::Sender<Told>>,
+    pub(in crate::backend::redis) caller: Option<Caller>,
 }
 
 impl Operation {
@@ -62,6 +122,26 @@ impl Collected for Operation {
     fn is_wanted(&self) -> bool {
         self.caller
             .as_ref()
-            .is_none_or(|caller| !caller.is_closed())
+            .is_none_or(|caller| !caller.told.is_closed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caller_that_was_dropped_has_left_and_one_that_gave_up_has_not() {
+        let answer = || Told::Answer(Ok(Value::Nil));
+        let (dropped, waiting) = Caller::new();
+        drop(waiting);
+        assert!(dropped.tell(answer()));
+        // Its owner may hold the key by now.
+        let (gave_up, waiting) = Caller::new();
+        waiting.end();
+        assert!(!gave_up.tell(answer()));
+        let (told, waiting) = Caller::new();
+        assert!(!told.tell(answer()));
+        waiting.end();
     }
 }
