@@ -116,7 +116,7 @@ mod tests {
         let key = Key::new("", "k").unwrap();
         let error = all.into_error(&key, Duration::from_secs(1)).to_string();
         assert!(
-            error.ends_with("1s, asked for \"k\": server a: refused; server b: no answer"),
+            error.ends_with("asked for \"k\" for 1s: server a: refused; server b: no answer"),
             "{error}"
         );
     }
