@@ -6,7 +6,12 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The programs that `.ci/test` plays by their names. It plays all others by patterns, which leave out these initials.
-const BY_NAME: [(&str, &str); 3] = [("chaos", "ch"), ("faults", "f"), ("suites", "s")];
+const BY_NAME: [(&str, &str); 4] = [
+    ("chaos", "ch"),
+    ("faults", "f"),
+    ("memory", "m"),
+    ("suites", "s"),
+];
 
 fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
