@@ -15,8 +15,9 @@
 //! * An error that it meets is its own. If the outcome of the batch is unknown, that of each operation is.
 //! * If a server refuses a batch as a whole, because a user may not use one of its keys, for instance, each operation is sent
 //!   alone by its caller, and so are those that wait when the connection fails or the task that sends has ended.
-//! * An operation whose caller is gone before it is sent is not sent. An attempt whose caller is gone when its answer comes is
-//!   withdrawn.
+//! * An operation whose caller is gone before it is sent is not sent. If the caller of an attempt was dropped by the time of the
+//!   answer, the attempt is withdrawn, because its owner is not used again. A caller that has given up may attempt again under
+//!   the same owner, so its attempt is not withdrawn.
 //! * An attempt has its slot in `attempt_slots.rs` from before it waits here until its caller has noticed the answer. Renewals
 //!   never wait here.
 //! * Confirmations by replicas follow the grant, whichever way it came.
