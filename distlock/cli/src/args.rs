@@ -84,8 +84,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// The lease, 30s unless the URL has another one (watchdog_timeout). It is renewed while the command runs, and frees the lock
-    /// this long after a crash.
+    /// The lease, 30s unless the URL has another one (watchdog_timeout). It is renewed while the command runs, unlike the lease
+    /// that a program gives to a single acquisition, and frees the lock this long after a crash.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) lease: Option<Duration>,
 

@@ -20,8 +20,9 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
     let mut look = Look::new(client, &args.looked, args.limit);
     // A document is there as a whole or not at all.
     let gathered = (!json).then_some(GATHERED);
-    let (found, is_over) = gather(&mut look, gathered).await?;
+    let (found, gathered) = gather(&mut look, gathered).await;
     if json {
+        gathered?;
         let locks: Vec<_> = found.iter().map(report::json).collect();
         output::json(&json!({ "locks": locks, "is_cut": look.end().is_cut() }))?;
         return Ok(0);
@@ -29,7 +30,8 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
     let width = terminal::columns().filter(|_| !args.wide);
     let mut shown = Shown::new(width);
     shown.rows(&found)?;
-    if !is_over {
+    // What the other nodes of a cluster have is shown, if one of them does not answer.
+    if !gathered? {
         while let Some(page) = look.next().await? {
             shown.rows(&page)?;
         }
@@ -47,22 +49,23 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
     Ok(0)
 }
 
-/// What is found within this time, or all, by key; and whether that is all.
+/// What is found within this time, or all, by key; and whether that is all, or why there is no more.
 async fn gather(
     look: &mut Look,
     within: Option<Duration>,
-) -> Result<(Vec<KeyReport>, bool), Failed> {
+) -> (Vec<KeyReport>, Result<bool, Failed>) {
     let started = Instant::now();
     let mut found = Vec::new();
-    let mut is_over = false;
-    while !is_over && within.is_none_or(|within| started.elapsed() < within) {
-        match look.next().await? {
-            Some(page) => found.extend(page),
-            None => is_over = true,
+    let mut is_over = Ok(false);
+    while matches!(is_over, Ok(false)) && within.is_none_or(|within| started.elapsed() < within) {
+        match look.next().await {
+            Ok(Some(page)) => found.extend(page),
+            Ok(None) => is_over = Ok(true),
+            Err(error) => is_over = Err(error),
         }
     }
     found.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok((found, is_over))
+    (found, is_over.map_err(Failed::from))
 }
 
 /// What was written to stdout so far.
@@ -141,11 +144,15 @@ pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, F
     })
 }
 
-/// How a holder's name leads to its process, and from there to the line of the code, which no server knows.
+/// How a holder's name leads to its process, and from there to what no server knows.
 const LEADS: [&str; 2] = [
     "  name       of the holder: its machine and the id of its process, unless its program has set another one",
-    "  line       of the code: on the page of the console of that process, and in its `Client::snapshot`",
+    "  since      when it is held, and by which line of the code: on the page of the console of that process, and in its \
+     `Client::snapshot`; the server knows neither",
 ];
+
+/// The right without which it is not known which clients are connected.
+const NAMES: &str = "+client|list";
 
 fn holder_line(holder: &HolderReport) -> String {
     let mut line = format!("  holder     {}", report::holder(holder));
@@ -161,6 +168,25 @@ fn holder_line(holder: &HolderReport) -> String {
     line
 }
 
+/// What it means that no client of this holder is connected. `None` if there is one, or if that is not known.
+fn absent_line(holder: &HolderReport, found: &KeyReport) -> Option<String> {
+    let _has_a_client = holder.client_id()?;
+    if holder.client.is_some() || holder.is_released || found.missing_rights.contains(&NAMES) {
+        return None;
+    }
+    let then = match holder.lease_left.or(found.expires_in) {
+        Some(left) => format!(
+            "nobody renews the lease then, and it ends in {}",
+            report::time(left)
+        ),
+        None => "`distlock release` frees it then".to_owned(),
+    };
+    Some(format!(
+        "  connected  no: the server lists no client with the id of this holder. Its process has probably ended, unless it is one of \
+         Redisson, which is never listed, or the hold was detached; {then}"
+    ))
+}
+
 /// A key in some lines.
 fn text(found: &KeyReport) -> String {
     let state = if found.is_held() {
@@ -170,7 +196,10 @@ fn text(found: &KeyReport) -> String {
     };
     let key = terminal::stdout().bold(&output::plain(&found.key));
     let mut lines = vec![format!("{key}: {}, {state}", found.primitive)];
-    lines.extend(found.holders.iter().map(holder_line));
+    for holder in &found.holders {
+        lines.push(holder_line(holder));
+        lines.extend(absent_line(holder, found));
+    }
     for (place, waiter) in found.waiters.iter().enumerate() {
         let name = waiter
             .client

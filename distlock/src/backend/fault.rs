@@ -59,6 +59,11 @@ impl Fault {
         !matches!(self, Self::Unknown(_) | Self::Protocol(_))
     }
 
+    /// Why, without what became of a command: for what is no command, such as a connection.
+    pub(crate) fn why(&self) -> Why<'_> {
+        Why(self)
+    }
+
     /// The error that users get, after the verb was tried for `after`.
     pub(crate) fn into_error(self, key: &Key, after: Duration) -> Error {
         let key = key.text().to_owned();
@@ -94,6 +99,19 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Why something other than a command failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Why<'a>(&'a Fault);
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Fault::Unknown(cause) | Fault::NotNow(cause) => cause.fmt(f),
+            fault => fault.fmt(f),
+        }
+    }
+}
+
 /// A cause that is only a text. It may have the fault of one server or of an earlier attempt in it, whose outcome is not that of
 /// the whole.
 pub fn cause(text: impl Into<String>) -> Cause {
@@ -113,6 +131,9 @@ mod tests {
         let all = Fault::NotNow(cause(format!("server a: {one}; server b: {other}")));
         let told = "not executed: server a: refused; server b: no answer";
         assert_eq!(all.to_string(), told);
+        assert_eq!(all.why().to_string(), told.replace("not executed: ", ""));
+        let denied = Fault::LoginDenied(cause("wrong password"));
+        assert_eq!(denied.why().to_string(), denied.to_string());
         let key = Key::new("", "k").unwrap();
         let error = all.into_error(&key, Duration::from_secs(1)).to_string();
         assert!(

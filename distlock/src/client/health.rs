@@ -102,7 +102,7 @@ impl Client {
             return Health::Disconnected {
                 server: away.server,
                 lasted: away.lasted,
-                reason: away.fault.to_string(),
+                reason: away.fault.why().to_string(),
             };
         }
         let holds = session.holds();

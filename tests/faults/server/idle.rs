@@ -1,8 +1,8 @@
 //! Rows 104 and 105: idle connections that are closed or fall silent, and refusals in words that nobody knows.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use distlock::test_util::connections;
 use distlock::{Client, Health};
@@ -10,6 +10,7 @@ use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventual
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::replicas::Pair;
 use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, free, ms, warm_up};
@@ -86,10 +87,14 @@ async fn f104_ends_for_one_cause_are_warned_of_once(row: &Row) {
 
 const REFUSAL: &[u8] = b"-ERR max daily request limit exceeded. Limit: 10000\r\n";
 
-/// A server behind something that counts requests, and refuses scripts in its own words when it is told to.
+/// What is sent with a script.
+const SCRIPT: &str = "EVALSHA\r\n";
+
+/// A server behind something that counts requests, and refuses some in its own words when it is told to.
 struct Quota {
     address: SocketAddr,
-    refuses: Arc<AtomicBool>,
+    /// What it refuses, and all that comes in one piece with it.
+    refuses: Arc<Mutex<Option<&'static str>>>,
     refused: Arc<AtomicU64>,
 }
 
@@ -111,6 +116,14 @@ impl Quota {
         quota
     }
 
+    fn refuse(&self, what: &'static str) {
+        *self.refuses.lock().unwrap() = Some(what);
+    }
+
+    fn admit(&self) {
+        *self.refuses.lock().unwrap() = None;
+    }
+
     async fn refused_some(&self) {
         let before = self.refused.load(Ordering::SeqCst);
         let more = || async { self.refused.load(Ordering::SeqCst) > before };
@@ -118,11 +131,11 @@ impl Quota {
     }
 }
 
-/// Carries one connection. While it refuses, each script in what comes gets the refusal, and goes no further.
+/// Carries one connection. While it refuses, each command in what comes gets the refusal, and goes no further.
 async fn carry(
     client: TcpStream,
     server: SocketAddr,
-    refuses: Arc<AtomicBool>,
+    refuses: Arc<Mutex<Option<&'static str>>>,
     refused: Arc<AtomicU64>,
 ) {
     let server = TcpStream::connect(server).await.unwrap();
@@ -142,14 +155,14 @@ async fn carry(
     let mut buffer = vec![0; 65_536];
     while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
         let sent = &buffer[..length];
-        let scripts = sent.windows(9).filter(|at| *at == b"EVALSHA\r\n").count();
-        if scripts > 0 && refuses.load(Ordering::SeqCst) {
-            refused.fetch_add(scripts as u64, Ordering::SeqCst);
-            let _sent = to_client
-                .lock()
-                .await
-                .write_all(&REFUSAL.repeat(scripts))
-                .await;
+        let text = String::from_utf8_lossy(sent);
+        let what = *refuses.lock().unwrap();
+        if what.is_some_and(|what| text.contains(what)) {
+            // Each begins with the number of its words.
+            let commands = 1 + text.matches("\r\n*").count();
+            refused.fetch_add(commands as u64, Ordering::SeqCst);
+            let answer = REFUSAL.repeat(commands);
+            let _sent = to_client.lock().await.write_all(&answer).await;
         } else if to_server.write_all(sent).await.is_err() {
             return;
         }
@@ -160,15 +173,62 @@ async fn f105_refusal_in_unknown_words_is_waited_for_and_releases_go_on(row: &Ro
     let server = RedisServer::start().await;
     let quota = Quota::start(server.addr()).await;
     let url = format!("redis://{}", quota.address);
-    let client = client_with(&url, |builder| builder.unavailable_after(3 * SOON)).await;
+    waits_and_releases_go_on(row, &server, &quota, &url).await;
+}
+
+async fn f105_refusal_of_a_node_of_a_cluster_is_waited_for_and_releases_go_on(row: &Row) {
+    let server = RedisServer::builder().arg("--cluster-enabled", "yes");
+    let server = server.start().await;
+    let quota = Quota::start(server.addr()).await;
+    let port = quota.address.port().to_string();
+    for words in [
+        ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"],
+        ["CONFIG", "SET", "cluster-announce-ip", "127.0.0.1"],
+        ["CONFIG", "SET", "cluster-announce-port", &port],
+    ] {
+        server.cli(&words).await;
+    }
+    eventually(SOON, "the slots to be served", async || {
+        let info: String = server.try_cli(&["CLUSTER", "INFO"]).await.unwrap();
+        info.contains("cluster_state:ok").then_some(()).ok_or(info)
+    })
+    .await;
+    let url = format!("redis+cluster://{}", quota.address);
+    waits_and_releases_go_on(row, &server, &quota, &url).await;
+}
+
+async fn f105_refusal_of_a_confirmation_is_waited_for(row: &Row) {
+    let pair = Pair::start().await;
+    let quota = Quota::start(pair.primary.addr()).await;
+    let url = format!("redis://{}", quota.address);
+    let settings = |builder: distlock::Builder| {
+        let builder = builder.replicas(1, ms(2_000));
+        builder.unavailable_after(3 * SOON)
+    };
+    let client = client_with(&url, settings).await;
+    drop(client.lock("first").acquire().await.unwrap());
+    quota.refuse("WAIT\r\n");
+    let waits = tokio::spawn(client.lock("k").acquire().wait(3 * SOON).into_future());
+    quota.refused_some().await;
+    quota.refused_some().await;
+    assert!(!waits.is_finished(), "{:?}", waits.await);
+    quota.admit();
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    let refused = quota.refused.load(Ordering::SeqCst);
+    row.injected("refusal in unknown words", refused);
+    free(&pair.primary, &[&client]).await;
+}
+
+async fn waits_and_releases_go_on(row: &Row, server: &RedisServer, quota: &Quota, url: &str) {
+    let client = client_with(url, |builder| builder.unavailable_after(3 * SOON)).await;
     // A server that never carried it out may not be able to.
-    quota.refuses.store(true, Ordering::SeqCst);
+    quota.refuse(SCRIPT);
     let error = client.lock("k").acquire().wait(SOON).await.unwrap_err();
     assert!(matches!(error, distlock::Error::Protocol { .. }), "{error}");
-    quota.refuses.store(false, Ordering::SeqCst);
+    quota.admit();
     warm_up(&client).await;
     let guard = client.lock("held").acquire().await.unwrap();
-    quota.refuses.store(true, Ordering::SeqCst);
+    quota.refuse(SCRIPT);
     let waits = tokio::spawn(client.lock("k").acquire().wait(3 * SOON).into_future());
     quota.refused_some().await;
     let released = tokio::spawn(guard.release());
@@ -179,7 +239,7 @@ async fn f105_refusal_in_unknown_words_is_waited_for_and_releases_go_on(row: &Ro
         quota.refused.load(Ordering::SeqCst),
     );
     assert!(!waits.is_finished() && !released.is_finished());
-    quota.refuses.store(false, Ordering::SeqCst);
+    quota.admit();
     released.await.unwrap().unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
     let is_free = || async {
@@ -187,7 +247,7 @@ async fn f105_refusal_in_unknown_words_is_waited_for_and_releases_go_on(row: &Ro
         if keys.is_empty() { Ok(()) } else { Err(keys) }
     };
     eventually(SOON, "no key", is_free).await;
-    free(&server, &[&client]).await;
+    free(server, &[&client]).await;
 }
 
 rows! {
@@ -195,5 +255,7 @@ rows! {
         f104_idle_connection_that_the_server_closes_is_no_outage,
         f104_signs_of_life_keep_a_connection_open_and_find_its_silent_end,
         f104_ends_for_one_cause_are_warned_of_once,
+        f105_refusal_of_a_node_of_a_cluster_is_waited_for_and_releases_go_on,
+        f105_refusal_of_a_confirmation_is_waited_for,
         f105_refusal_in_unknown_words_is_waited_for_and_releases_go_on;
 }

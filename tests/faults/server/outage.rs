@@ -1,5 +1,7 @@
 //! Rows 41, 51 and 71: what the log says of a server that is away, that evicts locks, and of a client that ends.
 
+use distlock::Client;
+use distlock_tests::server::{free_port, loopback};
 use distlock_tests::{RedisServer, eventually_eq};
 
 use crate::log::lines_with;
@@ -37,6 +39,13 @@ async fn f41_outage_is_logged_when_it_begins_and_when_it_is_over(row: &Row) {
     .await;
     assert_eq!(lines_with(&[&address]) - before, 2);
     assert_eq!(lines_with(&["SECRET"]), 0);
+    // A connection is no command: nothing is said of what became of one.
+    let nowhere = loopback(free_port());
+    let lazy = Client::connect_lazy(&format!("redis://{nowhere}")).unwrap();
+    let nowhere = nowhere.to_string();
+    let told = ["WARN", &nowhere, "reason=Connection refused"];
+    eventually_eq(SOON, "told why", 1, || async { lines_with(&told) }).await;
+    drop(lazy);
 }
 
 async fn f51_server_that_evicts_is_warned_of_at_connect(row: &Row) {

@@ -122,6 +122,35 @@ async fn master_down(row: &Row) {
     row.injected("MASTERDOWN", errors(&scene.server, "MASTERDOWN").await);
 }
 
+async fn misconf(row: &Row) {
+    // Once there is a folder of that name, no file can be.
+    let builder = RedisServer::builder().arg("--dbfilename", "blocked");
+    let scene = Scene::of(builder.start().await).await;
+    let held = scene.client.lock("held").acquire().await.unwrap();
+    let folder = scene.server.dir().join("blocked");
+    let saved = async |status: &str| {
+        scene.server.cli(&["BGSAVE"]).await;
+        eventually_eq(SOON, "the last save", status.to_owned(), || async {
+            let mut info = scene.server.info("persistence").await;
+            info.remove("rdb_last_bgsave_status").unwrap_or_default()
+        })
+        .await;
+    };
+    std::fs::create_dir(&folder).unwrap();
+    scene.server.cli(&["CONFIG", "SET", "save", "3600 1"]).await;
+    saved("err").await;
+    let mut releasing = tokio::spawn(held.release());
+    let end = async {
+        // It goes on while attempts have long been given up.
+        assert!(!releasing.is_finished());
+        std::fs::remove_dir(&folder).unwrap();
+        saved("ok").await;
+        (&mut releasing).await.unwrap().unwrap();
+    };
+    scene.waits_it_out("MISCONF", end).await;
+    row.injected("MISCONF", errors(&scene.server, "MISCONF").await);
+}
+
 async fn too_many_clients(row: &Row) {
     let server = RedisServer::builder()
         .arg("--maxclients", "8")
@@ -208,6 +237,7 @@ async fn f49_server_that_cannot_serve_just_now_is_waited_for(row: &Row) {
         busy(row),
         loading(row),
         master_down(row),
+        misconf(row),
         too_many_clients(row)
     );
 }

@@ -97,6 +97,73 @@ async fn error_of_a_node_that_cannot_be_reached_names_it_and_where_its_address_c
 }
 
 #[tokio::test]
+async fn error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others() {
+    let mut cluster = RedisCluster::builder()
+        .replicas(false)
+        // One that stands still does not count as failed.
+        .arg("--cluster-node-timeout", "60000")
+        .start()
+        .await;
+    let mut keys = Vec::new();
+    for node in 0..3 {
+        keys.push(cluster.key_at(node, "k:").await);
+    }
+    let builder = Client::builder().response_timeout(ms(300));
+    let builder = builder.unavailable_after(ms(600));
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    for key in &keys {
+        drop(client.lock(key).acquire().wait(SOON).await.unwrap());
+    }
+    let says = async |node: usize, address: String, words: &str| {
+        let text = async || {
+            let tried = client.lock(&keys[node]).acquire().wait(ms(700)).await;
+            let text = tried.unwrap_err().to_string();
+            if text.contains(&address) && text.contains(words) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        };
+        eventually(SOON, "an error with the name of the node", text).await;
+    };
+    let address = |cluster: &RedisCluster, node| cluster.node(node).addr().to_string();
+    cluster.node_mut(0).stop();
+    says(0, address(&cluster, 0), "no answer within").await;
+    cluster.node_mut(0).cont();
+    let rights = ["ACL", "SETUSER", "default", "-evalsha", "-eval"];
+    cluster.node(1).cli(&rights).await;
+    says(1, address(&cluster, 1), "no permissions").await;
+    let mut admin = cluster.node(2).connection().await;
+    for words in [
+        "ACL SETUSER default resetpass >other",
+        "CLIENT KILL TYPE normal SKIPME yes",
+    ] {
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        command.arg(words.collect::<Vec<_>>());
+        command.query_async::<()>(&mut admin).await.unwrap();
+    }
+    says(2, address(&cluster, 2), "an address of the URL: ").await;
+}
+
+#[tokio::test]
+async fn error_of_the_master_that_sentinels_name_has_its_address() {
+    let set = SentinelSet::builder().start().await;
+    let master = set.server(set.master().await);
+    let client = Client::connect(&set.url()).await.unwrap();
+    drop(client.lock("k").acquire().await.unwrap());
+    let rights = ["ACL", "SETUSER", "default", "-evalsha", "-eval"];
+    master.cli(&rights).await;
+    let error = client.lock("k").acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Denied { .. }), "{text}");
+    assert!(
+        text.contains(&format!("master {}: NoPerm", master.addr())),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn function_maps_announced_addresses_to_those_that_can_be_reached() {
     let (cluster, ports) = forwarded().await;
     let names = Names::new();

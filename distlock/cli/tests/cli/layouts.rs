@@ -126,6 +126,38 @@ async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
 
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn locks_of_the_other_nodes_are_listed_while_one_is_away() {
+    let builder = RedisCluster::builder().replicas(false);
+    // Otherwise the others serve nothing either.
+    let builder = builder.arg("--cluster-require-full-coverage", "no");
+    let mut cluster = builder.start().await;
+    let url = cluster.url();
+    let options = ["--url", url.as_str()];
+    // Nodes are asked in the order of their addresses.
+    let first = (0..3)
+        .min_by_key(|node| cluster.node(*node).port())
+        .unwrap();
+    let mut keys = Vec::new();
+    for node in (0..3).filter(|node| *node != first) {
+        let key = cluster.key_at(node, "job:").await;
+        let run = ["run", &key, "--hold-at-least", "1h", "--", "true"];
+        ends(&options, &run, 0).await;
+        keys.push(key);
+    }
+    let away = cluster.node(first).addr().to_string();
+    cluster.node_mut(first).kill();
+    let listed = ends(&options, &["ls"], 69).await;
+    for key in &keys {
+        assert!(stdout(&listed).contains(key), "{}", stdout(&listed));
+    }
+    assert!(stderr(&listed).contains(&away), "{}", stderr(&listed));
+    // A document is there as a whole or not at all.
+    let document = ends(&options, &["ls", "--json"], 69).await;
+    assert_eq!(stdout(&document), "");
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn map_file_leads_to_nodes_that_announce_addresses_which_cannot_be_reached() {
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let map = cluster.node(0).dir().join("addresses");

@@ -165,10 +165,11 @@ async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none(
     );
     for lead in [
         "its machine and the id of its process",
-        "the page of the console",
+        "when it is held, and by which line of the code: on the page of the console",
     ] {
         assert!(text.contains(lead), "no {lead:?}: {text}");
     }
+    assert!(!text.contains("connected  no"), "{text}");
     assert!(
         text.contains("waiter 1") && text.contains(&waiter.pid().to_string()),
         "{text}"
@@ -184,6 +185,33 @@ async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none(
         "{}",
         stdout(&none)
     );
+}
+
+#[tokio::test]
+async fn who_says_that_the_client_of_a_holder_that_was_killed_is_not_connected() {
+    let server = RedisServer::start().await;
+    let mut run = holder(&server, &["run", "job"]).await;
+    run.kill();
+    run.wait(SOON).await;
+    let text = distlock_tests::eventually(SOON, "its connections end", || async {
+        let text = stdout(&output(&server, &["who", "job"]).await);
+        if text.contains("connected  no") {
+            Ok(text)
+        } else {
+            Err(text)
+        }
+    })
+    .await;
+    assert!(text.contains("job: lock, held"), "{text}");
+    assert!(
+        text.contains("has probably ended") && text.contains("it ends in 2"),
+        "{text}"
+    );
+    // Who may not list clients does not know it.
+    let rights = ["ACL", "SETUSER", "default", "-client|list"];
+    server.cli(&rights).await;
+    let text = stdout(&output(&server, &["who", "job"]).await);
+    assert!(!text.contains("connected"), "{text}");
 }
 
 #[tokio::test]

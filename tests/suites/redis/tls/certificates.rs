@@ -10,7 +10,10 @@ use super::{SOON, refused, server, trusting};
 async fn server_of_a_trusted_authority_serves_commands_and_messages() {
     let (server, authority) = server().await;
     let url = server.tls_url().replace("127.0.0.1", "localhost");
-    for url in [server.tls_url(), url, format!("{}/3", server.tls_url())] {
+    // A dot behind a name says that no domain is to be added, as in Kubernetes.
+    let whole = url.replace("localhost", "LocalHost.");
+    let database = format!("{}/3", server.tls_url());
+    for url in [server.tls_url(), url, whole, database] {
         let (holder, waiter) = (trusting(&authority), trusting(&authority));
         let holder = holder.connect(&url).await.unwrap();
         let waiter = waiter.connect(&url).await.unwrap();

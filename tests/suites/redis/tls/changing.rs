@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_tests::{Authority, Certificate, RedisServer, eventually_eq, lock_once};
+use distlock_tests::{
+    Authority, Certificate, RedisCluster, RedisServer, SentinelSet, eventually_eq, lock_once,
+};
 use tempfile::TempDir;
 
 use super::super::ms;
@@ -53,14 +55,30 @@ fn write(path: &Path, text: &str) {
 
 /// Ends the connections until the server refuses the certificate with which the client comes back.
 async fn refuses_what_is_expired(server: &RedisServer, client: &Client) {
+    refuse_what_is_expired(&[server], client, "k").await;
+}
+
+/// Ends the connections of clients. Replicas, Sentinels and other nodes keep theirs.
+async fn kill_clients(server: &RedisServer) {
+    for client in server.client_list().await {
+        let is_server = client.field("name").starts_with("sentinel-")
+            || client.field("flags").contains(['S', 'M']);
+        if !is_server && !client.is_harness() {
+            let id = client.id().to_string();
+            // It may have ended by itself.
+            let _ended: Result<u64, _> = server.try_cli(&["CLIENT", "KILL", "ID", &id]).await;
+        }
+    }
+}
+
+/// The same of the servers that have a key.
+async fn refuse_what_is_expired(servers: &[&RedisServer], client: &Client, key: &str) {
     let refused = || async {
-        server.kill_clients("normal").await;
-        let tried = client.lock("k").acquire().wait(Duration::ZERO).await;
-        matches!(&tried, Err(Error::Denied { .. }))
-            && tried
-                .unwrap_err()
-                .to_string()
-                .contains("CertificateExpired")
+        for server in servers {
+            kill_clients(server).await;
+        }
+        let tried = client.lock(key).acquire().wait(Duration::ZERO).await;
+        tried.is_err_and(|error| error.to_string().contains("CertificateExpired"))
     };
     eventually_eq(LIVES + SOON, "the certificate is expired", true, refused).await;
 }
@@ -77,6 +95,57 @@ async fn certificate_replaced_in_its_files_is_used_by_the_next_connection_after_
     refuses_what_is_expired(&server, &client).await;
     files.replace(&clients.client());
     lock_once(&client, "k").await;
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn certificate_replaced_in_its_files_is_used_for_all_nodes_of_a_cluster_after_the_old_one_expired()
+ {
+    let authority = Authority::new();
+    let builder = RedisCluster::builder().replicas(false);
+    let cluster = builder.mutual_tls(&authority).start().await;
+    let files = Files::of(&authority.client_for(LIVES));
+    let builder = trusting(&authority).tls_client_files(&files.certificate, &files.key);
+    let client = builder.connect(&cluster.tls_url()).await.unwrap();
+    let mut keys = Vec::new();
+    for node in 0..cluster.size() {
+        keys.push(cluster.key_at(node, "k:").await);
+    }
+    for key in &keys {
+        lock_once(&client, key).await;
+    }
+    for (node, key) in keys.iter().enumerate() {
+        let node = [cluster.node(node)];
+        refuse_what_is_expired(&node, &client, key).await;
+        let error = client.lock(key).acquire().wait(Duration::ZERO).await;
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains(&node[0].tls_addr().to_string()), "{text}");
+    }
+    files.replace(&authority.client());
+    for key in &keys {
+        lock_once(&client, key).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
+async fn certificate_replaced_in_its_files_is_used_for_sentinels_and_servers_after_the_old_one_expired()
+ {
+    let authority = Authority::new();
+    let builder = SentinelSet::builder().mutual_tls(&authority);
+    let set = builder.start().await;
+    let files = Files::of(&authority.client_for(LIVES));
+    let builder = trusting(&authority).tls_client_files(&files.certificate, &files.key);
+    let client = builder.connect(&set.tls_url()).await.unwrap();
+    lock_once(&client, "k").await;
+    let servers = [0, 1, 2].map(|at| [set.server(at), set.sentinel(at)]);
+    refuse_what_is_expired(&servers.concat(), &client, "k").await;
+    files.replace(&authority.client());
+    let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
+    eventually_eq(SOON, "it works again", true, works).await;
+    // The Sentinels are heard again.
+    set.fail_over().await;
+    eventually_eq(2 * SOON, "the new master", true, works).await;
 }
 
 #[tokio::test]
@@ -120,6 +189,23 @@ async fn function_is_asked_for_the_certificate_of_each_connection_and_its_panic_
     panics.store(false, Ordering::Relaxed);
     let works = || async { client.lock("k").acquire().wait(SOON).await.is_ok() };
     eventually_eq(SOON, "it works again", true, works).await;
+}
+
+#[tokio::test]
+async fn function_that_never_gives_a_certificate_is_named_by_the_error_of_the_connection() {
+    let (server, authority) = server().await;
+    let pending = std::future::pending::<Result<(String, String), std::io::Error>>;
+    let builder = trusting(&authority).connect_timeout(ms(300));
+    let builder = builder.tls_client_pem_from(pending);
+    let text = builder
+        .connect(&server.tls_url())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("the function that gives certificates has not finished"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

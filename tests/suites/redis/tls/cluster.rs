@@ -237,10 +237,12 @@ async fn node_with_a_wrong_certificate_denies_its_own_keys_alone_until_it_is_ren
         cluster.key_at(1, "own:").await,
         cluster.key_at(2, "own:").await,
     ];
+    let address = cluster.node(1).tls_addr().to_string();
     let denied = async || {
         let tried = client.lock(&wrong).acquire().wait(Duration::ZERO).await;
         tried.is_err_and(|error| {
-            let has_reason = error.to_string().contains("UnknownIssuer");
+            let text = error.to_string();
+            let has_reason = text.contains("UnknownIssuer") && text.contains(&address);
             matches!(error, Error::Denied { .. }) && has_reason
         })
     };

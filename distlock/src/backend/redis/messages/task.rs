@@ -250,7 +250,7 @@ impl Task {
         } else {
             self.server
                 .link
-                .broken(epoch, &format!("a subscription failed: {fault}"));
+                .broken(epoch, &format!("a subscription failed: {}", fault.why()));
         }
     }
 }

@@ -11,6 +11,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{Connected, Link};
+use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::{Confirmation, Replicas};
 use crate::error::show;
@@ -30,6 +32,8 @@ pub(super) struct Confirmations {
     link: Arc<Link>,
     wanted: Confirmation,
     response_timeout: Duration,
+    /// Whether the server has answered all of these commands before.
+    has_confirmed: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -76,6 +80,7 @@ impl Confirmations {
             link,
             wanted,
             response_timeout,
+            has_confirmed: AtomicBool::new(false),
             queue: Mutex::default(),
         })
     }
@@ -266,10 +271,19 @@ impl Confirmations {
     }
 
     fn fault(&self, epoch: u64, error: RedisError) -> Fault {
-        match read_error(&self.link, epoch, error) {
+        match self.failed(epoch, error) {
             Failed::With(fault) => fault,
             Failed::NoScript | Failed::Elsewhere(_) => odd(&"nothing of its own"),
         }
+    }
+
+    /// What an error means. In words that nobody knows, it passes if the server has confirmed grants before.
+    fn failed(&self, epoch: u64, error: RedisError) -> Failed {
+        // Relaxed: nothing else is read by it.
+        if self.has_confirmed.load(Ordering::Relaxed) && reply::is_unknown_refusal(&error) {
+            return unknown(error.to_string());
+        }
+        read_error(&self.link, epoch, error)
     }
 
     /// What the answer to the renewal with this index means.
@@ -294,8 +308,12 @@ impl Confirmations {
                  `appendfsync everysec`",
                 show(timeout)
             ))),
-            Some(Ok(value)) => Ok(value.clone()),
-            Some(Err(error)) => Err(read_error(&self.link, confirmed.epoch, error.clone())),
+            Some(Ok(value)) => {
+                // Relaxed: nothing else is read by it.
+                self.has_confirmed.store(true, Ordering::Relaxed);
+                Ok(value.clone())
+            }
+            Some(Err(error)) => Err(self.failed(confirmed.epoch, error.clone())),
             None => Err(unknown("no answer to the renewal".to_owned())),
         }
     }

@@ -224,7 +224,7 @@ pub(super) async fn of(
     let is_cluster = layout == ServerLayout::Cluster;
     // Otherwise each question would wait for the connection separately.
     if let Err(fault) = node.connected_epoch().await {
-        return unreached(node, layout, &UnknownFact::new(fault));
+        return unreached(node, layout, &UnknownFact::new(fault.why()));
     }
     let cluster_info = if is_cluster {
         Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text)))
@@ -267,7 +267,8 @@ fn unreached(node: &Node, layout: ServerLayout, why: &UnknownFact) -> ServerFact
 
 /// Asks one question, of several words.
 async fn ask<T: FromRedisValue>(node: &Node, command: Cmd) -> Result<T, UnknownFact> {
-    let answer = node.send(command).await.map_err(UnknownFact::new)?;
+    let answer = node.send(command).await;
+    let answer = answer.map_err(|fault| UnknownFact::new(fault.why()))?;
     redis::from_redis_value(answer).map_err(UnknownFact::new)
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use redis::RedisError;
 
-use crate::backend::Fault;
 use crate::backend::redis::connection::Link;
 use crate::backend::redis::reply::{self, Elsewhere};
+use crate::backend::{Fault, cause};
+use crate::error::Cause;
 
 /// Why a command has no result.
 pub(super) enum Failed {
@@ -15,6 +16,20 @@ pub(super) enum Failed {
     /// The node does not have the keys, or not all of them, so the command was not executed.
     Elsewhere(Elsewhere),
     With(Fault),
+}
+
+/// The fault of an answer, or of none, with the name of its server: there are several.
+pub(super) fn of_server(name: &str, fault: Fault) -> Fault {
+    let with_name = |why: Cause| cause(format!("{name}: {why}"));
+    match fault {
+        Fault::Unknown(why) => Fault::Unknown(with_name(why)),
+        Fault::NotNow(why) => Fault::NotNow(with_name(why)),
+        Fault::Denied(why) => Fault::Denied(with_name(why)),
+        Fault::LoginDenied(why) => Fault::LoginDenied(with_name(why)),
+        Fault::Protocol(why) => Fault::Protocol(with_name(why)),
+        // It has the name, or is about the key.
+        other => other,
+    }
 }
 
 /// What an error over connection `epoch` means.

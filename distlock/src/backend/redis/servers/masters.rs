@@ -44,14 +44,24 @@ impl Servers {
     pub(crate) async fn ping(&self) -> Result<(), Fault> {
         self.are_known().await?;
         let masters = self.masters();
-        let pings = masters
-            .iter()
-            .map(|(_, master)| master.node().send(redis::cmd("PING")));
+        let pings = masters.iter().map(|(_, master)| async {
+            self.connected_epoch(master.node()).await?;
+            master.node().send(redis::cmd("PING")).await
+        });
         let pinged = try_join_all(pings).await;
         if let (Err(_), Layout::Cluster(cluster)) = (&pinged, &self.layout) {
             cluster.want_map();
         }
         pinged.map(drop)
+    }
+
+    /// The number of the connection to one of them, once there is one.
+    pub(super) async fn connected_epoch(&self, node: &Node) -> Result<u64, Fault> {
+        let connected = node.connected_epoch().await;
+        connected.map_err(|fault| match &self.layout {
+            Layout::One(_) | Layout::Sentinel { .. } => fault,
+            Layout::Cluster(cluster) => cluster.unreached(node, fault),
+        })
     }
 
     /// The one that has been disconnected for the longest time, of those that were used. A node of a cluster is connected to

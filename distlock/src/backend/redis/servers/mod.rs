@@ -211,7 +211,7 @@ impl Servers {
         match self.owner(key) {
             Route::Single(node) => {
                 let confirmed = node.confirm(script, with).await;
-                confirmed.map_err(|failed| node.fault(failed))
+                confirmed.map_err(|failed| node.of_answer(node.fault(failed)))
             }
             Route::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
         }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::confirmations::Confirmations;
-use super::failed::{Failed, read_error};
+use super::failed::{Failed, of_server, read_error};
 use crate::backend::redis::connection::{
     ConnectedGauge, Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch,
     OutageLog, Pings, Stake, Together, handshake, join,
@@ -89,6 +89,8 @@ pub(crate) struct Node {
     confirmations: Option<Arc<Confirmations>>,
     outages: Arc<OutageLog>,
     response_timeout: Duration,
+    /// What the server has to be.
+    expected: Expected,
     /// The scripts that the server has carried out, each by its bit.
     carried_out: AtomicU64,
     /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind attempts.
@@ -185,6 +187,7 @@ impl Node {
             confirmations,
             outages: Arc::clone(&outages),
             response_timeout: shared.response_timeout,
+            expected,
             carried_out: AtomicU64::new(0),
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         };
@@ -365,6 +368,28 @@ impl Node {
     /// What an answer over connection `epoch` to a command means, which is `None` if there was none for so long. The command
     /// may have been a script.
     fn read(
+        &self,
+        answer: Option<Result<Value, RedisError>>,
+        epoch: u64,
+        times: (Duration, u64),
+    ) -> Result<Value, Failed> {
+        let read = self.read_unnamed(answer, epoch, times);
+        read.map_err(|failed| match failed {
+            Failed::With(fault) => Failed::With(self.of_answer(fault)),
+            other => other,
+        })
+    }
+
+    /// The fault of an answer, or of none, with the name of the server where there are several.
+    pub(super) fn of_answer(&self, fault: Fault) -> Fault {
+        match (self.expected, self.link.reached_at()) {
+            (Expected::Node, _) => of_server(&format!("node {}", self.name()), fault),
+            (Expected::Master, Some(at)) => of_server(&format!("master {at}"), fault),
+            _ => fault,
+        }
+    }
+
+    fn read_unnamed(
         &self,
         answer: Option<Result<Value, RedisError>>,
         epoch: u64,

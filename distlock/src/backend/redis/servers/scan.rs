@@ -2,6 +2,7 @@
 
 use redis::{Cmd, Value};
 
+use super::node::Node;
 use super::{Layout, Servers};
 use crate::backend::redis::script::Publish;
 use crate::backend::{Fault, ScanCursor, ScanPosition};
@@ -52,32 +53,54 @@ impl Servers {
             .map(|(name, _)| name.clone())
             .filter(is_new)
             .collect();
-        let wanted = current.map(|at| &at.server).or(others.first());
-        let found = masters.iter().find(|(name, _)| Some(name) == wanted);
-        let Some((name, master)) = found.or(masters.first()) else {
-            return Err(super::cluster::no_map());
-        };
-        let node = master.node();
-        // Connects, so that the number below is that of the connection that is used.
-        let epoch = node.connected_epoch().await?;
-        let is_same = current.is_some_and(|at| at.epoch == epoch);
-        let from = current.filter(|_| is_same).map_or(BEGIN, |at| &at.next);
-        let value = match node.send(page(from)).await {
-            Ok(value) => value,
-            Err(fault) => {
-                if let Layout::Cluster(cluster) = &self.layout {
-                    cluster.want_map();
+        let first = current.map(|at| &at.server);
+        let unread = masters.iter().filter(|(name, _)| others.contains(name));
+        let mut wanted: Vec<_> = unread.collect();
+        if wanted.is_empty() {
+            wanted.extend(masters.first());
+        }
+        // Those that are away come last: what the others have is read before the scan fails.
+        wanted.sort_by_key(|(name, master)| {
+            let is_first = Some(name) == first;
+            (!is_first, master.node().link().fails_to_connect())
+        });
+        let mut failed = None;
+        for (name, master) in wanted {
+            let from = current.filter(|at| at.server == *name);
+            match self.read_page(master.node(), from, &page).await {
+                Ok((value, epoch)) => {
+                    let server = ScannedServer {
+                        name: name.clone(),
+                        epoch,
+                        is_replaced: master.node().link().epoch() != epoch,
+                        others,
+                    };
+                    return Ok((value, server));
                 }
-                return Err(fault);
+                // All of them would say the same.
+                Err(fault @ Fault::Denied(_)) => return Err(fault),
+                Err(fault) => failed = failed.or(Some(fault)),
             }
-        };
-        let server = ScannedServer {
-            name: name.clone(),
-            epoch,
-            is_replaced: node.link().epoch() != epoch,
-            others,
-        };
-        Ok((value, server))
+        }
+        if let Layout::Cluster(cluster) = &self.layout {
+            cluster.want_map();
+        }
+        Err(failed.unwrap_or_else(super::cluster::no_map))
+    }
+
+    /// A page of one server, and the number of the connection that it came over.
+    async fn read_page(
+        &self,
+        node: &Node,
+        from: Option<&ScanCursor>,
+        page: impl Fn(&str) -> Cmd,
+    ) -> Result<(Value, u64), Fault> {
+        // Connects, so that the number is that of the connection that is used.
+        let epoch = self.connected_epoch(node).await?;
+        let from = from.filter(|at| at.epoch == epoch);
+        let from = from.map_or(BEGIN, |at| &at.next);
+        let value = node.send(page(from)).await?;
+        Ok((value, epoch))
     }
 
     /// Asks the server that has told the last page, in one go. `None` in place of what it refuses, which may lie elsewhere by now.

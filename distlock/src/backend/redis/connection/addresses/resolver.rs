@@ -59,7 +59,7 @@ impl Resolver {
         }
         match timeout(LOOK_UP_PATIENCE, self.look_up(host, port)).await {
             Ok(Ok(addresses)) => return Ok(addresses),
-            Ok(Err(fault)) => telemetry::looked_up_before(host, &fault),
+            Ok(Err(fault)) => telemetry::looked_up_before(host, &fault.why()),
             Err(_) => telemetry::looked_up_before(host, &"the look-up has not finished"),
         }
         Ok(last)

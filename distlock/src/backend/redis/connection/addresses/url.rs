@@ -118,8 +118,9 @@ struct Parts<'a> {
 
 /// Reads a URL. Nothing is looked up or sent.
 pub(crate) fn parse(url: &str) -> Result<Url, Error> {
-    // A file or a variable often ends with a line end.
-    let mut parts = Parts::of(url.trim())?;
+    // A file or a variable often ends with a line end, and some editors begin a file with a mark.
+    let is_around = |c: char| c.is_whitespace() || c == '\u{feff}';
+    let mut parts = Parts::of(url.trim_matches(is_around))?;
     let mut user = None;
     let mut credentials = match parts.user_info {
         // Of providers without a password.
@@ -269,6 +270,7 @@ impl<'a> Parts<'a> {
         match (path, self.query.take("db")?) {
             (path, None) => database(path),
             ("", Some(db)) => database(&db),
+            (path, Some(db)) if path == db => database(path),
             (_, Some(_)) => Err(invalid(
                 "there is a database after the `/`, and another one by the word `db`",
             )),
@@ -302,7 +304,8 @@ impl<'a> Parts<'a> {
                 "expected the name of a service after the hosts of the Sentinels, as in `redis+sentinel://h1,h2,h3/mymaster`",
             ));
         }
-        let has_tls = match self.query.take("sentinel_tls")?.as_deref() {
+        let has_tls = self.query.take("sentinel_tls")?;
+        let has_tls = match has_tls.map(|text| text.to_ascii_lowercase()).as_deref() {
             None => self.has_tls,
             Some("true") => true,
             Some("false") => false,

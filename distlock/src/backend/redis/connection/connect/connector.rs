@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
+use super::step::Step;
 use super::tls::TlsConnector;
 use super::transport::Dial;
 use crate::backend::redis::connection::addresses::{
@@ -16,6 +17,7 @@ use crate::config::Config;
 use crate::config::address_map::AddressMap;
 use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::error::Error;
+use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 
 /// How connections are made.
@@ -183,25 +185,32 @@ impl Connector {
     }
 
     /// What a connection to a server needs: the credentials and certificates of this moment. Without `nodelay`, small commands
-    /// may wait for others.
-    pub(crate) async fn dial(&self, endpoint: &Endpoint, nodelay: bool) -> Result<Dial, Fault> {
+    /// may wait for others. `step` has what this waits for.
+    pub(crate) async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        nodelay: bool,
+        step: &Mutex<Step>,
+    ) -> Result<Dial, Fault> {
         self.check_identity()?;
+        if matches!(self.credentials, Some(CredentialsSource::Asked(_))) {
+            *step.lock() = Step::Credentials;
+        }
         let login = self.login().await?;
         let tls = match (&self.tls, &endpoint.address) {
-            (Some(tls), Address::Tcp { .. }) => Some(tls.prepare().await?),
+            (Some(tls), Address::Tcp { .. }) => {
+                *step.lock() = Step::Certificates;
+                Some(tls.prepare().await?)
+            }
             _ => None,
         };
+        *step.lock() = Step::Connection;
         Ok(Dial {
             endpoint: endpoint.clone(),
             nodelay,
             login,
             tls,
         })
-    }
-
-    /// Whether a function is asked for the credentials.
-    pub(crate) fn asks_for_credentials(&self) -> bool {
-        matches!(self.credentials, Some(CredentialsSource::Asked(_)))
     }
 
     /// How often open connections log in again, if a function gives the credentials.

@@ -9,12 +9,14 @@ use tokio::time::{sleep, timeout};
 use super::connector::Connector;
 use super::driven::Driven;
 use super::handshake::{self, Expected};
+use super::step::Step;
 use super::tls;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of};
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
 use crate::error::show;
+use crate::mutex::Mutex;
 
 /// Connects to a server and asks what it is. Fails if it is not what is expected.
 ///
@@ -25,15 +27,21 @@ pub(crate) async fn probe(
     expected: Expected,
 ) -> Result<(), Fault> {
     let patience = connector.timeout() / 2;
+    let step = Mutex::new(Step::LookUp(address.clone()));
     let probed = async {
         let endpoints = connector.endpoints(address).await?;
-        let probe = |endpoint| probe_at(connector, endpoint, expected, patience);
-        first_of(endpoints, probe).await
+        let probe = |endpoint| connect_to(connector, endpoint, (expected, &step), patience);
+        first_of(endpoints, probe).await.map(drop)
     };
-    let none = || Fault::NotNow(cause(format!("no answer within {}", show(patience))));
     timeout(patience, probed)
         .await
-        .unwrap_or_else(|_| Err(none()))
+        .unwrap_or_else(|_| Err(silent(patience, &step)))
+}
+
+/// The fault of a server that has not answered within this time, with what it was not even asked for.
+fn silent(patience: Duration, step: &Mutex<Step>) -> Fault {
+    let step = step.lock().clone();
+    Fault::NotNow(cause(format!("no answer within {}{step}", show(patience))))
 }
 
 /// Asks a question of a node at one of the addresses that its name stands for, over a separate connection.
@@ -48,15 +56,15 @@ pub(crate) async fn ask_node_at(
         mapped: None,
         at: Some(at),
     };
+    let step = Mutex::default();
     let asked = async {
-        let node = connect_to(connector, endpoint, Expected::Node, patience);
+        let node = connect_to(connector, endpoint, (Expected::Node, &step), patience);
         let answer = question.query_async(&mut node.await?).await;
         answer.map_err(reply::fault)
     };
-    let none = || Fault::NotNow(cause(format!("no answer within {}", show(patience))));
     timeout(patience, asked)
         .await
-        .unwrap_or_else(|_| Err(none()))
+        .unwrap_or_else(|_| Err(silent(patience, &step)))
 }
 
 /// The same as [`probe`], at one of the addresses that the name of the server stands for.
@@ -66,17 +74,18 @@ pub(crate) async fn probe_at(
     expected: Expected,
     patience: Duration,
 ) -> Result<(), Fault> {
-    let connected = connect_to(connector, endpoint, expected, patience).await;
-    connected.map(drop)
+    let step = Mutex::default();
+    let connected = connect_to(connector, endpoint, (expected, &step), patience);
+    connected.await.map(drop)
 }
 
 async fn connect_to(
     connector: &Connector,
     endpoint: Endpoint,
-    expected: Expected,
+    (expected, step): (Expected, &Mutex<Step>),
     patience: Duration,
 ) -> Result<Driven, Fault> {
-    let dial = connector.dial(&endpoint, true).await?;
+    let dial = connector.dial(&endpoint, true, step).await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(Some(patience));

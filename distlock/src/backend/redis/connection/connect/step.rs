@@ -17,6 +17,8 @@ pub(crate) enum Step {
     LookUp(Address),
     /// The function that gives the user and the password.
     Credentials,
+    /// The function that gives certificates.
+    Certificates,
 }
 
 impl Step {
@@ -40,6 +42,9 @@ impl fmt::Display for Step {
             ),
             Self::Credentials => {
                 f.write_str(": the function that gives the user and the password has not finished")
+            }
+            Self::Certificates => {
+                f.write_str(": the function that gives certificates has not finished")
             }
         }
     }

@@ -162,7 +162,7 @@ impl Link {
     /// A try to connect has failed.
     fn note_failed(&self, fault: &Fault) {
         foreign::send_modify(&self.phase, |phase| phase.failed(fault.clone()));
-        self.config.outages.failed(self.config.what, fault);
+        self.config.outages.failed(self.config.what, &fault.why());
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -432,7 +432,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
                 return;
             }
             Err(fault) => {
-                telemetry::connect_failed(link.config.what, &fault, pause.next());
+                telemetry::connect_failed(link.config.what, &fault.why(), pause.next());
                 link.note_failed(&fault);
                 fault.is_refusal()
             }

@@ -185,7 +185,7 @@ async fn look_again(connector: &Connector, server: &Together) {
     };
     let answer = match connector.resolver().look_up(host, *port).await {
         Ok(answer) => answer,
-        Err(fault) => return telemetry::name_not_found(host, &fault),
+        Err(fault) => return telemetry::name_not_found(host, &fault.why()),
     };
     let next = {
         let mut place = server.place.lock();
@@ -225,7 +225,7 @@ async fn first_that_answers(
         let probed = probe_at(connector, endpoint.clone(), expected, patience);
         match tokio::time::timeout(patience, probed).await {
             Ok(Ok(())) => return Some(endpoint),
-            Ok(Err(fault)) => telemetry::name_leads_nowhere(&endpoint, &fault),
+            Ok(Err(fault)) => telemetry::name_leads_nowhere(&endpoint, &fault.why()),
             Err(_) => telemetry::name_leads_nowhere(&endpoint, &"no answer"),
         }
     }

@@ -80,11 +80,8 @@ impl Opening {
     ) -> Result<(Connected, Endpoint), Fault> {
         let config = link.config;
         let connector = &config.connector;
-        if connector.asks_for_credentials() {
-            *self.step.lock() = Step::Credentials;
-        }
-        let dial = connector.dial(&endpoint, config.nodelay).await?;
-        *self.step.lock() = Step::Connection;
+        let dial = connector.dial(&endpoint, config.nodelay, &self.step);
+        let dial = dial.await?;
         let epoch = config.epochs.next();
         let connected = dial.connect(config_of_driver(link, epoch));
         let connected = tokio::select! {

@@ -3,7 +3,7 @@
 use redis::cmd;
 use tokio::time::{sleep, timeout};
 
-use crate::backend::redis::connection::connect::{Connector, Driven};
+use crate::backend::redis::connection::connect::{Connector, Driven, Step};
 use crate::config::credentials::Credentials;
 use crate::telemetry;
 
@@ -23,10 +23,13 @@ pub(crate) async fn keep_logged_in(
     let mut sent = None;
     loop {
         sleep(interval).await;
-        let credentials = match connector.credentials().await {
+        let patience = connector.timeout();
+        let asked = timeout(patience, connector.credentials()).await;
+        let asked = asked.unwrap_or_else(|_| Err(Step::Credentials.unfinished(patience)));
+        let credentials = match asked {
             Ok(credentials) => credentials,
             Err(fault) => {
-                telemetry::login_not_renewed(server, what, &fault);
+                telemetry::login_not_renewed(server, what, &fault.why());
                 // The connection keeps its login. The source is asked again after the next interval.
                 continue;
             }
@@ -38,7 +41,7 @@ pub(crate) async fn keep_logged_in(
         let (Some(mut connection), Some(new)) = (connection(), &credentials) else {
             continue;
         };
-        match timeout(connector.timeout(), log_in(&mut connection, new)).await {
+        match timeout(patience, log_in(&mut connection, new)).await {
             Ok(Ok(())) => {
                 telemetry::login_renewed(server, what);
                 sent = credentials;

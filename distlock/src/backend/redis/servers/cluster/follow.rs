@@ -119,19 +119,17 @@ impl Cluster {
     }
 
     /// The fault of a node that cannot be connected to, with where its address comes from.
-    pub(super) fn unreached(&self, node: &Node, fault: Fault) -> Fault {
+    pub(crate) fn unreached(&self, node: &Node, fault: Fault) -> Fault {
+        let source = if self.seeds.has(node.name()) {
+            "an address of the URL"
+        } else {
+            "an address that the nodes of the cluster announce"
+        };
+        let name = format!("{}, {source}", node.name());
         match fault {
-            Fault::NotNow(why) => {
-                let (_, seeds) = self.state.read().map.informants();
-                let is_of_url = seeds.iter().any(|seed| seed.to_string() == node.name());
-                let source = if is_of_url {
-                    "an address of the URL"
-                } else {
-                    "an address that the nodes of the cluster announce"
-                };
-                let text = format!("{}, {source}, cannot be reached: {why}", node.name());
-                Fault::NotNow(cause(text))
-            }
+            Fault::NotNow(why) => Fault::NotNow(cause(format!("{name}, cannot be reached: {why}"))),
+            Fault::LoginDenied(why) => Fault::LoginDenied(cause(format!("{name}: {why}"))),
+            // It has the name.
             other => other,
         }
     }

@@ -259,7 +259,7 @@ impl Cluster {
                 let _node_to_ask = self.sent_elsewhere(&node, &elsewhere)?;
                 Err(moving())
             }
-            answer => answer.map_err(|failed| node.fault(failed)),
+            answer => answer.map_err(|failed| node.of_answer(node.fault(failed))),
         }
     }
 }

@@ -202,8 +202,12 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
                 return;
             }
             Err((name, fault)) => {
-                telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause.next());
-                opening.outages.failed(WHAT, &fault);
+                telemetry::connect_failed(
+                    WHAT,
+                    &format_args!("{name}: {}", fault.why()),
+                    pause.next(),
+                );
+                opening.outages.failed(WHAT, &fault.why());
                 let was_refused = fault.is_refusal();
                 foreign::send_modify(&opening.failure, |value| *value = Some(fault));
                 was_refused

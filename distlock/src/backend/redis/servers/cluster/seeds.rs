@@ -33,12 +33,17 @@ impl Seeds {
         })
     }
 
+    /// Whether one of them has this name, as errors name nodes.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.seeds.iter().any(|seed| seed.to_string() == name)
+    }
+
     async fn look_at_first(&self, connector: &Connector) {
         for seed in &self.seeds {
             match connector.look_up(seed).await {
                 None => return,
                 Some(Ok(answer)) => return self.answered(connector, seed, answer).await,
-                Some(Err(fault)) => telemetry::name_not_found(&seed.to_string(), &fault),
+                Some(Err(fault)) => telemetry::name_not_found(&seed.to_string(), &fault.why()),
             }
         }
     }
@@ -52,7 +57,7 @@ impl Seeds {
             let owned = match map_at(connector, (seed, *at)).await {
                 Ok(owned) => owned,
                 Err(fault) => {
-                    telemetry::name_leads_nowhere(at, &fault);
+                    telemetry::name_leads_nowhere(at, &fault.why());
                     continue;
                 }
             };

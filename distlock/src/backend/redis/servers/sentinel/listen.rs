@@ -61,7 +61,7 @@ impl Sentinels {
                 ended = self.follow_over(sentinel, &mut connected) => ended,
             };
             if let Err(fault) = ended {
-                sentinel.link.broken(epoch, &fault.to_string());
+                sentinel.link.broken(epoch, &fault.why().to_string());
                 // A Sentinel that refuses would refuse again at once.
                 sleep(RECONNECT_BACKOFF.longest).await;
             }

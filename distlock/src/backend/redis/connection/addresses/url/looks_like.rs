@@ -9,10 +9,21 @@ pub(super) fn looks_like(text: &str) -> Option<&'static str> {
         return Some("the text has quotes around it; leave them out");
     }
     let lower = text.to_ascii_lowercase();
+    if lower.starts_with("redis-cli") || lower.starts_with("valkey-cli") {
+        return Some("it looks like a command; take the URL that stands in it");
+    }
     if let Some((scheme, _)) = lower.split_once("://") {
+        if scheme.contains('=') {
+            return Some("there is a name with a `=` before the URL; leave it out");
+        }
         return match scheme {
             "tcp" => Some("it has the scheme `tcp`; write `redis://` instead of `tcp://`"),
-            "tls" | "ssl" => Some("write `rediss://` for TLS"),
+            "tls" | "ssl" | "redis+tls" | "redis+ssl" | "redis-tls" | "valkey+tls" => {
+                Some("write `rediss://` for TLS")
+            }
+            "redis+srv" | "rediss+srv" => {
+                Some("servers are not looked up in DNS by SRV records; write the hosts themselves")
+            }
             "http" | "https" => Some(
                 "it is an address of HTTP; use the provider's address for the protocol of Redis",
             ),

@@ -120,6 +120,8 @@ fn urls_are_read_as_providers_write_them() {
         ("redis://h?db=3", 3),
         ("redis://h/?DB=3&Protocol=3&FAMILY=0", 3),
         ("redis://h?PROTOCOL=RESP3", 0),
+        ("redis://h/3?db=3", 3),
+        ("\u{feff}redis://h\n", 0),
     ] {
         let url = read(url);
         assert_eq!(url.target, plain(db));
@@ -182,7 +184,7 @@ fn cluster_has_nodes_and_sentinel_a_service() {
         (url.target, url.tls, url.credentials),
         (other_login, Tls::Insecure, None)
     );
-    let url = read("redis+sentinel://h/locks?sentinel_tls=true#insecure");
+    let url = read("redis+sentinel://h/locks?Sentinel_TLS=True#insecure");
     let is_insecure = matches!(
         url.target,
         Target::Sentinel {
@@ -279,7 +281,7 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ("redis+sentinel://host", "the name of a service"),
         ("redis+sentinel://host//1", "the name of a service"),
         ("redis+sentinel://host/s/x", "number of a database"),
-        ("redis://host/1?db=1", "another one by the word `db`"),
+        ("redis://host/1?db=2", "another one by the word `db`"),
         ("redis://host?family=6", "the only `family` is `0`"),
         ("redis://host?protocol=resp2", "`protocol` is `resp3`"),
         ("redis://host?protocol=resp3&protocol=resp3", "twice"),
@@ -317,6 +319,23 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
             "`ssl_cert_reqs`, a word of other clients",
         ),
         ("redis://h?timeout=5", "write `connect_timeout=5s`"),
+        (
+            "redis://u:p@h?connectTimeout=5000",
+            "write `connect_timeout=..`",
+        ),
+        ("redis://u:p@h?Key-Prefix=x", "write `key_prefix=..`"),
+        ("redis://h?syncTimeout=5", "write `response_timeout=2s`"),
+        ("redis://h?pool_timeout=5s", "shares one connection"),
+        ("redis://h?skip_verify=true", "`#insecure`"),
+        ("redis://u:p@h?user=x", "`user`, a word of other clients"),
+        (
+            "redis+cluster://h?node=h2:1",
+            "write `redis+cluster://host1,host2`",
+        ),
+        ("redis-cli --tls -u redis://u:p@h", "looks like a command"),
+        ("REDIS_URL=redis://u:p@h", "a name with a `=` before"),
+        ("redis+tls://h", "write `rediss://` for TLS"),
+        ("redis+srv://h", "write the hosts themselves"),
         ("redis://u:p@h?clientName=x", "write `name=..`"),
         ("host", "looks like `host:port`; write `redis://`"),
         (
