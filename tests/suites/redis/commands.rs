@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use distlock::test_util::{Answer, Kind, Verbs};
 use distlock_tests::RedisServer;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
+use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{client, ms};
+use super::{SOON, client, ms};
 
 /// How often each command was called, also by scripts, since the last `CONFIG RESETSTAT`.
 async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
@@ -79,7 +81,7 @@ async fn calls_of_release(
 }
 
 #[tokio::test]
-async fn reader_enters_with_six_commands_and_the_first_one_with_seven() {
+async fn reader_enters_with_seven_commands_as_the_first_one_and_beside_others() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let reads = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Read);
@@ -97,11 +99,11 @@ async fn reader_enters_with_six_commands_and_the_first_one_with_seven() {
 /// What a reader calls that joins others. Servers before version 7.0 cannot be told to lengthen a lease only.
 async fn joins(server: &RedisServer) -> BTreeMap<String, u64> {
     let mut joins = called! {
-        "exists": 1, "hmget": 1, "hrandfield": 1, "hset": 1, "pexpire": 1, "set": 1
+        "exists": 1, "hmget": 1, "hrandfield": 1, "hset": 1, "pexpire": 1, "pttl": 1, "set": 1
     };
     let version = &server.info("server").await["redis_version"];
     if version.starts_with("6.") {
-        joins.insert("pttl".to_owned(), 1);
+        joins.insert("pttl".to_owned(), 2);
     }
     joins
 }
@@ -117,7 +119,7 @@ async fn only_the_reader_with_the_longest_lease_looks_at_the_others_when_it_leav
         granted(&reads, number, 60_000 + number * 1_000).await;
     }
     // Its own timeout and the lock's.
-    let alone = called! { "del": 1, "hdel": 1, "hmget": 1, "hrandfield": 1, "pttl": 2 };
+    let alone = called! { "del": 1, "hdel": 1, "hlen": 1, "hmget": 1, "hrandfield": 1, "pttl": 2 };
     for number in [1, 4, 7] {
         assert_eq!(calls_of_release(&server, &reads, number).await, alone);
         assert!(server.pttl("k").await > 66_000);
@@ -147,7 +149,7 @@ async fn reader_enters_and_leaves_thousands_with_as_many_commands_as_ten() {
         for number in [readers, 1, readers / 2] {
             let called = calls_of_release(&server, &reads, number).await;
             let leaves = called! {
-                "del": 1, "hdel": 1, "hget": 1, "hmget": 1, "hrandfield": 1, "pttl": 2
+                "del": 1, "hdel": 1, "hlen": 1, "hmget": 1, "hrandfield": 1, "pttl": 2
             };
             assert_eq!(called, leaves);
             server.cli(&["CONFIG", "RESETSTAT"]).await;
@@ -156,6 +158,67 @@ async fn reader_enters_and_leaves_thousands_with_as_many_commands_as_ten() {
         }
         server.cli(&["FLUSHALL"]).await;
     }
+}
+
+/// A reader whose lease ends with that of the lock ends the search: the lock keeps its end.
+#[tokio::test]
+async fn few_readers_that_end_together_look_at_one_of_the_others_when_they_leave() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Read);
+    granted(&reads, 1, 60_000).await;
+    assert_eq!(reads.release("k", 1).await.unwrap(), Answer::Freed);
+    for number in 1..=8 {
+        granted(&reads, number, 60_000).await;
+    }
+    // In one script, in which no time passes.
+    let together = "for n = 1, 8 do redis.call('PEXPIRE', ARGV[1] .. n .. ':rwlock_timeout:1', 60000) end \
+                    redis.call('PEXPIRE', 'k', 60000)";
+    let stem = format!("{{k}}:{}:", Uuid::from_u128(7));
+    server.cli(&["EVAL", together, "0", &stem]).await;
+    // Its own timeout, the lock's and that of one other.
+    let one = called! { "del": 1, "hdel": 1, "hlen": 1, "hmget": 2, "hrandfield": 1, "pttl": 3 };
+    assert_eq!(calls_of_release(&server, &reads, 8).await, one);
+}
+
+/// The commands that clients have sent, as MONITOR shows them, without those inside of scripts.
+async fn sent_during(server: &RedisServer, work: impl Future) -> BTreeMap<String, usize> {
+    let monitor = server.client().get_async_monitor().await.unwrap();
+    let mut lines = monitor.into_on_message::<String>();
+    work.await;
+    server.cli(&["ECHO", "end"]).await;
+    let mut sent = BTreeMap::new();
+    loop {
+        let line = timeout(SOON, lines.next()).await.expect("ECHO").unwrap();
+        let verb = line.split('"').nth(1).unwrap().to_uppercase();
+        if verb == "ECHO" {
+            return sent;
+        }
+        // The connection that sends the ECHO greets first.
+        if !line.contains(" lua]") && !["HELLO", "CLIENT"].contains(&&*verb) {
+            *sent.entry(verb).or_default() += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn readers_of_one_key_send_two_commands_for_each_pair() {
+    const READERS: usize = 64;
+    const PAIRS: usize = 5;
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let lock = client.rw_lock("k").read();
+    // The first ones of all store the scripts.
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let reader = async || {
+        for _ in 0..PAIRS {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    let readers = join_all((0..READERS).map(|_| reader()));
+    let sent = sent_during(&server, readers).await;
+    let expected = BTreeMap::from([("EVALSHA".to_owned(), 2 * READERS * PAIRS)]);
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]

@@ -77,13 +77,13 @@ scripts! {
     FAIR_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/held.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
-    RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";
-    RW_READ_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
+    RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_read_acquire.lua";
+    RW_READ_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
     RW_WRITE_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
-    RW_WRITE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
+    RW_WRITE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
     RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
-    RW_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
-    RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
+    RW_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
+    RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/number.lua", "scripts/semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/semaphore_release.lua";
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
@@ -94,7 +94,7 @@ scripts! {
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";
     LOOK = "scripts/number.lua", "scripts/look.lua";
-    EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
+    EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number.lua", "scripts/number_inspect.lua";
 }
 

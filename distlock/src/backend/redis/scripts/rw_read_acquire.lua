@@ -25,8 +25,9 @@ local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') 
 -- ours was recognised when that owner was granted.
 if not mode then
   if redis.call('EXISTS', lock) == 1 then return refusal(lock, redis.call('PTTL', lock)) end
-elseif not count and not inside and not is_lock(lock, mode) then
-  return redis.call('PTTL', lock)
+elseif not count and not inside then
+  local is_known = mode == 'read' and left_of_one_reader(lock, stem) > 0
+  if not is_known and not is_lock(lock, mode) then return redis.call('PTTL', lock) end
 end
 
 -- Where keys that are not declared are refused, by an engine or by the patterns of the user's keys, one of these two looks at

@@ -40,14 +40,16 @@ local function few_fields(lock, stem)
 end
 
 -- Leaves a lock without a writer to its readers, and removes those that have ended. Without a live one the lock is
--- deleted. A few readers are all looked at, and the lock lasts until the last of them ends. Among more it is enough that
--- one is alive: then nobody looks at the others, and the lock keeps its TTL. It may be too long, and is never too short.
+-- deleted. A few readers are looked at until one lasts as long as the lock; if none does, the lock lasts until the last of
+-- them ends. Among more it is enough that one is alive: then nobody looks at the others, and the lock keeps its TTL. It may be
+-- too long, and is never too short.
 -- So does a hash with fields of other programs.
 -- `ours`: what was left, in ms, of the reader that has just gone, if one has. If the TTL of the lock is longer it is that
 -- of another one of the few, and nobody is looked at. It may be too long only when the readers have just become few.
 -- Returns what is left of the lock in ms, zero if it is free, and its TTL before; nil if it kept its TTL. The third value
 -- is true if the hash has other fields.
 local function leave_to_readers(lock, stem, ours)
+  if redis.call('HLEN', lock) > FEW + 1 and left_of_one_reader(lock, stem) > 0 then return nil end
   local fields, is_other = few_fields(lock, stem)
   if not fields then return nil, nil, is_other end
   local before, longest = redis.call('PTTL', lock), 0
@@ -61,6 +63,8 @@ local function leave_to_readers(lock, stem, ours)
     for i, field in ipairs(fields) do
       if field ~= 'mode' then
         local left = left_of(stem, field, counts[i])
+        -- It lasts for as long as the lock does: nobody else decides when the lock ends.
+        if before >= 0 and left >= before - SOONER then return nil end
         if left <= 0 then redis.call('HDEL', lock, field) end
         longest = math.max(longest, left)
       end
