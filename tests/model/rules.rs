@@ -41,10 +41,10 @@ rules! {
 
     // Attempts and releases.
     attempt_is_in_doubt_before_it_is_sent: releases, "wait/attempt.rs", "begin", NOTHING_IS_LEFT;
-    own_owner_is_granted_again: releases, "backend/redis/lock.rs", "attempt", NOT_ITS_OWN_REFUSAL;
+    own_owner_is_granted_again: releases, "backend/redis/families/lock.rs", "attempt", NOT_ITS_OWN_REFUSAL;
     owner_is_not_used_again: releases, "session/mod.rs", "new_owner", NO_TWO_CLAIMS;
     late_grant_is_released: releases, "wait/attempt.rs", "granted", NOTHING_AFTER_THE_WAIT;
-    release_names_its_owner: releases, "backend/redis/lock.rs", "release", NO_TWO_CLAIMS;
+    release_names_its_owner: releases, "backend/redis/families/lock.rs", "release", NO_TWO_CLAIMS;
     release_is_sent_until_it_is_answered: releases, "session/release/tries.rs", "retry_until_confirmed", NOTHING_IS_LEFT;
     release_is_repeated_while_an_attempt_may_come: releases, "session/release/tries.rs", "was_answered", NOTHING_IS_LEFT;
     missing_hold_after_an_earlier_try_is_no_loss: releases, "session/release/confirm.rs", "settle", NO_FALSE_LOSS;
@@ -63,7 +63,7 @@ rules! {
     grace_is_asked_for_again_after_the_grant: restart_grace, "backend/redis/mod.rs", "confirm", NO_TWO_CLAIMS;
     grace_counts_from_the_answer: restart_grace, "backend/redis/connection/link/opening.rs", "grants_from", NO_TWO_CLAIMS;
     uptime_is_counted_a_second_shorter: restart_grace, "backend/redis/connection/connect/handshake.rs", "uptime", NO_TWO_CLAIMS;
-    grace_is_as_long_as_the_longest_lease: restart_grace, "client/connection_settings.rs", "restart_grace", NO_TWO_CLAIMS;
+    grace_is_as_long_as_the_longest_lease: restart_grace, "client/builder/connections.rs", "restart_grace", NO_TWO_CLAIMS;
 
     // Turns of several clients.
     run_of_hand_overs_is_limited: yielding, "local/run.rs", "goes_on", OTHERS_GET_A_TURN;
@@ -75,7 +75,7 @@ rules! {
     who_listens_attempts_once_more: yielding, "wait/waiter.rs", "sleep", NOBODY_SLEEPS;
 
     // Fencing tokens.
-    token_is_at_least_the_time: tokens, "backend/redis/lock.rs", "attempt", TOKENS_GROW;
+    token_is_at_least_the_time: tokens, "backend/redis/families/lock.rs", "attempt", TOKENS_GROW;
     token_is_above_what_the_client_has_seen: tokens, "wait/attempt.rs", "begin", OWN_TOKENS_GROW;
 
     // A Redlock that comes back to its servers.

@@ -30,8 +30,6 @@
 mod attempt;
 mod change;
 mod connections;
-mod examined;
-mod facts;
 mod family;
 mod fault;
 pub(crate) mod glob;
@@ -42,10 +40,8 @@ pub(crate) mod reports;
 mod scanned;
 mod seen;
 pub(crate) mod side_keys;
-mod signal;
 mod subscription;
 mod through;
-pub mod watched;
 
 use std::fmt;
 use std::future::ready;
@@ -63,15 +59,13 @@ pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 #[cfg(feature = "test-util")]
 pub use self::connections::ConnectionSeen;
 pub use self::connections::{ConnectionGap, Disconnection, Home};
-pub use self::examined::NamedClient;
-pub(crate) use self::examined::{Examined, Listed, Listeners, ValueSeen};
-pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
 use self::reports::KeyReport;
+pub(crate) use self::reports::{Examined, Listed, Listeners, ValueSeen};
+pub use self::reports::{NamedClient, PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::scanned::{ScanCursor, ScanFilter, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
-pub use self::signal::Signal;
-pub use self::subscription::Subscription;
+pub use self::subscription::{Signal, Subscription, watched};
 pub use self::through::{DetachedOwner, Through};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::semaphore;
+use super::families::semaphore;
 use super::store::{Name, State, Value};
 use crate::backend::reports::{HolderReport, KeyReport, WaiterReport};
 use crate::backend::{

@@ -6,14 +6,8 @@
 mod call;
 mod channels;
 mod examine;
-mod fair;
-mod latch;
-mod lock;
-mod number;
+mod families;
 mod peek;
-mod permit;
-mod rw;
-mod semaphore;
 pub(crate) mod server;
 mod store;
 #[cfg(feature = "testing")]
@@ -31,6 +25,7 @@ use tokio::task::coop::cooperative;
 use uuid::Uuid;
 
 use self::call::Call;
+use self::families::{fair, latch, lock, number, permit, rw, semaphore};
 pub use self::server::MemoryServer;
 use self::store::{State, Store};
 #[cfg(feature = "testing")]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use super::channels::{Channel, Topic};
+use super::families::{fair, lock, number, permit, rw, semaphore};
 use super::tokens::Tokens;
-use super::{fair, lock, number, permit, rw, semaphore};
 use crate::backend::{NamedClient, watched};
 use crate::clock::{Clock, Tick};
 use crate::mutex::Mutex;

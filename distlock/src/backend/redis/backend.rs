@@ -10,9 +10,9 @@ use redis::Value;
 
 use super::batches::Batches;
 use super::connection::url::Url;
+use super::refused_messages::RefusedMessages;
 use super::script::{Fill, Script};
 use super::servers::Servers;
-use super::untold::Untold;
 use crate::backend::{Fault, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -42,8 +42,7 @@ pub(crate) struct RedisBackend {
     pub(super) answered: Mutex<Vec<(Key, String)>>,
     /// The attempts and releases of many tasks that travel together.
     pub(super) batches: Batches,
-    /// The messages that the servers refuse.
-    untold: Untold,
+    refused_messages: RefusedMessages,
 }
 
 impl RedisBackend {
@@ -71,7 +70,7 @@ impl RedisBackend {
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             answered: Mutex::default(),
-            untold: Untold::default(),
+            refused_messages: RefusedMessages::default(),
         }))
     }
 
@@ -100,7 +99,7 @@ impl RedisBackend {
         let answered = self.take_answered(key);
         if answered.is_empty() {
             let value = self.servers.run(key, script, with).await?;
-            return Ok(self.untold.read(value, &self.servers));
+            return Ok(self.refused_messages.read(value, &self.servers));
         }
         let remove = |(key, marks): (Key, Vec<String>)| async move {
             let mut remove = redis::cmd("DEL");
@@ -110,7 +109,7 @@ impl RedisBackend {
         let removed = join_all(answered.into_iter().map(remove));
         // If it fails, the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
-        Ok(self.untold.read(value?, &self.servers))
+        Ok(self.refused_messages.read(value?, &self.servers))
     }
 
     /// Takes the marks that live on the server of this key, by slot.

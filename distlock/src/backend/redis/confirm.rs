@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{RedisBackend, lock, permit, reply, rw, script, semaphore};
+use super::families::{lock, permit, rw, semaphore};
+use super::{RedisBackend, reply, script};
 use crate::backend::family::HoldFamily;
 use crate::backend::{Attempt, Fault, Renewal, cause};
 

@@ -1,8 +1,8 @@
 //! Redis and Valkey: one Lua script for each operation, over one connection for commands and one for messages to each
 //! server.
 //!
-//! The data, its names and the messages are Redisson's; the scripts are our own. The files for the primitives have the
-//! same functions as those in `memory`. No type of the driver leaves this folder.
+//! The data, its names and the messages are Redisson's; the scripts are our own. `families` has
+//! one file per family of primitives. No type of the driver leaves this folder.
 
 mod attempt_slots;
 mod backend;
@@ -11,22 +11,16 @@ mod batches;
 mod confirm;
 pub(crate) mod connection;
 mod examine;
-mod fair;
-mod latch;
-mod lock;
+mod families;
 mod messages;
 mod names;
-mod number;
 mod peek;
-mod permit;
+mod refused_messages;
 pub(crate) mod reply;
-mod rw;
 mod scan;
 mod script;
-mod semaphore;
 pub(crate) mod servers;
 pub(crate) mod slot;
-mod untold;
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -37,6 +31,7 @@ use self::attempt_slots::Sender;
 pub(crate) use self::backend::RedisBackend;
 use self::backend::restarted;
 pub(crate) use self::connection::url::Url;
+use self::families::{fair, latch, lock, number, permit, rw, semaphore};
 use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;

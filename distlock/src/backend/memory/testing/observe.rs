@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::backend::memory::families::{lock, permit, rw, semaphore};
 use crate::backend::memory::server::MemoryServer;
 use crate::backend::memory::store::{State, Store, Value};
-use crate::backend::memory::{lock, permit, rw, semaphore};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
 use crate::foreign;

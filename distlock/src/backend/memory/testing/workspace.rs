@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::memory::fair;
+use crate::backend::memory::families::fair;
 use crate::backend::memory::server::MemoryServer;
 use crate::backend::memory::store::{Entry, Name, Value};
 

@@ -3,8 +3,8 @@
 
 use redis::ToRedisArgs;
 
-use super::script::{self, Call};
-use super::{RedisBackend, names, reply};
+use crate::backend::redis::script::{self, Call};
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target, Through,
 };
@@ -25,7 +25,7 @@ fn with_turn(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
         .arg(owner_or_mode)
 }
 
-pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     match attempt.target.resource.kind {
         Kind::Write => attempt_write(backend, attempt).await,
         _ => attempt_read(backend, attempt).await,
@@ -64,7 +64,7 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
     value.await.and_then(reply::attempted)
 }
 
-pub(super) async fn renew(
+pub(crate) async fn renew(
     backend: &RedisBackend,
     first: &Key,
     batch: &[Renewal],
@@ -75,7 +75,7 @@ pub(super) async fn renew(
 }
 
 /// The keys and arguments of the script that renews.
-pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     |call| {
         let keys = batch
             .iter()
@@ -91,7 +91,7 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     }
 }
 
-pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let name = &**key.name();
     let owner = target.owner.text();
@@ -110,7 +110,7 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     reply::released(value, || backend.subscribers(key, &channel))
 }
 
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     Resource { kind, key }: &Resource,
     seen: Option<&Seen>,
@@ -128,7 +128,7 @@ pub(super) async fn force_release(
     value.await.and_then(reply::forced)
 }
 
-pub(super) async fn inspect(
+pub(crate) async fn inspect(
     backend: &RedisBackend,
     Resource { kind, key }: &Resource,
 ) -> Result<Inspected, Fault> {

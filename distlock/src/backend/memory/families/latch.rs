@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::call::Call;
 use super::number;
-use super::store::{Name, State, Value};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{Name, State, Value};
 use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen};
 use crate::clock::Tick;
 use crate::resource::key::Key;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 
-pub(super) fn adjust(
+pub(crate) fn adjust(
     state: &mut State,
     key: &Key,
     request: Owner,
@@ -35,7 +35,7 @@ fn opened_name(key: &Key) -> Name {
 }
 
 /// What a waiter sees, but for the run of the server.
-pub(super) fn seen(state: &State, key: &Key, now: Tick) -> Result<LatchSeen, Fault> {
+pub(crate) fn seen(state: &State, key: &Key, now: Tick) -> Result<LatchSeen, Fault> {
     let opened = state.values.get(&opened_name(key));
     let opened = opened.and_then(|entry| match &entry.value {
         Value::Opened(number) => Some(Arc::from(number.to_string())),
@@ -84,7 +84,7 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     Ok(0)
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     key: &Key,
     seen: Option<&Seen>,

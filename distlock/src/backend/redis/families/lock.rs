@@ -1,8 +1,8 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
-use super::batches::Wanted;
-use super::script::{self, Call};
-use super::{RedisBackend, names, reply};
+use crate::backend::redis::batches::Wanted;
+use crate::backend::redis::script::{self, Call};
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
     Through,
@@ -11,7 +11,7 @@ use crate::resource::key::Key;
 use crate::resource::kind::Kind;
 use crate::resource::owner::OWNER_BUFFER;
 
-pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     // A rule of tests/model: token_is_at_least_the_time.
     // A rule of tests/model: own_owner_is_granted_again.
     let target = &attempt.target;
@@ -40,7 +40,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 }
 
 /// Takes the place of another owner, also of one of a fair lock.
-pub(super) async fn attach(
+pub(crate) async fn attach(
     backend: &RedisBackend,
     attempt: &Attempt,
     former: DetachedOwner,
@@ -55,7 +55,7 @@ pub(super) async fn attach(
     Ok(reply::attempted(value)?.with_token(former.token))
 }
 
-pub(super) async fn attempt_all(
+pub(crate) async fn attempt_all(
     backend: &RedisBackend,
     first: &Key,
     attempts: &[Attempt],
@@ -73,7 +73,7 @@ pub(super) async fn attempt_all(
     reply::attempted_all(value, attempts.len())
 }
 
-pub(super) async fn renew(
+pub(crate) async fn renew(
     backend: &RedisBackend,
     first: &Key,
     batch: &[Renewal],
@@ -84,7 +84,7 @@ pub(super) async fn renew(
 }
 
 /// The keys and arguments of the script that renews. What most locks of a batch have in common is sent once.
-pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     |call| {
         let keys = batch
             .iter()
@@ -114,7 +114,7 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     }
 }
 
-pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     // A rule of tests/model: release_names_its_owner.
     let key = &target.resource.key;
     let name = key.name();
@@ -134,7 +134,7 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     reply::released(value, || backend.subscribers(key, &channel))
 }
 
-pub(super) async fn release_all(
+pub(crate) async fn release_all(
     backend: &RedisBackend,
     first: &Key,
     targets: &[Target],
@@ -156,7 +156,7 @@ pub(super) async fn release_all(
         .collect()
 }
 
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     key: &Key,
     seen: Option<&Seen>,
@@ -167,7 +167,7 @@ pub(super) async fn force_release(
     value.await.and_then(reply::forced)
 }
 
-pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
+pub(crate) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
     let with = |call: Call| call.key(key.name());
     let value = backend.run(key, &script::LOCK_INSPECT, &with);
     value.await.and_then(reply::inspected)

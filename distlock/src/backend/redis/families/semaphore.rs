@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::script::{self, Call};
-use super::{RedisBackend, names, number, reply};
+use crate::backend::redis::script::{self, Call};
+use super::number;
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
-pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let key = &target.resource.key;
     let name = key.name();
@@ -25,7 +26,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 }
 
 /// The keys and arguments of the script that states what an owner has.
-pub(super) fn statement(target: &Target) -> impl Fn(Call) -> Call {
+pub(crate) fn statement(target: &Target) -> impl Fn(Call) -> Call {
     let owners = names::semaphore_owners(target.resource.key.name());
     move |call| {
         call.key(&owners)
@@ -34,7 +35,7 @@ pub(super) fn statement(target: &Target) -> impl Fn(Call) -> Call {
     }
 }
 
-pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     // The server remembers the end only of an owner whose attempt may still arrive.
     let remembered = if target.in_doubt {
         backend.remembered
@@ -44,7 +45,7 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     end(backend, target, remembered).await
 }
 
-pub(super) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     end(backend, target, backend.remembered).await
 }
 
@@ -71,7 +72,7 @@ async fn end(
 }
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     key: &Key,
     seen: Option<&Seen>,
@@ -80,7 +81,7 @@ pub(super) async fn force_release(
     number::remove(backend, key, &owners, seen).await
 }
 
-pub(super) async fn adjust(
+pub(crate) async fn adjust(
     backend: &RedisBackend,
     key: &Key,
     request: Owner,

@@ -6,10 +6,10 @@
 mod notes;
 mod permits;
 
-pub(super) use self::notes::Notes;
-pub(super) use self::permits::Permits;
+pub(crate) use self::notes::Notes;
+pub(crate) use self::permits::Permits;
 use crate::backend::memory::call::Call;
-use crate::backend::memory::number;
+use crate::backend::memory::families::number;
 use crate::backend::memory::store::{State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
@@ -34,7 +34,7 @@ fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits
     }
 }
 
-pub(super) fn attempt(
+pub(crate) fn attempt(
     state: &mut State,
     attempt: &Attempt,
     call: Call,
@@ -113,7 +113,7 @@ fn publish_free(state: &mut State, key: &Key, free: i64, call: Call) -> u32 {
     }
 }
 
-pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
+pub(crate) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let target = &renewal.target;
     // A value of another type means that the owner's permits are gone: one lost hold must not fail the whole batch.
     let Ok(Some(permits)) = permits(state, &target.resource.key) else {
@@ -133,7 +133,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     has_all
 }
 
-pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let Some(permits) = permits(state, key)? else {
         return Ok(Released::NotOurs);
@@ -164,7 +164,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 }
 
 /// Releases, and remembers the owner: a late attempt of it takes nothing.
-pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let released = release(state, target, call)?;
     let key = &target.resource.key;
     let until = call.now.after(OWNERS_REMEMBERED);
@@ -173,7 +173,7 @@ pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result
     Ok(released)
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     key: &Key,
     seen: Option<&Seen>,
@@ -189,7 +189,7 @@ pub(super) fn force_release(
     Ok(Forced::freed(state.remove(key.name())))
 }
 
-pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
+pub(crate) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
     let Some(permits) = permits(state, key)? else {
         return Ok(Inspected::default());
     };
@@ -203,7 +203,7 @@ pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspect
     })
 }
 
-pub(super) fn adjust(
+pub(crate) fn adjust(
     state: &mut State,
     key: &Key,
     request: Owner,
@@ -277,7 +277,7 @@ fn once(
 }
 
 /// Removes what is remembered of a request.
-pub(super) fn answered(state: &mut State, key: &Key, request: Owner) {
+pub(crate) fn answered(state: &mut State, key: &Key, request: Owner) {
     state.notes.answers.remove(key, request);
 }
 

@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 
-use super::script::{self, Call, Script};
-use super::{RedisBackend, names, reply};
+use crate::backend::redis::script::{self, Call, Script};
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Fault, Forced, Inspected, Seen};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
 /// Runs a script that changes a number once for each request. `beside` is a key that goes with the number. `what` and
 /// `number` describe the change; the script publishes it on `channel`.
-pub(super) async fn once(
+pub(crate) async fn once(
     backend: &RedisBackend,
     script: &Script,
     (key, request, beside): (&Key, Owner, Option<&str>),
@@ -32,14 +32,14 @@ pub(super) async fn once(
 }
 
 /// The number under a key, 0 when there is none.
-pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Fault> {
+pub(crate) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Fault> {
     let with = |call: Call| call.key(key.name());
     let value = backend.run(key, &script::NUMBER_COUNT, &with);
     value.await.and_then(reply::number)
 }
 
 /// Removes the number under a key, and the key with its owners. Publishes nothing.
-pub(super) async fn remove(
+pub(crate) async fn remove(
     backend: &RedisBackend,
     key: &Key,
     owners: &str,
@@ -57,7 +57,7 @@ pub(super) async fn remove(
 }
 
 /// How long the number stays. Its holders are unknown.
-pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
+pub(crate) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
     let with = |call: Call| call.key(key.name());
     let value = backend.run(key, &script::NUMBER_INSPECT, &with);
     value.await.and_then(reply::inspected)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::reports::{HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport};
+use super::{HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport};
 use crate::resource::key::Key;
 
 /// What is under a key, and under the keys that belong to it, at one moment. The stored form of a primitive does not say which

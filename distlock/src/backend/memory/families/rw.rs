@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::call::Call;
-use super::store::{Name, State, Value};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{Name, State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target, Through,
 };
@@ -21,7 +21,7 @@ use crate::resource::owner::Owner;
 
 /// The holders of a lock. With a writer the mode is `write`, and the readers are those inside the writer's hold.
 #[derive(Debug, Default)]
-pub(super) struct ReadWrite {
+pub(crate) struct ReadWrite {
     writer: Option<(Owner, u32)>,
     readers: BTreeMap<Owner, Reader>,
 }
@@ -35,7 +35,7 @@ struct Reader {
 
 /// Whose turn it is among our own clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// This waiting writer's: no further reader is granted.
     Writer(Owner),
     /// The readers': no waiting writer is granted.
@@ -43,11 +43,11 @@ pub(super) enum Turn {
 }
 
 impl ReadWrite {
-    pub(super) fn has_writer(&self) -> bool {
+    pub(crate) fn has_writer(&self) -> bool {
         self.writer.is_some()
     }
 
-    pub(super) fn holders(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
         let writer = self.writer.iter().map(writer_name);
         let reader = |(owner, reader): (&Owner, &Reader)| (owner.text(), reader.count);
         let holders = self.readers.iter().map(reader).chain(writer);
@@ -56,7 +56,7 @@ impl ReadWrite {
 
     /// The holders by their names, with their counts and the ends of the readers among them. A reader whose timeouts have
     /// ended holds nothing any more.
-    pub(super) fn alive(
+    pub(crate) fn alive(
         &self,
         now: Tick,
     ) -> impl Iterator<Item = (String, u32, Option<Tick>)> + '_ {
@@ -134,7 +134,7 @@ fn keep(state: &mut State, name: &Name, value: Value, now: Tick, time: Duration)
     state.insert(name, value, now.after(time));
 }
 
-pub(super) fn attempt(
+pub(crate) fn attempt(
     state: &mut State,
     attempt: &Attempt,
     call: Call,
@@ -256,7 +256,7 @@ fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
     }
 }
 
-pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
+pub(crate) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let Target {
         resource, owner, ..
     } = &renewal.target;
@@ -285,7 +285,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     true
 }
 
-pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
     if let Some(Err(fault)) = foreign(state, key, call.now) {
         return Err(fault);
@@ -368,7 +368,7 @@ fn pass_turn(state: &mut State, key: &Key, now: Tick) {
     }
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     Resource { kind, key }: &Resource,
     seen: Option<&Seen>,
@@ -395,7 +395,7 @@ pub(super) fn force_release(
     Ok(Forced::Freed)
 }
 
-pub(super) fn inspect(
+pub(crate) fn inspect(
     state: &mut State,
     Resource { kind, key }: &Resource,
     now: Tick,

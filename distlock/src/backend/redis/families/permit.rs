@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::script::{self, Call, Fill, Script};
-use super::{RedisBackend, names, reply};
+use crate::backend::redis::script::{self, Call, Fill, Script};
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
     Through,
@@ -29,7 +29,7 @@ fn all(keys: &[String]) -> impl ExactSizeIterator<Item = &str> {
     keys.iter().map(String::as_str)
 }
 
-pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let key = &target.resource.key;
     let keys = keys_with_note(key, target.owner, names::ended);
@@ -57,7 +57,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 }
 
 /// Renews in portions: a command for many permits would block the server.
-pub(super) async fn renew(
+pub(crate) async fn renew(
     backend: &RedisBackend,
     first: &Key,
     batch: &[Renewal],
@@ -95,7 +95,7 @@ async fn renew_portion(
 }
 
 /// The keys and arguments of the script that renews.
-pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     let keys_of = |renewal: &Renewal| {
         let [semaphore, permits] = keys(&renewal.target.resource.key);
         [permits, semaphore]
@@ -111,12 +111,12 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     }
 }
 
-pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     end(backend, target, Duration::ZERO).await
 }
 
 /// Releases, and leaves a mark: while it is there, a late attempt of this owner takes nothing.
-pub(super) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     end(backend, target, backend.owners_remembered).await
 }
 
@@ -140,7 +140,7 @@ async fn end(
     reply::released(value, || backend.subscribers(key, &channel))
 }
 
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     key: &Key,
     seen: Option<&Seen>,
@@ -162,12 +162,12 @@ pub(super) async fn force_release(
     value.await.and_then(reply::forced)
 }
 
-pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
+pub(crate) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
     let value = ask(backend, &script::PERMIT_INSPECT, key).await?;
     reply::inspected_permits(value)
 }
 
-pub(super) async fn adjust(
+pub(crate) async fn adjust(
     backend: &RedisBackend,
     key: &Key,
     request: Owner,

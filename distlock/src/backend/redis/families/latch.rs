@@ -1,14 +1,15 @@
 //! The count-down latch over Redis: Redisson's `RCountDownLatch`.
 
-use super::script::{self, Call};
-use super::{RedisBackend, names, number, reply};
+use crate::backend::redis::script::{self, Call};
+use super::number;
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen, cause};
 use crate::config::MOST_RUNS_SEEN;
 use crate::resource::identity::random_id;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
-pub(super) async fn adjust(
+pub(crate) async fn adjust(
     backend: &RedisBackend,
     key: &Key,
     request: Owner,
@@ -35,7 +36,7 @@ pub(super) async fn adjust(
 }
 
 /// What a waiter sees. The run of the server is the same before and after the script, so the script ran in it.
-pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen, Fault> {
+pub(crate) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen, Fault> {
     let opened = names::latch_opened(key.name());
     let with = |call: Call| call.keys([&**key.name(), &opened].into_iter());
     let mut run = backend.servers.run_of(key).await?;
@@ -53,7 +54,7 @@ pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen,
     )))
 }
 
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     key: &Key,
     seen: Option<&Seen>,

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::call::Call;
 use super::number::{self, Mark};
-use super::store::{Name, State, Value};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
 use crate::clock::Tick;
 use crate::config::MAX_SUM;
@@ -13,7 +13,7 @@ use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 
 /// The owners that have permits of one semaphore, and how many each.
-pub(super) type Owners = HashMap<Owner, u32>;
+pub(crate) type Owners = HashMap<Owner, u32>;
 
 /// The name under which the owners are stored: a key beside the number's, as over Redis.
 fn owners_name(key: &Key) -> Name {
@@ -22,13 +22,13 @@ fn owners_name(key: &Key) -> Name {
 
 /// The key whose owners are stored under this name.
 #[cfg(feature = "testing")]
-pub(super) fn key_of_owners(name: &str) -> Option<&str> {
+pub(crate) fn key_of_owners(name: &str) -> Option<&str> {
     name.strip_prefix('{')?.strip_suffix("}:distlock_owners")
 }
 
 /// The owners that have permits, once each.
 #[cfg(feature = "testing")]
-pub(super) fn holders(state: &mut State, key: &Key) -> Vec<(Vec<u8>, u64)> {
+pub(crate) fn holders(state: &mut State, key: &Key) -> Vec<(Vec<u8>, u64)> {
     let owners = owners(state, key)
         .into_iter()
         .flat_map(|owners| owners.keys());
@@ -38,7 +38,7 @@ pub(super) fn holders(state: &mut State, key: &Key) -> Vec<(Vec<u8>, u64)> {
 }
 
 /// The owners that have permits, and how many each, sorted.
-pub(super) fn permits_by_owner(state: &State, key: &Key) -> Vec<(Vec<u8>, u64)> {
+pub(crate) fn permits_by_owner(state: &State, key: &Key) -> Vec<(Vec<u8>, u64)> {
     let owners = state
         .values
         .get(&owners_name(key))
@@ -92,7 +92,7 @@ fn remove_owner(state: &mut State, key: &Key, owner: Owner) -> bool {
     had
 }
 
-pub(super) fn attempt(
+pub(crate) fn attempt(
     state: &mut State,
     attempt: &Attempt,
     call: Call,
@@ -124,7 +124,7 @@ pub(super) fn attempt(
 }
 
 /// Ends an owner, and remembers it if one of its attempts may still arrive.
-pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let is_set = number::get(state, key)?.is_some();
     let had = remove_owner(state, key, target.owner);
@@ -148,13 +148,13 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 }
 
 /// Releases, and remembers the owner: a late attempt of it takes nothing.
-pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let mut target = target.clone();
     target.in_doubt = true;
     release(state, &target, call)
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     key: &Key,
     seen: Option<&Seen>,
@@ -172,7 +172,7 @@ pub(super) fn force_release(
     Ok(removed)
 }
 
-pub(super) fn adjust(
+pub(crate) fn adjust(
     state: &mut State,
     key: &Key,
     request: Owner,

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::call::Call;
-use super::store::{Name, State, Value};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{Name, State, Value};
 use crate::backend::{Fault, Forced, Inspected, Seen, cause};
 use crate::clock::Tick;
 use crate::resource::key::Key;
@@ -15,7 +15,7 @@ use crate::resource::owner::Owner;
 
 /// What is remembered of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// The owner was withdrawn: a late attempt of it takes nothing.
     Ended,
     /// The request was answered with this number.
@@ -23,7 +23,7 @@ pub(super) enum Mark {
 }
 
 /// The number under a key, if there is one.
-pub(super) fn get(state: &State, key: &Key) -> Result<Option<i64>, Fault> {
+pub(crate) fn get(state: &State, key: &Key) -> Result<Option<i64>, Fault> {
     match state.values.get(key.name()).map(|entry| &entry.value) {
         None => Ok(None),
         Some(Value::Number(number)) => Ok(Some(*number)),
@@ -32,12 +32,12 @@ pub(super) fn get(state: &State, key: &Key) -> Result<Option<i64>, Fault> {
 }
 
 /// The number under a key, 0 when there is none.
-pub(super) fn count(state: &State, key: &Key) -> Result<i64, Fault> {
+pub(crate) fn count(state: &State, key: &Key) -> Result<i64, Fault> {
     Ok(get(state, key)?.unwrap_or(0))
 }
 
 /// Sets the number under a key. A new key never expires; an existing one expires when it would have.
-pub(super) fn set(state: &mut State, key: &Key, number: i64) {
+pub(crate) fn set(state: &mut State, key: &Key, number: i64) {
     match state.values.get_mut(key.name()) {
         Some(entry) => entry.value = Value::Number(number),
         None => state.insert(key.name(), Value::Number(number), Tick::NEVER),
@@ -46,7 +46,7 @@ pub(super) fn set(state: &mut State, key: &Key, number: i64) {
 
 /// Moves the end of a number after a use, and of what is kept `beside` it, never to an earlier time. A number that was there
 /// without an end keeps none.
-pub(super) fn used(state: &mut State, key: &Key, is_new: bool, beside: Option<&Name>, now: Tick) {
+pub(crate) fn used(state: &mut State, key: &Key, is_new: bool, beside: Option<&Name>, now: Tick) {
     let stays = key.expires_after();
     if stays.is_zero() {
         return;
@@ -63,7 +63,7 @@ pub(super) fn used(state: &mut State, key: &Key, is_new: bool, beside: Option<&N
 }
 
 /// Adds to the number under a key, and answers the sum.
-pub(super) fn add(state: &mut State, key: &Key, change: i64) -> Result<i64, Fault> {
+pub(crate) fn add(state: &mut State, key: &Key, change: i64) -> Result<i64, Fault> {
     let sum = count(state, key)?.checked_add(change);
     let sum = sum.ok_or_else(|| Fault::Protocol(cause("the number would overflow")))?;
     set(state, key, sum);
@@ -76,24 +76,24 @@ fn mark_name(key: &Key, request: Owner) -> Name {
 }
 
 /// What is remembered of a request, if anything.
-pub(super) fn mark(state: &State, key: &Key, request: Owner) -> Option<Mark> {
+pub(crate) fn mark(state: &State, key: &Key, request: Owner) -> Option<Mark> {
     match state.values.get(&mark_name(key, request))?.value {
         Value::Mark(mark) => Some(mark),
         _ => None,
     }
 }
 
-pub(super) fn remember(state: &mut State, key: &Key, request: Owner, mark: Mark, until: Tick) {
+pub(crate) fn remember(state: &mut State, key: &Key, request: Owner, mark: Mark, until: Tick) {
     state.insert(&mark_name(key, request), Value::Mark(mark), until);
 }
 
 /// Removes what is remembered of a request.
-pub(super) fn answered(state: &mut State, key: &Key, request: Owner) {
+pub(crate) fn answered(state: &mut State, key: &Key, request: Owner) {
     state.remove(&mark_name(key, request));
 }
 
 /// Carries out a change, unless this request was answered before: then the answer is the same, and nothing changes.
-pub(super) fn once(
+pub(crate) fn once(
     state: &mut State,
     key: &Key,
     request: Owner,
@@ -110,7 +110,7 @@ pub(super) fn once(
 }
 
 /// Removes the number under a key, unless that is another one than was seen.
-pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
+pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
     let Some(number) = get(state, key)? else {
         return Ok(Forced::WasFree);
     };
@@ -122,7 +122,7 @@ pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Resul
 }
 
 /// How long the number stays. Its holders are unknown.
-pub(super) fn inspect(state: &State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
+pub(crate) fn inspect(state: &State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
     get(state, key)?;
     Ok(Inspected {
         holders: Vec::new(),

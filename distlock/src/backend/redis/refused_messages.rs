@@ -1,4 +1,4 @@
-//! Messages that a server refuses to publish. What the script does beside that is done, and waiters look by themselves.
+//! Messages that a server refuses to publish. The script does everything else, and waiters poll the key.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,18 +11,18 @@ use crate::telemetry;
 /// How the scripts begin the answer that says why a message was not published.
 const UNTOLD: &[u8] = b"untold";
 
-/// Which refusals were told in the log, by their causes.
+/// Which causes of refusals the log already names.
 #[derive(Debug, Default)]
-pub(super) struct Untold(AtomicU8);
+pub(super) struct RefusedMessages(AtomicU8);
 
-impl Untold {
-    /// The answer of a script. If a message was not published, the log tells it once for each cause.
+impl RefusedMessages {
+    /// Returns the answer of a script. If the server refused a message, the log says so once for each cause.
     pub(super) fn read(&self, value: Value, servers: &Servers) -> Value {
         match without_messages(value) {
             Ok(answer) => answer,
             Err((why, answer)) => {
                 let cause = 1 << reply::cause_of_refusal(&why);
-                // Relaxed: nothing else is read by it.
+                // Relaxed: the bits guard no other data. They only limit the log lines.
                 if self.0.fetch_or(cause, Ordering::Relaxed) & cause == 0 {
                     telemetry::nobody_is_told(&servers.name(), &why);
                 }

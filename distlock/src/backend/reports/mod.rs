@@ -1,9 +1,16 @@
 //! Reports of the server: what lives under a key, who holds it, and who waits for it.
 
+mod examined;
+mod facts;
+
 use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
+
+pub use self::examined::NamedClient;
+pub(crate) use self::examined::{Examined, Listed, Listeners, ValueSeen};
+pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 
 /// What lives under one key in the server, and who holds it or waits for it.
 ///

@@ -2,12 +2,13 @@
 
 use redis::Value;
 
-use super::script::{self, Call, Script};
-use super::{RedisBackend, lock, names, reply};
+use crate::backend::redis::script::{self, Call, Script};
+use super::lock;
+use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, Through};
 use crate::resource::key::Key;
 
-pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
         return lock::attach(backend, attempt, former).await;
     }
@@ -24,7 +25,7 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 }
 
 /// Ends a hold, or gives up a place in the queue.
-pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let owner = target.owner.text();
     let with = |call: Call, channel: &str| call.arg(&owner).arg(channel);
     let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
@@ -32,7 +33,7 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     reply::released(value, || 0)
 }
 
-pub(super) async fn force_release(
+pub(crate) async fn force_release(
     backend: &RedisBackend,
     key: &Key,
     seen: Option<&Seen>,

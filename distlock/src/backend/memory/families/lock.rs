@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::call::Call;
-use super::store::{State, Value};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{State, Value};
 use crate::backend::{
     Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
     Through,
@@ -20,7 +20,7 @@ const MOST_FIELDS: usize = 16;
 
 /// Who holds a lock, and how often the holder has entered it. No verb here adds a second holder.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     holder: Holder,
     count: u32,
 }
@@ -43,7 +43,7 @@ impl Held {
     }
 
     /// Its owner, unless it only stays taken.
-    pub(super) fn owner(&self) -> Option<Owner> {
+    pub(crate) fn owner(&self) -> Option<Owner> {
         match self.holder {
             Holder::Owner(owner) => Some(owner),
             Holder::Released(_) => None,
@@ -59,7 +59,7 @@ impl Held {
     }
 
     /// The holder by its name, and its count.
-    pub(super) fn shown(&self) -> (String, u64) {
+    pub(crate) fn shown(&self) -> (String, u64) {
         (self.text(), u64::from(self.count))
     }
 }
@@ -82,7 +82,7 @@ fn refused(ttl: Option<Duration>, owner: Option<Owner>) -> Attempted {
 }
 
 /// The refusal of an attempt on a key, with its holder if it has one.
-pub(super) fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
+pub(crate) fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
     let entry = state.values.get(key.name());
     let owner = entry.and_then(|entry| match &entry.value {
         Value::Lock(held) => held.owner(),
@@ -106,7 +106,7 @@ fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, 
     }
 }
 
-pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
+pub(crate) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
         return attach(state, attempt, former, now);
     }
@@ -141,7 +141,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
 }
 
 /// Takes the place of another owner.
-pub(super) fn attach(
+pub(crate) fn attach(
     state: &mut State,
     attempt: &Attempt,
     former: DetachedOwner,
@@ -163,7 +163,7 @@ pub(super) fn attach(
 }
 
 /// Grants all attempts or none. A refusal names the first key that another owner holds.
-pub(super) fn attempt_all(
+pub(crate) fn attempt_all(
     state: &mut State,
     attempts: &[Attempt],
     now: Tick,
@@ -181,7 +181,7 @@ pub(super) fn attempt_all(
     Ok((0, Attempted::Granted { token: None }))
 }
 
-pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
+pub(crate) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let Target {
         resource, owner, ..
     } = &renewal.target;
@@ -195,12 +195,12 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     true
 }
 
-pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
+pub(crate) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
     let found = find(state, &target.resource.key, target.owner)?;
     Ok(matches!(found, Found::Itself(_)))
 }
 
-pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     if !is_held_by(state, target)? {
         return Ok(Released::NotOurs);
     }
@@ -217,7 +217,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 
 /// Ends several holds. A value of another type is not the owner's lock, and does not keep the others from being
 /// released.
-pub(super) fn release_all(
+pub(crate) fn release_all(
     state: &mut State,
     targets: &[Target],
     call: Call,
@@ -230,7 +230,7 @@ pub(super) fn release_all(
 }
 
 /// Removes a lock with its holder, unless that is another one than was seen.
-pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
+pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
     match state.values.get(key.name()).map(|entry| &entry.value) {
         Some(Value::Lock(held)) if seen.is_some_and(|seen| !seen.are([held.text()])) => {
             Ok(Forced::Unseen)
@@ -241,7 +241,7 @@ pub(super) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Resul
     }
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     key: &Key,
     seen: Option<&Seen>,
@@ -254,7 +254,7 @@ pub(super) fn force_release(
     Ok(freed)
 }
 
-pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
+pub(crate) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
     let holders = match state.values.get(key.name()).map(|entry| &entry.value) {
         Some(Value::Lock(held)) => vec![(held.text().into_bytes(), u64::from(held.count))],
         // One field more is that of the mode.

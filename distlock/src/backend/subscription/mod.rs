@@ -1,7 +1,9 @@
 //! A subscription to a key's channel.
 
-use super::signal::Signal;
-use super::watched;
+mod signal;
+pub mod watched;
+
+pub use self::signal::Signal;
 
 /// A share in the subscription to a key's channel. The client unsubscribes some time after the last share is dropped.
 pub struct Subscription {

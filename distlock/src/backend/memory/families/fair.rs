@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::Call;
 use super::lock;
-use super::store::{Name, State};
+use crate::backend::memory::call::Call;
+use crate::backend::memory::store::{Name, State};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, Through};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;
@@ -18,9 +18,9 @@ use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 
 /// The waiters in order of arrival, each with the time from which it counts as dead.
-pub(super) type Places = VecDeque<(Owner, Tick)>;
+pub(crate) type Places = VecDeque<(Owner, Tick)>;
 
-pub(super) fn attempt(
+pub(crate) fn attempt(
     state: &mut State,
     attempt: &Attempt,
     call: Call,
@@ -76,7 +76,7 @@ fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Op
 }
 
 /// Ends a hold, or gives up a place in the queue.
-pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
     remove(state, key.name(), target.owner);
     let is_ours = lock::is_held_by(state, target)?;
@@ -93,7 +93,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     })
 }
 
-pub(super) fn force_release(
+pub(crate) fn force_release(
     state: &mut State,
     key: &Key,
     seen: Option<&Seen>,
