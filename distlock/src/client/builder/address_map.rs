@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::builder::Builder;
+use super::Builder;
 use crate::config::address_map::AddressMap;
 
 /// Settings of the addresses that servers announce.

@@ -1,77 +1,13 @@
-//! The settings of the connections to servers.
+//! The settings of the connections to servers, and of what a server has to promise.
 
-use std::error::Error as StdError;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::builder::Builder;
-use crate::config::Replicas;
-use crate::config::credentials::Credentials;
-#[cfg(feature = "_tls")]
-use crate::config::pem::{ClientPem, Pem};
-use crate::config::source::Source;
+use super::Builder;
+use crate::config::{PubSub, Replicas};
 
 /// Settings of the connections to Redis and Valkey.
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 impl Builder {
-    /// Sets the user and the password of the servers, instead of those in the URL; none by default.
-    ///
-    /// They are used as they are: nothing is percent-encoded here. They do not apply to Sentinels, whose user and password
-    /// are part of the URL. To read a password again before each connection, use
-    /// [`credentials_from`](Builder::credentials_from). The last call of the two counts.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().credentials("shop", "a p@ssword");
-    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        let credentials = Credentials::new(user, password);
-        self.config.credentials = Some(Source::Fixed(credentials));
-        self
-    }
-
-    /// Sets a function that gives the user and the password of the servers. The client calls it before each connection, so
-    /// it uses a password that was changed.
-    ///
-    /// A client has up to three connections to each server. It calls the function when it makes one of them, and again for
-    /// each new try. The function's time is a part of the [connect timeout](Builder::connect_timeout). It is also asked again
-    /// each time the [`credentials_interval`](Builder::credentials_interval) has passed, 5 minutes by default, and what has
-    /// changed is sent over the connections that stand, so that an expiring token is renewed. The nearest setting with a plain
-    /// value is [`password_file`](Builder::password_file).
-    ///
-    /// # Errors
-    /// An error or a panic of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
-    /// error becomes a part of [`Error::Unreachable`](crate::Error::Unreachable) for the first connection, and of
-    /// [`Error::Unavailable`](crate::Error::Unavailable) later. The text should not contain the password.
-    ///
-    /// # Examples
-    /// A password from a file that another program keeps up to date:
-    ///
-    /// ```no_run
-    /// use distlock::{Client, Credentials};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = Client::builder().credentials_from(|| async {
-    ///     // At once, and not by `tokio::fs`, which waits for a free thread of the runtime's pool for blocking calls.
-    ///     let password = std::fs::read_to_string("/run/secrets/redis")?;
-    ///     Ok::<_, std::io::Error>(Credentials::new("shop", password.trim_end()))
-    /// });
-    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn credentials_from<F, Fut, E>(mut self, source: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        self.config.credentials = Some(Source::asked(source, |credentials| credentials));
-        self
-    }
-
     /// Sets how often the names of servers are looked up again while they are connected; 5 s by default, and never with zero.
     ///
     /// A name may be pointed at another server while the old one stays up: a Service of Kubernetes, a failover by DNS. The
@@ -96,77 +32,6 @@ impl Builder {
     /// ```
     pub fn look_up_interval(mut self, interval: Duration) -> Self {
         self.settings.look_up_interval = Some(interval);
-        self
-    }
-
-    /// Sets the file of the password for Sentinels, which is read again as that of
-    /// [`password_file`](Builder::password_file) is; none by default.
-    ///
-    /// The user is `sentinel_user` in the URL, which may stand there without `sentinel_password`. Without one it is the default
-    /// user.
-    ///
-    /// # Errors
-    /// A file that cannot be read counts as a Sentinel that cannot be reached. A client of a URL without Sentinels is refused with
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig).
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().sentinel_password_file("/run/secrets/sentinel");
-    /// let client = builder.connect("redis+sentinel://10.0.0.1,10.0.0.2/locks?sentinel_user=watcher").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn sentinel_password_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.sentinel_password_file = Some(path.into());
-        self
-    }
-
-    /// Sets the file of the password, which is read again for each connection and each
-    /// [`credentials_interval`](Builder::credentials_interval); none by default.
-    ///
-    /// White space at its end does not count. The user is that of the URL, which may stand there without a password, as in
-    /// `redis://shop@host`. Without one it is the default user. [`credentials`](Builder::credentials) and
-    /// [`credentials_from`](Builder::credentials_from) count more than the file.
-    ///
-    /// # Errors
-    /// A file that cannot be read counts as a failed try to connect, as an error of
-    /// [`credentials_from`](Builder::credentials_from) does.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().password_file("/run/secrets/redis");
-    /// let client = builder.connect("redis://shop@locks.example.com").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.password_file = Some(path.into());
-        self
-    }
-
-    /// Sets how often the function of [`credentials_from`](Builder::credentials_from), or the
-    /// [`password_file`](Builder::password_file), is asked again for the connections that stand: at most a year, 5 minutes by
-    /// default. Zero turns it off.
-    ///
-    /// Credentials that have changed are sent by AUTH over each connection, also over that for messages. If the server
-    /// refuses them, a warning says so, and the connection keeps the rights that it has.
-    ///
-    /// # Errors
-    /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
-    /// made.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder()
-    ///     .password_file("/run/secrets/redis")
-    ///     .credentials_interval(Duration::from_secs(60));
-    /// let client = builder.connect("redis://shop@locks.example.com").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn credentials_interval(mut self, interval: Duration) -> Self {
-        self.settings.credentials_interval = Some(interval);
         self
     }
 
@@ -316,210 +181,42 @@ impl Builder {
         self
     }
 
-    /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, or with the
-    /// feature `tls-rustls-webpki-roots` those that Mozilla trusts.
+    /// Sets `TCP_NODELAY` on the connection for commands; off by default, so that concurrent commands share packets.
     ///
-    /// The PEM has one certificate or several. No other authority is trusted then. It applies to servers and Sentinels. The URL
-    /// says which connections have TLS, by `rediss`.
-    ///
-    /// # Errors
-    /// A PEM without a certificate is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made, before anything is sent. So is a PEM, a file or a function of this sort beside a URL without TLS, where it
-    /// would have no effect.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let authority = std::fs::read("/etc/shop/ca.pem")?;
-    /// let builder = distlock::Client::builder().tls_ca_pem(authority);
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "_tls")]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn tls_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.config.tls.ca_pem = Some(Source::Fixed(Pem::new(pem)));
-        self
-    }
-
-    /// Sets the client's own certificate and its private key, each as PEM; none by default.
-    ///
-    /// Servers that are set to `tls-auth-clients yes` ask for it (mutual TLS). Certificates of intermediate authorities
-    /// follow the client's own in the same PEM. With `tls-rustls` the key may be in PKCS #8, PKCS #1 or SEC1; with
-    /// `tls-native-tls` in PKCS #8.
-    ///
-    /// # Errors
-    /// A PEM without a certificate or without a key, and a key that is not the certificate's, are reported as
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, before anything is sent. The
-    /// error does not contain the key.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let (certificate, key) = (std::fs::read("shop.pem")?, std::fs::read("shop.key")?);
-    /// let builder = distlock::Client::builder().tls_client_pem(certificate, key);
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "_tls")]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn tls_client_pem(
-        mut self,
-        certificate: impl Into<Vec<u8>>,
-        key: impl Into<Vec<u8>>,
-    ) -> Self {
-        self.config.tls.client_pem = Some(Source::Fixed(ClientPem::new(certificate, key)));
-        self
-    }
-
-    /// Sets a function that gives the certificates of the authorities, as [`tls_ca_pem`](Builder::tls_ca_pem) takes them. The
-    /// client calls it before each connection with TLS.
-    ///
-    /// The nearest setting with a plain value is [`tls_ca_file`](Builder::tls_ca_file).
-    ///
-    /// # Errors
-    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
-    /// again as in every outage.
+    /// It may shorten the time that a single task needs to acquire and release over a network. On the same machine it
+    /// does not.
     ///
     /// # Examples
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// async fn from_vault() -> Result<Vec<u8>, std::io::Error> {
-    /// #   Ok(Vec::new())
-    /// }
-    /// let builder = distlock::Client::builder().tls_ca_pem_from(from_vault);
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// let client = distlock::Client::builder().nodelay(true).connect("redis://127.0.0.1:6379").await?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "_tls")]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn tls_ca_pem_from<F, Fut, P, E>(mut self, source: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<P, E>> + Send + 'static,
-        P: Into<Vec<u8>> + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        self.config.tls.ca_pem = Some(Source::asked(source, Pem::new));
+    pub fn nodelay(mut self, nodelay: bool) -> Self {
+        self.settings.nodelay = Some(nodelay);
         self
     }
 
-    /// Sets a function that gives the client's own certificate and its private key, as
-    /// [`tls_client_pem`](Builder::tls_client_pem) takes them. The client calls it before each connection with TLS, so a
-    /// certificate that lives for an hour can be replaced in time.
+    /// Sets how clients of a cluster tell each other that a lock is free; [`PubSub::Auto`] by default. Clients of a single
+    /// server ignore it.
     ///
-    /// The nearest setting with plain values is [`tls_client_files`](Builder::tls_client_files).
-    ///
-    /// # Errors
-    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
-    /// again as in every outage. Its text should not contain the key.
+    /// All clients that use the same locks should have the same setting. A client that does not hear of a release finds it by
+    /// itself when the lease is over, or when it looks at the key after some five seconds.
     ///
     /// # Examples
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// async fn from_vault() -> Result<(Vec<u8>, Vec<u8>), std::io::Error> {
-    /// #   Ok((Vec::new(), Vec::new()))
-    /// }
-    /// let builder = distlock::Client::builder().tls_client_pem_from(from_vault);
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// use distlock::{Client, PubSub};
+    ///
+    /// // Some services still use a version of Redisson before 3.22.
+    /// let client = Client::builder()
+    ///     .pub_sub(PubSub::Both)
+    ///     .connect("redis+cluster://10.0.0.1:6379,10.0.0.2:6379")
+    ///     .await?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "_tls")]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn tls_client_pem_from<F, Fut, C, K, E>(mut self, source: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(C, K), E>> + Send + 'static,
-        C: Into<Vec<u8>> + 'static,
-        K: Into<Vec<u8>> + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        let make = |(certificate, key)| ClientPem::new(certificate, key);
-        self.config.tls.client_pem = Some(Source::asked(source, make));
-        self
-    }
-
-    /// Sets the file of the certificates of the authorities, as [`tls_ca_pem`](Builder::tls_ca_pem) takes them. The client reads
-    /// it again for each connection with TLS, so the file may be replaced while the program runs.
-    ///
-    /// [`tls_ca_pem`](Builder::tls_ca_pem) and its function count more than the file.
-    ///
-    /// # Errors
-    /// A file that cannot be read or used is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made. Later it is the failure of that connection, and the client tries again.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().tls_ca_file("/etc/shop/ca.pem");
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.tls_ca_file = Some(path.into());
-        self
-    }
-
-    /// Sets the files of the client's own certificate and of its private key, as [`tls_client_pem`](Builder::tls_client_pem)
-    /// takes them. The client reads them again for each connection with TLS, so another program may replace them before the
-    /// certificate expires.
-    ///
-    /// If the two files do not belong together, because one of them is about to be replaced, the connection fails and the
-    /// client tries again. [`tls_client_pem`](Builder::tls_client_pem) and its function count more than the files.
-    ///
-    /// # Errors
-    /// Files that cannot be read or used are reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made. Later they are the failure of that connection.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().tls_client_files("/run/tls/shop.pem", "/run/tls/shop.key");
-    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn tls_client_files(
-        mut self,
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
-        self.settings.tls_client_cert_file = Some(certificate.into());
-        self.settings.tls_client_key_file = Some(key.into());
-        self
-    }
-
-    /// Sets the name that the servers' certificates have, instead of the host of each server's address.
-    ///
-    /// Use it where the client reaches a server by another name than the one in its certificate: through a tunnel or a port
-    /// forward, or by the IP addresses that the nodes of a cluster announce. The client sends this name to the server (SNI), and
-    /// checks the certificate against it. It applies to Sentinels as well.
-    ///
-    /// # Errors
-    /// A text that is neither a host name nor an IP address is reported as
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, and so is any text beside a URL without
-    /// TLS.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().tls_server_name("locks.example.com");
-    /// let client = builder.connect("rediss://127.0.0.1:16379").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.settings.tls_server_name = Some(name.into());
+    pub fn pub_sub(mut self, pub_sub: PubSub) -> Self {
+        self.settings.pub_sub = Some(pub_sub);
         self
     }
 }

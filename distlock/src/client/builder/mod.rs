@@ -1,19 +1,24 @@
 //! The settings of a client.
+//!
+//! This file has those of leases, waits and keys. The others stand in a file for each subject.
 
+#[cfg(feature = "redis")]
+mod address_map;
+#[cfg(feature = "redis")]
+mod connections;
+#[cfg(feature = "redis")]
+mod credentials;
 #[cfg(feature = "test-util")]
-use std::fmt;
+mod decorators;
 #[cfg(feature = "test-util")]
-use std::panic::{RefUnwindSafe, UnwindSafe};
-#[cfg(feature = "test-util")]
-use std::sync::Arc;
+mod test_settings;
+#[cfg(feature = "redis")]
+mod tls;
+
 use std::time::Duration;
 
 #[cfg(feature = "test-util")]
-use crate::backend::Backend;
-#[cfg(feature = "test-util")]
-use crate::clock::Clock;
-#[cfg(feature = "redis")]
-use crate::config::PubSub;
+use self::decorators::Decorators;
 use crate::config::{Config, Settings};
 
 /// The settings of a [`Client`](crate::Client) that is to be made. Each has a default.
@@ -403,123 +408,10 @@ impl Builder {
         self.settings.fencing_token_ttl = Some(ttl);
         self
     }
-
-    /// Sets `TCP_NODELAY` on the connection for commands; off by default, so that concurrent commands share packets.
-    ///
-    /// It may shorten the time that a single task needs to acquire and release over a network. On the same machine it
-    /// does not.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::builder().nodelay(true).connect("redis://127.0.0.1:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    pub fn nodelay(mut self, nodelay: bool) -> Self {
-        self.settings.nodelay = Some(nodelay);
-        self
-    }
-
-    /// Sets how clients of a cluster tell each other that a lock is free; [`PubSub::Auto`] by default. Clients of a single
-    /// server ignore it.
-    ///
-    /// All clients that use the same locks should have the same setting. A client that does not hear of a release finds it by
-    /// itself when the lease is over, or when it looks at the key after some five seconds.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, PubSub};
-    ///
-    /// // Some services still use a version of Redisson before 3.22.
-    /// let client = Client::builder()
-    ///     .pub_sub(PubSub::Both)
-    ///     .connect("redis+cluster://10.0.0.1:6379,10.0.0.2:6379")
-    ///     .await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    pub fn pub_sub(mut self, pub_sub: PubSub) -> Self {
-        self.settings.pub_sub = Some(pub_sub);
-        self
-    }
-
-    /// Puts a decorator between the client and its backend. With `nearest` it is nearest to the server, otherwise
-    /// nearest to the client.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn decorate_backend(
-        mut self,
-        nearest: bool,
-        decorate: impl Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        let at = if nearest { 0 } else { self.decorators.0.len() };
-        self.decorators.0.insert(at, Arc::new(decorate));
-        self
-    }
-}
-
-#[cfg(all(feature = "test-util", feature = "redis"))]
-impl Builder {
-    /// Asks this function for the addresses of names, and not the system.
-    #[doc(hidden)]
-    pub fn look_up_by<F>(mut self, look_up: impl Fn(&str, u16) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = std::io::Result<Vec<std::net::SocketAddr>>> + Send + 'static,
-    {
-        use crate::config::look_up::{LookUp, LookedUp};
-
-        let ask = move |host: &str, port| Box::pin(look_up(host, port)) as LookedUp;
-        self.config.look_up = LookUp::Asked(Arc::new(ask));
-        self
-    }
 }
 
 impl From<Settings> for Builder {
     fn from(settings: Settings) -> Self {
         Self::default().settings(settings)
-    }
-}
-
-/// The decorators between a client and its backend, the one nearest to the server first.
-#[cfg(feature = "test-util")]
-#[derive(Clone, Default)]
-pub(crate) struct Decorators(Vec<Decorator>);
-
-/// Makes a decorator. Its last argument is the response timeout, within which every backend answers.
-#[cfg(feature = "test-util")]
-type Decorator = Arc<dyn Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend> + Send + Sync>;
-
-// They are called when a client is made, and not changed.
-#[cfg(feature = "test-util")]
-impl UnwindSafe for Decorators {}
-#[cfg(feature = "test-util")]
-impl RefUnwindSafe for Decorators {}
-
-#[cfg(feature = "test-util")]
-impl Decorators {
-    pub(crate) fn around(
-        &self,
-        backend: Arc<dyn Backend>,
-        clock: &Clock,
-        response_timeout: Duration,
-    ) -> Arc<dyn Backend> {
-        let decorators = self.0.iter();
-        decorators.fold(backend, |inner, decorate| {
-            decorate(inner, clock, response_timeout)
-        })
-    }
-}
-
-#[cfg(feature = "test-util")]
-impl fmt::Debug for Decorators {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Decorators").field(&self.0.len()).finish()
     }
 }

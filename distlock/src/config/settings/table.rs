@@ -219,9 +219,11 @@ mod tests {
     #[test]
     fn each_setting_has_a_method_of_the_builder_and_a_line_in_the_guide() {
         const BUILDER: &str = concat!(
-            include_str!("../../client/builder.rs"),
-            include_str!("../../client/connection_settings.rs"),
-            include_str!("../../client/map_settings.rs"),
+            include_str!("../../client/builder/mod.rs"),
+            include_str!("../../client/builder/connections.rs"),
+            include_str!("../../client/builder/credentials.rs"),
+            include_str!("../../client/builder/tls.rs"),
+            include_str!("../../client/builder/address_map.rs"),
         );
         const GUIDE: &str = include_str!("../../guide/connections.md");
         for (word, method) in METHODS {

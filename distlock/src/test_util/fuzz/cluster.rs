@@ -9,7 +9,7 @@ use super::values::values;
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::redis::servers::cluster::redirect::Redirect;
-use crate::backend::redis::servers::cluster::slots::{OwnedSlots, SlotMap};
+use crate::backend::redis::servers::cluster::slots::{OwnedSlots, SlotMap, SlotOwner};
 use crate::backend::redis::servers::cluster::topology::owned_slots;
 use crate::backend::redis::slot::SLOTS;
 use crate::clock::Tick;
@@ -75,7 +75,7 @@ impl Seen {
         let beside = ends.flat_map(|slot| [slot.saturating_sub(1), slot, slot + 1]);
         for slot in beside.take(300) {
             let first = owned.iter().find(|owned| owned.slots.contains(&slot));
-            let owner = self.map.owner(slot.min(SLOTS - 1)).0;
+            let owner = self.map.owner(slot.min(SLOTS - 1)).owner;
             if slot < SLOTS {
                 assert_eq!(owner, first.map(|owned| &owned.owner), "slot {slot}");
             }
@@ -90,11 +90,11 @@ impl Seen {
             return;
         };
         self.is_named(&node);
-        let former = self.map.owner(slot).0.cloned();
+        let former = self.map.owner(slot).owner.cloned();
         let lossy = self.map.lossy(slot);
         let is_new = self.map.learn(slot, &node, asked, self.number);
         assert_eq!(is_new, former.as_ref() != Some(&node));
-        assert_eq!(self.map.owner(slot).0, Some(&node));
+        assert_eq!(self.map.owner(slot).owner, Some(&node));
         if former.as_ref() == Some(asked) {
             assert_eq!(self.map.lossy(slot), lossy, "its owner gave it away");
         }
@@ -106,10 +106,10 @@ impl Seen {
             return;
         };
         self.is_named(&node);
-        let before = self.map.owner(slot).0.cloned();
+        let before = self.map.owner(slot).owner.cloned();
         self.map.visit(&node, self.now);
         assert_eq!(
-            self.map.owner(slot).0,
+            self.map.owner(slot).owner,
             before.as_ref(),
             "it teaches nothing"
         );
@@ -117,7 +117,7 @@ impl Seen {
         assert!(!forgotten.contains(&node), "it was asked just now");
         // The command may get lost on its way.
         self.map.unsettle(slot, self.number);
-        assert_eq!(self.map.owner(slot).0, before.as_ref());
+        assert_eq!(self.map.owner(slot).owner, before.as_ref());
         self.has_order(slot);
     }
 
@@ -147,7 +147,7 @@ impl Seen {
 
     /// No change of a slot is later than the last one, and data is lost only with a change.
     fn has_order(&self, slot: u16) {
-        let (owner, changed) = self.map.owner(slot);
+        let SlotOwner { owner, changed } = self.map.owner(slot);
         assert!(
             self.map.lossy(slot) <= changed && changed <= self.number,
             "slot {slot}"
