@@ -6,6 +6,7 @@
 //! 3. If this future ends early, the hold ends too, unless the handler took the guard with `Held::keep`.
 
 mod body;
+mod protocol;
 
 use std::fmt;
 use std::mem;
@@ -19,19 +20,20 @@ use distlock::Error;
 use futures_core::future::BoxFuture;
 use http::header::CONNECTION;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
 pub use self::body::HoldBody;
+use self::protocol::Protocol;
 use crate::enter::EnterOutcome;
 use crate::error::BoxError;
 use crate::held::{Interruption, RequestHold, Unlocked};
 use crate::key::{KeyedBody, WholeBody};
 use crate::request_body;
-use crate::respond::{self, Answer, LockInfo, is_grpc};
+use crate::respond::{self, Answer, LockInfo};
 use crate::settings::{HoldUntil, Settings};
 
 pin_project! {
@@ -82,28 +84,6 @@ enum Outcome<T, E> {
     Output(Result<T, E>),
     /// It was dropped, because the request's body took too long.
     BodyTimeout,
-}
-
-/// How the request came.
-#[derive(Clone, Copy)]
-struct Protocol {
-    grpc: bool,
-    http1: bool,
-    /// Whether the client sees an answer only after the rest of its request was read.
-    may_drain: bool,
-    /// The layer has read the body already.
-    has_whole_body: bool,
-}
-
-impl Protocol {
-    fn of(parts: &Parts) -> Self {
-        Self {
-            grpc: is_grpc(&parts.headers),
-            http1: parts.version <= Version::HTTP_11,
-            may_drain: request_body::may_drain(parts),
-            has_whole_body: false,
-        }
-    }
 }
 
 type Entered<B> = (Parts, EnterOutcome, Option<B>);

@@ -1,14 +1,17 @@
 //! Templates: keys as text with placeholders for values from the head of a request.
 
+mod error;
+mod parse;
+
 use std::borrow::Cow;
 use std::fmt;
-use std::str::FromStr;
 
 use http::header::HeaderName;
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::smallvec;
 
+pub use self::error::TemplateError;
 use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys, foreign};
 
 /// Marks a [`Template`] in the place of a key function. Always inferred.
@@ -103,20 +106,6 @@ impl Template {
         Self { pieces, braced }
     }
 
-    /// Refuses a text that is the same for all requests, but does not look so.
-    fn check(self) -> Result<Self, TemplateError> {
-        let [Piece::Text(text)] = self.pieces.as_slice() else {
-            return Ok(self);
-        };
-        match foreign::placeholder(text) {
-            Some(found) => Err(TemplateError::NoPlaceholder {
-                written: found.written.to_owned(),
-                meant: meant(found.name),
-            }),
-            None => Ok(self),
-        }
-    }
-
     /// Whether the captures of the route matter.
     fn has_captures(&self) -> bool {
         let is_capture = |piece: &Piece| matches!(piece, Piece::Placeholder(Placeholder::Path(_)));
@@ -162,23 +151,6 @@ impl Piece {
             Self::Text(text) => Some(text),
             Self::Placeholder(_) => None,
         }
-    }
-}
-
-/// The placeholder for what others write as `{name}`.
-fn meant(name: &str) -> String {
-    let name = name.trim_start_matches("self.");
-    let is_ours = name.parse::<Placeholder>().is_ok();
-    let source = if cfg!(feature = "axum") {
-        "path"
-    } else {
-        "query"
-    };
-    match name {
-        ours if is_ours => format!("<{ours}>"),
-        "" => format!("<{source}.NAME>"),
-        number if number.starts_with(|c: char| c.is_numeric()) => format!("<{source}.NAME>"),
-        name => format!("<{source}.{name}>"),
     }
 }
 
@@ -300,133 +272,6 @@ impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
             let captures = captures(parts).await;
             into(Ok(LockKeys(self.render(parts, &captures))))
         }))
-    }
-}
-
-/// The error of parsing a [`Template`].
-///
-/// # Examples
-/// ```
-/// use distlock_tower::Template;
-///
-/// let error = "order:<body.id>".parse::<Template>().unwrap_err();
-/// assert!(error.to_string().contains("unknown placeholder `<body.id>`"));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TemplateError {
-    /// The text is empty.
-    Empty,
-    /// A `<` without a `>`.
-    Unclosed,
-    /// A `>` without a `<`.
-    Stray,
-    /// An unknown placeholder: its text without `<` and `>`.
-    Unknown(String),
-    /// The text has no placeholder, and contains one in the syntax of another library, which is plain text here.
-    NoPlaceholder {
-        /// What is plain text.
-        written: String,
-        /// The placeholder that is meant, if it is a capture of the route.
-        meant: String,
-    },
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("empty key template"),
-            Self::Unclosed => {
-                f.write_str("unclosed `<` in a key template (write `<<` for a literal `<`)")
-            }
-            Self::Stray => {
-                f.write_str("stray `>` in a key template (write `>>` for a literal `>`)")
-            }
-            Self::Unknown(name) => {
-                let path = if cfg!(feature = "axum") {
-                    "`<path.NAME>`, "
-                } else {
-                    ""
-                };
-                let feature = if name.starts_with("path.") && path.is_empty() {
-                    "; `<path.NAME>` needs the feature `axum`"
-                } else {
-                    ""
-                };
-                write!(
-                    f,
-                    "unknown placeholder `<{name}>` in a key template; expected {path}`<query.NAME>`, \
-                     `<header.NAME>`, `<method>` or `<uri.path>`{feature}"
-                )
-            }
-            Self::NoPlaceholder { written, meant } => write!(
-                f,
-                "`{written}` is plain text in a key template, so all requests would have one key; write `{meant}`, \
-                 or `<query.NAME>` or `<header.NAME>`, for a value of the request; \
-                 a key for all requests is a function: `.key(|_: &http::request::Parts| \"import\")`"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}
-
-impl FromStr for Template {
-    type Err = TemplateError;
-
-    /// Parses a template.
-    ///
-    /// # Errors
-    /// [`TemplateError`] if the text is not a valid template.
-    fn from_str(text: &str) -> Result<Self, TemplateError> {
-        let mut pieces = Vec::new();
-        let mut plain = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find(['<', '>']) {
-            plain.push_str(&rest[..at]);
-            let (mark, after) = rest[at..].split_at(1);
-            if let Some(after) = after.strip_prefix(mark) {
-                plain.push_str(mark);
-                rest = after;
-                continue;
-            }
-            if mark == ">" {
-                return Err(TemplateError::Stray);
-            }
-            let (name, after) = after.split_once('>').ok_or(TemplateError::Unclosed)?;
-            pieces.extend(text_piece(&mut plain));
-            pieces.push(Piece::Placeholder(name.parse()?));
-            rest = after;
-        }
-        plain.push_str(rest);
-        pieces.extend(text_piece(&mut plain));
-        if pieces.is_empty() {
-            Err(TemplateError::Empty)
-        } else {
-            Self::of_pieces(pieces).check()
-        }
-    }
-}
-
-fn text_piece(plain: &mut String) -> Option<Piece> {
-    let text = std::mem::take(plain);
-    (!text.is_empty()).then_some(Piece::Text(text))
-}
-
-impl FromStr for Placeholder {
-    type Err = TemplateError;
-
-    fn from_str(name: &str) -> Result<Self, TemplateError> {
-        let unknown = || TemplateError::Unknown(name.to_owned());
-        match name.split_once('.') {
-            None if name == "method" => Ok(Self::Method),
-            Some(("uri", "path")) => Ok(Self::UriPath),
-            Some((_, "")) => Err(unknown()),
-            Some(("path", capture)) if cfg!(feature = "axum") => Ok(Self::Path(capture.to_owned())),
-            Some(("query", parameter)) => Ok(Self::Query(parameter.to_owned())),
-            Some(("header", header)) => header.parse().map(Self::Header).map_err(|_| unknown()),
-            _ => Err(unknown()),
-        }
     }
 }
 

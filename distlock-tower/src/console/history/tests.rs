@@ -1,0 +1,182 @@
+//! What the console remembers, by looks at a server in memory.
+
+use std::time::Duration;
+
+use distlock::{Client, MemoryServer};
+
+use super::*;
+
+/// A history that takes in what a client sees.
+struct Watched {
+    history: History,
+    locks: BTreeMap<String, Arc<Lock>>,
+    look: u64,
+    client: Client,
+    is_after_pause: bool,
+}
+
+impl Watched {
+    fn new(server: &MemoryServer) -> Self {
+        Self {
+            history: History::default(),
+            locks: BTreeMap::new(),
+            look: 0,
+            client: Client::builder().in_memory(server).unwrap(),
+            is_after_pause: false,
+        }
+    }
+
+    async fn look(&mut self, now: Millis) {
+        self.look_through(now, |_| {}).await;
+    }
+
+    /// The look changes what the server has told of each key.
+    async fn look_through(&mut self, now: Millis, change: fn(&mut KeyReport)) {
+        let mut reports = Vec::new();
+        let mut scan = self.client.scan("*");
+        while let Some(page) = scan.next_page().await.unwrap() {
+            reports.extend(page.into_iter().map(|report| (now, report)));
+        }
+        reports.iter_mut().for_each(|(_, report)| change(report));
+        self.look += 1;
+        let found = Found {
+            look: self.look,
+            reports,
+            own: HashMap::new(),
+            is_complete: true,
+            is_after_pause: self.is_after_pause,
+        };
+        self.locks = self.history.take_in(now, found, &self.locks);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_of_a_key_that_cannot_be_read_for_a_while_goes_on() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let guard = watched.client.lock("a").acquire().await.unwrap();
+    watched.look(1_000).await;
+    let unreadable = |report: &mut KeyReport| {
+        report.fault = Some(String::from("odd"));
+        report.holders.clear();
+        report.holder_total = 0;
+    };
+    watched.look_through(2_000, unreadable).await;
+    let lock = &watched.locks["a"];
+    assert_eq!(lock.fault.as_deref(), Some("odd"));
+    assert_eq!((lock.holders.len(), lock.holder_total), (1, 1));
+    watched.look(3_000).await;
+    let lock = &watched.locks["a"];
+    assert_eq!((&lock.fault, lock.holders[0].since), (&None, 1_000));
+    assert!(watched.history.past("a").is_empty());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_was_released_between_two_looks_is_past_with_its_times() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let other = Client::builder().name("other").in_memory(&server).unwrap();
+    watched.look(1_000).await;
+    let guard = other.lock("a").acquire().await.unwrap();
+    watched.look(3_000).await;
+    let holder = &watched.locks["a"].holders[0];
+    assert_eq!((holder.since, holder.is_since_exact), (3_000, true));
+    guard.release().await.unwrap();
+    watched.look(5_000).await;
+    assert!(watched.locks.is_empty());
+    let past = watched.history.past("a");
+    assert_eq!((past[0].since, past[0].until), (3_000, 5_000));
+    assert_eq!((past[0].end, past[0].is_exact), (End::Released, true));
+    assert_eq!(past[0].client.as_ref().unwrap().name, "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_was_there_at_the_first_look_began_at_an_unknown_time() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let _guard = watched.client.lock("a").acquire().await.unwrap();
+    watched.look(1_000).await;
+    assert!(!watched.locks["a"].holders[0].is_since_exact);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_whose_lease_was_over_before_it_was_gone_ran_out() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let lock = watched.client.lock("a");
+    let lease = Duration::from_secs(3);
+    let guard = lock.acquire().lease(lease).await.unwrap();
+    watched.look(1_000).await;
+    tokio::time::advance(2 * lease).await;
+    drop(guard);
+    watched.look(7_000).await;
+    assert_eq!(watched.history.past("a")[0].end, End::LeaseRanOut);
+    assert_eq!(watched.history.ran_out(7_000).count(), 1);
+    assert_eq!(watched.history.ran_out(7_000 + CONTENTION_SPAN).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_ended_while_nobody_watched_ended_in_an_unknown_way() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    watched.look(1_000).await;
+    let guard = watched.client.lock("a").acquire().await.unwrap();
+    watched.look(3_000).await;
+    // Longer than its lease, which is renewed.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    guard.release().await.unwrap();
+    watched.is_after_pause = true;
+    watched.look(65_000).await;
+    assert_eq!(watched.history.past("a")[0].end, End::Unknown);
+    assert_eq!(watched.history.ran_out(65_000).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_changed_since_a_look_counts_as_changed() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let _a = watched.client.lock("a").acquire().await.unwrap();
+    watched.look(1_000).await;
+    let _b = watched.client.lock("b").acquire().await.unwrap();
+    tokio::time::advance(Duration::from_secs(2)).await;
+    watched.look(3_000).await;
+    let changed = watched.locks.values().map(|lock| lock.changed);
+    assert_eq!(changed.collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn contention_of_a_key_is_the_most_that_waited_in_each_step() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let other = Client::builder().in_memory(&server).unwrap();
+    let guard = other.fair_lock("a").acquire().await.unwrap();
+    watched.look(1_000_000).await;
+    assert!(watched.locks["a"].contention.is_empty());
+    let waits = tokio::spawn(other.fair_lock("a").acquire().into_future());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    watched.look(1_002_000).await;
+    watched.look(1_025_000).await;
+    assert_eq!(watched.locks["a"].contention[27..], [1, 1, 1]);
+    assert_eq!(watched.locks["a"].contention[..27], [0; 27]);
+    guard.release().await.unwrap();
+    let _second = waits.await.unwrap().unwrap();
+    watched.look(1_031_000).await;
+    watched.look(1_045_000).await;
+    assert_eq!(watched.locks["a"].contention[25..], [1, 1, 1, 1, 0]);
+    watched.look(1_045_000 + CONTENTION_SPAN).await;
+    assert!(watched.locks["a"].contention.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_some_of_the_free_keys_are_remembered() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    for number in 0..PAST_KEYS as u64 + 10 {
+        let report = watched.client.inspect(format!("k{number}")).await.unwrap();
+        watched.history.forced(number, &report, "somebody");
+    }
+    watched.look(1_000_000).await;
+    assert_eq!(watched.history.keys.len(), PAST_KEYS);
+    assert!(!watched.history.keys.contains_key("k9"));
+}
