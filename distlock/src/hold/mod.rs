@@ -13,6 +13,7 @@ mod grant;
 mod hold_ref;
 pub(crate) mod lease;
 mod nesting;
+mod state;
 mod term;
 mod terms;
 mod view;
@@ -24,9 +25,11 @@ use std::time::Duration;
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
 pub(crate) use self::hold_ref::{HoldRef, Origin};
-use self::lease::{Answer, Due, Lease};
+use self::lease::{Answer, Lease};
 use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
+use self::state::State;
+pub(crate) use self::state::{Confirmed, GuardEnd, ShownHold, WatchdogAction};
 use self::term::GuardTerm;
 pub(crate) use self::term::Term;
 pub(crate) use self::terms::HoldTerms;
@@ -67,104 +70,6 @@ pub(crate) struct Hold {
 /// No connection has this number.
 const NOT_SENT: u64 = u64::MAX;
 
-#[derive(Debug)]
-struct State {
-    lease: Lease,
-    /// Its last guard was dropped, and its release has not begun. The side that resets this decides what becomes of the hold.
-    waits_for_release: bool,
-    count: u32,
-    /// The count that the server confirmed last.
-    stated: u32,
-    /// The key stays taken until then, also after its guards have ended.
-    taken_until: Tick,
-    /// When the guard that has the hold was granted it, or took it over.
-    since: Tick,
-    /// Where in the user's code that guard was acquired.
-    call_site: &'static Location<'static>,
-}
-
-/// A hold at one moment.
-pub(crate) struct ShownHold {
-    pub(crate) held: Duration,
-    /// How long it is still held, unless it is renewed.
-    pub(crate) left: Duration,
-    pub(crate) count: u32,
-    pub(crate) call_site: &'static Location<'static>,
-}
-
-/// How a guard ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GuardEnd {
-    /// Other guards of the hold remain.
-    Shared,
-    /// It was the last guard, and the hold is still held.
-    Last {
-        /// The lease is fresh and was kept by the watchdog alone, so the hold can be handed over.
-        may_pass_on: bool,
-        /// How long the guard had the hold.
-        held: Duration,
-    },
-    /// The hold was lost before. `last`: no guard is left to clean up later.
-    Lost { loss: Loss, last: bool },
-}
-
-/// What the watchdog has to do about a hold.
-pub(crate) enum WatchdogAction {
-    /// Look again at this time.
-    Later(Tick),
-    /// Send a renewal that states this count.
-    Renew { count: u32, lease: Duration },
-    /// It was lost just now.
-    Lost(Loss),
-    /// Nothing: the hold is over.
-    Over,
-}
-
-/// What an answer to a renewal has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confirmed {
-    /// The hold is lost.
-    Lost(Loss),
-    /// The lease now lasts as long as the longest fixed term, which it did not before.
-    Longer,
-    /// Nothing that anybody waits for.
-    AsBefore,
-}
-
-impl State {
-    /// Whether the server still has another count. A count of 0 is stated only by a release.
-    fn is_unstated(&self) -> bool {
-        self.count != self.stated && self.count > 0
-    }
-
-    /// How a guard with this term lost the hold.
-    fn loss_of(&self, term: Term, now: Tick) -> Loss {
-        let of_guard = || term.has_ended(now).then(|| term.loss());
-        let loss = self.lease.loss_at(now).or_else(of_guard);
-        loss.unwrap_or(Loss::Expired)
-    }
-
-    /// Whether a guard or another hold may be nested into this enclosing guard.
-    fn check(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
-        if enclosing.has_ended() {
-            return Err(NestError::Closed);
-        }
-        let EnclosingGuard {
-            is_left_alone,
-            term,
-            now,
-            ..
-        } = enclosing;
-        if is_left_alone {
-            return Err(NestError::Lost(Loss::NewIdentity));
-        }
-        if term.has_ended(now) || !self.lease.is_held(now) {
-            return Err(NestError::Lost(self.loss_of(term, now)));
-        }
-        Ok(())
-    }
-}
-
 impl Hold {
     /// A hold that was granted to a guard with this term.
     fn granted(grant: Grant<'_>, term: Term) -> Arc<Self> {
@@ -193,15 +98,11 @@ impl Hold {
             release_sent_over: AtomicU64::new(NOT_SENT),
             over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
-            state: Mutex::new(State {
-                lease: Lease::granted(sent, lease, term, watchdog).with_margin(margin),
-                waits_for_release: false,
-                count: 1,
-                stated: 1,
-                taken_until: Tick::default(),
-                since: now,
-                call_site: terms.call_site,
-            }),
+            state: Mutex::new(State::granted(
+                Lease::granted(sent, lease, term, watchdog).with_margin(margin),
+                now,
+                terms.call_site,
+            )),
         })
     }
 
@@ -216,13 +117,7 @@ impl Hold {
 
     /// The entry of this hold in a snapshot; `None` if it has no guard.
     pub(crate) fn shown(&self, now: Tick) -> Option<ShownHold> {
-        let state = self.state.lock();
-        (state.count > 0).then(|| ShownHold {
-            held: now.since(state.since),
-            left: state.lease.end().left(now),
-            count: state.count,
-            call_site: state.call_site,
-        })
+        self.state.lock().shown(now)
     }
 
     /// Where in the user's code the guard that has the hold was acquired.
@@ -280,8 +175,7 @@ impl Hold {
 
     /// Whether it may stay in a waiter's slot, or be handed over to the next waiter, at `now`.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
-        let state = self.state.lock();
-        state.count == 0 && state.lease.may_pass_on(now)
+        self.state.lock().may_pass_on(now)
     }
 
     /// Keeps the key taken for this long from `since` on, even if the guards end earlier.
@@ -354,14 +248,7 @@ impl Hold {
 
     /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
     pub(crate) fn take_back(&self, now: Tick) -> bool {
-        // A rule of tests/model: hold_is_taken_back_only_before_its_release.
-        let mut state = self.state.lock();
-        let is_free = state.waits_for_release && state.lease.may_pass_on(now);
-        if is_free {
-            state.waits_for_release = false;
-            state.lease.passed_on(now);
-        }
-        is_free
+        self.state.lock().take_back(now)
     }
 
     /// Begins the release of a hold that waits for it. Returns `false` if it does not: it was taken back.
@@ -390,22 +277,17 @@ impl Hold {
 
     /// Counts another guard inside an enclosing one, unless that is over or the hold is lost.
     fn nest(&self, enclosing: EnclosingGuard<'_>, term: Term) -> Result<(), NestError> {
-        let mut state = self.state.lock();
-        state.check(enclosing)?;
-        if self.resource.kind == Kind::Read && state.count >= MOST_ENTRIES {
-            return Err(NestError::TooMany);
-        }
-        state.count += 1;
-        state.lease.join(term);
-        Ok(())
+        let most = if self.resource.kind == Kind::Read {
+            MOST_ENTRIES
+        } else {
+            u32::MAX
+        };
+        self.state.lock().nest(enclosing, term, most)
     }
 
     /// Admits another hold of the key, which may outlive this one. From now on this one is never handed over.
     fn let_in(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
-        let mut state = self.state.lock();
-        state.check(enclosing)?;
-        state.lease.keep_to_its_guards();
-        Ok(())
+        self.state.lock().let_in(enclosing)
     }
 
     /// Closes a frame: from now on nothing nests through it.
@@ -419,16 +301,12 @@ impl Hold {
     /// Counts the first guard of a hold that was handed over. Returns `false` if too little of its lease is left.
     fn succeed(&self, term: Term, call_site: &'static Location<'static>, now: Tick) -> bool {
         let mut state = self.state.lock();
-        if !state.lease.may_pass_on(now) {
-            return false;
+        let is_taken = state.succeed(term, call_site, now);
+        if is_taken {
+            // Relaxed, as in `note_scope`. The scopes were those of the guard before.
+            self.in_a_scope.store(false, Ordering::Relaxed);
         }
-        // Relaxed, as in `note_scope`. The scopes were those of the guard before.
-        self.in_a_scope.store(false, Ordering::Relaxed);
-        state.count = 1;
-        state.since = now;
-        state.call_site = call_site;
-        state.lease.pass_on(term);
-        true
+        is_taken
     }
 
     /// Moves the end of a guard's own lease to `end`, if that is later. The watchdog has to look at the hold after that.
@@ -441,14 +319,7 @@ impl Hold {
         own: &GuardTerm,
         end: Tick,
     ) -> Result<(), NestError> {
-        let mut state = self.state.lock();
-        state.check(guard)?;
-        let term = own.get();
-        if matches!(term, Term::Until(earlier) if earlier < end) {
-            state.lease.extend(term, end);
-            own.extend(end);
-        }
-        Ok(())
+        self.state.lock().extend(guard, own, end)
     }
 
     /// Completes with the next confirmation of a longer lease, and when the hold is over. Make it before the check of what it
@@ -464,23 +335,7 @@ impl Hold {
 
     /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
     fn leave(&self, own: &GuardTerm, ended: &AtomicBool, now: Tick) -> GuardEnd {
-        let mut state = self.state.lock();
-        let term = own.get();
-        // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
-        // counted out (invariant 2).
-        ended.store(true, Ordering::Release);
-        let loss = state.loss_of(term, now);
-        state.lease.leave(term);
-        state.count = state.count.saturating_sub(1);
-        let last = state.count == 0;
-        match (state.lease.is_held(now), last) {
-            (true, true) => GuardEnd::Last {
-                may_pass_on: state.lease.may_pass_on(now),
-                held: now.since(state.since),
-            },
-            (true, false) => GuardEnd::Shared,
-            (false, last) => GuardEnd::Lost { loss, last },
-        }
+        self.state.lock().leave(own, ended, now)
     }
 
     /// A guard has handed the hold over. The watchdog has to look at it after that.
@@ -511,23 +366,12 @@ impl Hold {
 
     /// When the watchdog should look at this hold next.
     pub(crate) fn next_check(&self) -> Tick {
-        let state = self.state.lock();
-        state.lease.next(state.is_unstated())
+        self.state.lock().next_check()
     }
 
     /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
     pub(crate) fn next_action(&self, now: Tick, soon: Tick) -> WatchdogAction {
-        let mut state = self.state.lock();
-        let unstated = state.is_unstated();
-        match state.lease.due(now, soon, unstated) {
-            Due::Nothing(next) => WatchdogAction::Later(next),
-            Due::Renew(lease) => WatchdogAction::Renew {
-                count: state.count.max(1),
-                lease,
-            },
-            Due::Lost(loss) => WatchdogAction::Lost(loss),
-            Due::Over => WatchdogAction::Over,
-        }
+        self.state.lock().next_action(now, soon)
     }
 
     /// Takes the answer to a renewal that stated `count`.
@@ -539,16 +383,7 @@ impl Hold {
         answer: Answer,
         now: Tick,
     ) -> Confirmed {
-        let mut state = self.state.lock();
-        if answer == Answer::Renewed {
-            state.stated = count;
-        }
-        let was_short = !state.lease.reaches_its_terms();
-        match state.lease.answered(sent, lease, answer, now) {
-            Some(loss) => Confirmed::Lost(loss),
-            None if was_short && state.lease.reaches_its_terms() => Confirmed::Longer,
-            None => Confirmed::AsBefore,
-        }
+        self.state.lock().renewed(sent, count, lease, answer, now)
     }
 
     pub(crate) fn forget_in_flight(&self) {

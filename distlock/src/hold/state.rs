@@ -1,0 +1,268 @@
+//! What changes while a hold lives: its guards are counted, its lease is renewed, and it is handed over or taken back.
+//!
+//! All of it is under the mutex of the [`Hold`](super::Hold), and none of it sends anything or wakes anybody.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use super::lease::{Answer, Due, Lease};
+use super::nesting::{EnclosingGuard, NestError};
+use super::term::{GuardTerm, Term};
+use crate::clock::Tick;
+use crate::error::Loss;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// A hold at one moment.
+pub(crate) struct ShownHold {
+    pub(crate) held: Duration,
+    /// How long it is still held, unless it is renewed.
+    pub(crate) left: Duration,
+    pub(crate) count: u32,
+    pub(crate) call_site: &'static Location<'static>,
+}
+
+/// How a guard ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardEnd {
+    /// Other guards of the hold remain.
+    Shared,
+    /// It was the last guard, and the hold is still held.
+    Last {
+        /// The lease is fresh and was kept by the watchdog alone, so the hold can be handed over.
+        may_pass_on: bool,
+        /// How long the guard had the hold.
+        held: Duration,
+    },
+    /// The hold was lost before. `last`: no guard is left to clean up later.
+    Lost { loss: Loss, last: bool },
+}
+
+/// What the watchdog has to do about a hold.
+pub(crate) enum WatchdogAction {
+    /// Look again at this time.
+    Later(Tick),
+    /// Send a renewal that states this count.
+    Renew { count: u32, lease: Duration },
+    /// It was lost just now.
+    Lost(Loss),
+    /// Nothing: the hold is over.
+    Over,
+}
+
+/// What an answer to a renewal has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmed {
+    /// The hold is lost.
+    Lost(Loss),
+    /// The lease now lasts as long as the longest fixed term, which it did not before.
+    Longer,
+    /// Nothing that anybody waits for.
+    AsBefore,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) lease: Lease,
+    /// Its last guard was dropped, and its release has not begun. The side that resets this decides what becomes of the hold.
+    pub(super) waits_for_release: bool,
+    pub(super) count: u32,
+    /// The count that the server confirmed last.
+    stated: u32,
+    /// The key stays taken until then, also after its guards have ended.
+    pub(super) taken_until: Tick,
+    /// When the guard that has the hold was granted it, or took it over.
+    pub(super) since: Tick,
+    /// Where in the user's code that guard was acquired.
+    pub(super) call_site: &'static Location<'static>,
+}
+
+impl State {
+    /// The state of a hold whose first guard was granted it.
+    pub(super) fn granted(lease: Lease, now: Tick, call_site: &'static Location<'static>) -> Self {
+        Self {
+            lease,
+            waits_for_release: false,
+            count: 1,
+            stated: 1,
+            taken_until: Tick::default(),
+            since: now,
+            call_site,
+        }
+    }
+
+    /// Whether the server still has another count. A count of 0 is stated only by a release.
+    fn is_unstated(&self) -> bool {
+        self.count != self.stated && self.count > 0
+    }
+
+    /// How a guard with this term lost the hold.
+    pub(super) fn loss_of(&self, term: Term, now: Tick) -> Loss {
+        let of_guard = || term.has_ended(now).then(|| term.loss());
+        let loss = self.lease.loss_at(now).or_else(of_guard);
+        loss.unwrap_or(Loss::Expired)
+    }
+
+    /// Whether a guard or another hold may be nested into this enclosing guard.
+    fn check(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
+        if enclosing.has_ended() {
+            return Err(NestError::Closed);
+        }
+        let EnclosingGuard {
+            is_left_alone,
+            term,
+            now,
+            ..
+        } = enclosing;
+        if is_left_alone {
+            return Err(NestError::Lost(Loss::NewIdentity));
+        }
+        if term.has_ended(now) || !self.lease.is_held(now) {
+            return Err(NestError::Lost(self.loss_of(term, now)));
+        }
+        Ok(())
+    }
+
+    /// Counts another guard inside an enclosing one, unless that is over or the hold is lost. `most`: how often the hold may be
+    /// entered.
+    pub(super) fn nest(
+        &mut self,
+        enclosing: EnclosingGuard<'_>,
+        term: Term,
+        most: u32,
+    ) -> Result<(), NestError> {
+        self.check(enclosing)?;
+        if self.count >= most {
+            return Err(NestError::TooMany);
+        }
+        self.count += 1;
+        self.lease.join(term);
+        Ok(())
+    }
+
+    /// Admits another hold of the key, which may outlive this one. From now on this one is never handed over.
+    pub(super) fn let_in(&mut self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
+        self.check(enclosing)?;
+        self.lease.keep_to_its_guards();
+        Ok(())
+    }
+
+    /// Moves the end of a guard's own lease to `end`, if that is later.
+    pub(super) fn extend(
+        &mut self,
+        guard: EnclosingGuard<'_>,
+        own: &GuardTerm,
+        end: Tick,
+    ) -> Result<(), NestError> {
+        self.check(guard)?;
+        let term = own.get();
+        if matches!(term, Term::Until(earlier) if earlier < end) {
+            self.lease.extend(term, end);
+            own.extend(end);
+        }
+        Ok(())
+    }
+
+    /// Whether the hold may stay in a waiter's slot, or be handed over to the next waiter, at `now`.
+    pub(super) fn may_pass_on(&self, now: Tick) -> bool {
+        self.count == 0 && self.lease.may_pass_on(now)
+    }
+
+    /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
+    pub(super) fn take_back(&mut self, now: Tick) -> bool {
+        // A rule of tests/model: hold_is_taken_back_only_before_its_release.
+        let is_free = self.waits_for_release && self.lease.may_pass_on(now);
+        if is_free {
+            self.waits_for_release = false;
+            self.lease.passed_on(now);
+        }
+        is_free
+    }
+
+    /// Counts the first guard of a hold that was handed over. Returns `false` if too little of its lease is left.
+    pub(super) fn succeed(
+        &mut self,
+        term: Term,
+        call_site: &'static Location<'static>,
+        now: Tick,
+    ) -> bool {
+        if !self.lease.may_pass_on(now) {
+            return false;
+        }
+        self.count = 1;
+        self.since = now;
+        self.call_site = call_site;
+        self.lease.pass_on(term);
+        true
+    }
+
+    /// Ends a guard with this term, and sets `ended`.
+    pub(super) fn leave(&mut self, own: &GuardTerm, ended: &AtomicBool, now: Tick) -> GuardEnd {
+        let term = own.get();
+        // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
+        // counted out (invariant 2).
+        ended.store(true, Ordering::Release);
+        let loss = self.loss_of(term, now);
+        self.lease.leave(term);
+        // Each guard leaves once, so the count is not 0 before. Saturating, because drops call this and must not panic.
+        self.count = self.count.saturating_sub(1);
+        let last = self.count == 0;
+        match (self.lease.is_held(now), last) {
+            (true, true) => GuardEnd::Last {
+                may_pass_on: self.lease.may_pass_on(now),
+                held: now.since(self.since),
+            },
+            (true, false) => GuardEnd::Shared,
+            (false, last) => GuardEnd::Lost { loss, last },
+        }
+    }
+
+    /// When the watchdog should look at the hold next.
+    pub(super) fn next_check(&self) -> Tick {
+        self.lease.next(self.is_unstated())
+    }
+
+    /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
+    pub(super) fn next_action(&mut self, now: Tick, soon: Tick) -> WatchdogAction {
+        let unstated = self.is_unstated();
+        match self.lease.due(now, soon, unstated) {
+            Due::Nothing(next) => WatchdogAction::Later(next),
+            Due::Renew(lease) => WatchdogAction::Renew {
+                // A hold that is handed over has no guard for a moment. The server has no holder with a count of 0.
+                count: self.count.max(1),
+                lease,
+            },
+            Due::Lost(loss) => WatchdogAction::Lost(loss),
+            Due::Over => WatchdogAction::Over,
+        }
+    }
+
+    /// Takes the answer to a renewal that stated `count`.
+    pub(super) fn renewed(
+        &mut self,
+        sent: Tick,
+        count: u32,
+        lease: Duration,
+        answer: Answer,
+        now: Tick,
+    ) -> Confirmed {
+        if answer == Answer::Renewed {
+            self.stated = count;
+        }
+        let was_short = !self.lease.reaches_its_terms();
+        match self.lease.answered(sent, lease, answer, now) {
+            Some(loss) => Confirmed::Lost(loss),
+            None if was_short && self.lease.reaches_its_terms() => Confirmed::Longer,
+            None => Confirmed::AsBefore,
+        }
+    }
+
+    /// The entry of the hold in a snapshot; `None` if it has no guard.
+    pub(super) fn shown(&self, now: Tick) -> Option<ShownHold> {
+        (self.count > 0).then(|| ShownHold {
+            held: now.since(self.since),
+            left: self.lease.end().left(now),
+            count: self.count,
+            call_site: self.call_site,
+        })
+    }
+}
