@@ -9,6 +9,7 @@ mod lock_set;
 mod multi;
 mod observed;
 pub(crate) mod on_lost;
+mod quorum;
 mod reentry;
 mod terms;
 
@@ -29,7 +30,7 @@ use crate::guard::{Guard, Leased};
 use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
 use crate::telemetry::LockType;
-use crate::wait::{self, quorum};
+use crate::wait;
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -320,10 +321,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
         let mut requests = self.terms.checked_all(handles)?;
         for one in &mut requests {
-            one.request.hold.margin = quorum::margin(one)?;
+            one.request.hold.margin = wait::quorum::margin(one)?;
         }
-        let needs = quorum::of(requests.len());
-        let (entered, outer) = multi::reenter_quorum(&mut requests).await?;
+        let needs = wait::quorum::of(requests.len());
+        let (entered, outer) = quorum::reenter(&mut requests).await?;
         if entered.len() >= needs {
             let clients = || requests.iter().map(|one| one.registry.session.id);
             return Ok(match outer.filter(|outer| outer.is_quorum_of(clients())) {
@@ -336,7 +337,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         requests.iter().try_for_each(check_open)?;
         let one = requests[0].clone();
         let key = &one.requested().resource.key;
-        let acquire = || quorum::acquire(requests, needs);
+        let acquire = || wait::quorum::acquire(requests, needs);
         let acquired = observed(&one, LockType::Red, [key].into_iter(), acquire);
         Ok(Guard::of_quorum(acquired.await?))
     }

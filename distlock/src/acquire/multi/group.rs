@@ -1,0 +1,135 @@
+//! Keys that are acquired by one command, and what an acquisition has while other keys are missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::reentry::{OpenGates, check_open};
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::local::{HoldShare, HoldShares};
+use crate::resource::key::Key;
+use crate::session::{Session, Unguarded};
+use crate::wait::{self, ClientRequest, Request, one_server};
+
+/// Keys of one client that are waited for together.
+pub(super) struct Group {
+    pub(super) one: ClientRequest,
+}
+
+/// What an acquisition has while other parts of it are missing. Dropping it gives everything back.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) shares: HoldShares,
+    pub(super) gates: OpenGates,
+}
+
+impl Unguarded for Parts {
+    fn end(self, session: &Arc<Session>) {
+        // By name and first, because its drop logs them.
+        self.shares.end(session);
+        drop(self.gates);
+    }
+}
+
+impl Group {
+    /// Divides requests, each for one key, into groups.
+    pub(super) fn all(
+        requests: impl IntoIterator<Item = ClientRequest>,
+    ) -> Result<Vec<Self>, Error> {
+        let mut groups = Vec::new();
+        for one in requests {
+            check_open(&one)?;
+            Self::add(&mut groups, one);
+        }
+        if groups.len() > 1 {
+            for group in &mut groups {
+                group.one.request.is_part = true;
+            }
+        }
+        Ok(groups)
+    }
+
+    fn add(groups: &mut Vec<Self>, mut one: ClientRequest) {
+        let is_plain = |request: &Request| {
+            let mut requested = request.requested.iter();
+            requested.all(|requested| requested.resource.kind.is_plain_lock())
+        };
+        let fits = |group: &&mut Self| {
+            Arc::ptr_eq(&group.one.registry, &one.registry)
+                && is_plain(&group.one.request)
+                && is_plain(&one.request)
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => {
+                let requested = &mut group.one.request.requested;
+                requested.append(&mut one.request.requested);
+            }
+            None => groups.push(Self { one }),
+        }
+    }
+
+    /// The number of keys.
+    pub(super) fn count(groups: &[Self]) -> usize {
+        groups.iter().flat_map(Self::keys).count()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let requested = self.one.request.requested.iter();
+        requested.map(|requested| &requested.resource.key)
+    }
+
+    pub(super) async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
+        let registry = &self.one.registry;
+        let granted = wait::acquire(registry, request).await?;
+        Ok(granted
+            .into_iter()
+            .map(|open| HoldShare::new(open, None))
+            .collect())
+    }
+
+    /// Fails if a hold of this acquisition, or of a scope around it, blocks the group, so that it would wait for
+    /// itself. `own`: these holds, each with its client. Returns the parts, unless the acquisition was not polled for so long
+    /// that they were ended.
+    pub(super) async fn refuse_own(
+        &self,
+        own: &[(Arc<Session>, Arc<Hold>)],
+        parts: Parts,
+    ) -> Result<Option<Parts>, Error> {
+        let session = &self.one.registry.session;
+        let (refused, kept) = session.beside(|| parts, self.refuse_each_of(own)).await;
+        refused?;
+        Ok(kept.take())
+    }
+
+    async fn refuse_each_of(&self, own: &[(Arc<Session>, Arc<Hold>)]) -> Result<(), Error> {
+        let session = &self.one.registry.session;
+        for (other, hold) in own.iter().filter(|(other, _)| other.id != session.id) {
+            let request = &self.one.request;
+            let mut requested = request.requested.iter().map(|one| &one.resource);
+            let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {
+                continue;
+            };
+            if one_server::has_hold(session, request, &wanted.key, hold).await {
+                let reason = format!(
+                    "it is wanted with two clients of one server, {}; ask for it with one of them",
+                    one_server::both(other, session)
+                );
+                return Err(Error::deadlock(wanted.key.text(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same keys without waiting.
+    pub(super) fn single_try(&self) -> Request {
+        Request {
+            wait: Some(Duration::ZERO),
+            ..self.one.request.clone()
+        }
+    }
+
+    /// Whether the wait is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.one.registry.session.now() >= self.one.request.deadline()
+    }
+}

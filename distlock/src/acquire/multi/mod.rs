@@ -1,0 +1,250 @@
+//! Several keys as one lock: all of them, or none.
+//!
+//! Locks of one client whose data is a plain hash of owners form a group. It is acquired by one command: the server grants
+//! all of them, or names one that another owner holds. In a cluster there is one command for each slot. The group then waits
+//! for that key, and keeps its place in the local queues of the others; see [`wait`](crate::wait).
+//!
+//! Other kinds of locks and several clients need several groups. The acquisition waits for one group, and then makes a
+//! single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits for
+//! that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients try the
+//! groups in the same order, so that one of two competing acquisitions makes progress.
+//!
+//! Scopes around the acquisition may have some of the keys. Each of these has a gate, which lets one branch of the scope in
+//! at a time. The gates are tried together, like a group. If one is closed, everything is given back, and the acquisition
+//! waits at that gate next. The holds of the scopes are entered when nothing else is missing.
+
+mod group;
+mod in_scopes;
+
+use std::sync::Arc;
+
+use self::group::{Group, Parts};
+use self::in_scopes::InScopes;
+use super::observed::observed;
+use super::reentry::{ClosedGate, OpenGates, within_scopes};
+use crate::error::Error;
+use crate::local::{HoldShare, HoldShares};
+use crate::resource::key::Resource;
+use crate::resource::kind::Nesting;
+use crate::telemetry::LockType;
+use crate::wait::ClientRequest;
+
+/// Acquires all keys. Each request is for one key.
+pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShares, Error> {
+    sort(&mut requests)?;
+    let mut shares = match within_scopes(requests.iter_mut()) {
+        None => {
+            let groups = Group::all(requests)?;
+            acquire_observed(&groups, None).await?
+        }
+        Some(frames) => {
+            let scopes = InScopes { frames, requests };
+            Box::pin(acquire_in_scopes(&scopes)).await?
+        }
+    };
+    shares.sort_by(|one, other| one.key().cmp(other.key()));
+    Ok(shares)
+}
+
+/// Removes duplicates, and sorts the keys in the order that all clients share. Refuses a key that is requested as two
+/// kinds of lock.
+fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
+    let rank = |one: &ClientRequest| {
+        let Resource { kind, key } = one.requested().resource.clone();
+        (slot(one), key, kind, one.registry.session.id)
+    };
+    requests.sort_by_key(rank);
+    requests.dedup_by_key(|one| rank(one));
+    for pair in requests.windows(2) {
+        let [
+            (_, one_key, one, client),
+            (_, other_key, other, other_client),
+        ] = [&pair[0], &pair[1]].map(rank);
+        if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
+            let reason = "it is wanted as two kinds of lock at once";
+            return Err(Error::deadlock(one_key.text(), reason));
+        }
+    }
+    Ok(())
+}
+
+/// The part of the server's keys that one command can name. Keys of one slot stand together in the request of a group.
+fn slot(one: &ClientRequest) -> u16 {
+    let key = &one.requested().resource.key;
+    one.registry.session.backend.home(key).slot
+}
+
+/// Enters the scopes that have some of the keys, and acquires the others.
+async fn acquire_in_scopes(scopes: &InScopes) -> Result<HoldShares, Error> {
+    loop {
+        let gates = scopes.pass_gates(None).await?;
+        let groups = scopes.groups(&gates)?;
+        if !groups.is_empty() {
+            let own = scopes
+                .requests
+                .iter()
+                .zip(&gates)
+                .filter_map(|(one, gate)| {
+                    let outer = gate.as_ref()?.outer();
+                    Some((Arc::clone(&one.registry.session), Arc::clone(outer)))
+                });
+            let own: Vec<_> = own.collect();
+            // Given back if it is left, and at the end: nothing is held while the first group is waited for.
+            let mut parts = Some(Parts {
+                gates,
+                ..Parts::default()
+            });
+            for group in &groups {
+                let left = parts.take().unwrap_or_default();
+                parts = group.refuse_own(&own, left).await?;
+            }
+            drop(parts);
+            return acquire_observed(&groups, Some(scopes)).await;
+        }
+        let mut shares = HoldShares::new();
+        if scopes.enter(gates, &mut shares)? {
+            return Ok(shares);
+        }
+    }
+}
+
+/// Acquires the keys that no scope has, and then enters the scopes.
+async fn acquire_observed(
+    groups: &[Group],
+    scopes: Option<&InScopes>,
+) -> Result<HoldShares, Error> {
+    let Some(first) = groups.first() else {
+        return Ok(HoldShares::new());
+    };
+    let keys = groups.iter().flat_map(Group::keys);
+    let acquire = || acquire_groups(groups, scopes);
+    observed(&first.one, LockType::Multi, keys, acquire).await
+}
+
+/// Waits for one group or one gate, and tries all the rest, until nothing is refused.
+async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
+    let mut first = 0;
+    let mut passed = None;
+    // The scopes have closed since, if these are other groups.
+    let mut regrouped: Vec<Group>;
+    let mut groups = groups;
+    loop {
+        // Everything that was granted or passed is dropped at the end of each turn of the loop: nothing is held while the
+        // next group or the next gate is waited for.
+        let mut granted = None;
+        let parts = match passed.take() {
+            Some(gates) => Parts {
+                gates,
+                ..Parts::default()
+            },
+            None => {
+                let group = &groups[first];
+                let shares = group.acquire(&group.one.request).await?;
+                granted = Some(first);
+                match scopes.map_or_else(|| Ok(Ok(OpenGates::new())), InScopes::try_gates)? {
+                    Ok(gates) => Parts { shares, gates },
+                    Err(closed) => {
+                        // Another branch of the code has closed a gate. Nothing is held while the acquisition waits for it.
+                        drop(shares);
+                        passed = pass_closed(scopes, closed).await?;
+                        continue;
+                    }
+                }
+            }
+        };
+        if let Some(now) = regroup(groups, scopes, &parts.gates)? {
+            regrouped = now;
+            (groups, first, passed) = (&regrouped, 0, Some(parts.gates));
+            continue;
+        }
+        let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
+            Tried::Granted(parts) => parts,
+            Tried::Refused(at) => {
+                first = at;
+                continue;
+            }
+            Tried::Absent => continue,
+        };
+        // They are not renewed before this, so one of them may have ended.
+        if groups.len() > 1 && !shares.iter().all(|share| share.hold_ref().is_held()) {
+            continue;
+        }
+        let entered = scopes.map(|scopes| scopes.enter(gates, &mut shares));
+        if entered.transpose()?.unwrap_or(true) {
+            shares.iter().for_each(HoldShare::has_guard);
+            return Ok(shares);
+        }
+    }
+}
+
+/// Passes all gates, and waits at the closed one first. `None` without scopes.
+async fn pass_closed(
+    scopes: Option<&InScopes>,
+    closed: ClosedGate,
+) -> Result<Option<OpenGates>, Error> {
+    match scopes {
+        Some(scopes) => scopes.pass_gates(Some(closed)).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The groups as they are now, if scopes have closed since these were made.
+fn regroup(
+    groups: &[Group],
+    scopes: Option<&InScopes>,
+    gates: &OpenGates,
+) -> Result<Option<Vec<Group>>, Error> {
+    let Some(scopes) = scopes else {
+        return Ok(None);
+    };
+    let now = scopes.groups(gates)?;
+    Ok((Group::count(&now) != Group::count(groups)).then_some(now))
+}
+
+/// The result of an attempt on each group.
+enum Tried {
+    Granted(Parts),
+    /// This group is refused.
+    Refused(usize),
+    /// The acquisition was not polled for so long that its parts were ended.
+    Absent,
+}
+
+/// Makes one attempt on each group but the one that was granted already, until one is refused.
+async fn try_others(
+    groups: &[Group],
+    granted: Option<usize>,
+    mut parts: Parts,
+) -> Result<Tried, Error> {
+    for (at, group) in groups.iter().enumerate() {
+        if granted == Some(at) {
+            continue;
+        }
+        let single_try = group.single_try();
+        let session = &group.one.registry.session;
+        let acquired = group.acquire(&single_try);
+        let (acquired, kept) = session.beside(|| parts, acquired).await;
+        let Some(kept) = kept.take() else {
+            return Ok(Tried::Absent);
+        };
+        parts = kept;
+        match acquired {
+            Ok(more) => parts.shares.extend(more),
+            // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
+            Err(error) if error.is_busy() || error.is_unavailable() => {
+                let own = |share: &HoldShare| {
+                    let hold = Arc::clone(share.hold_ref().hold());
+                    (Arc::clone(share.session()), hold)
+                };
+                let own: Vec<_> = parts.shares.iter().map(own).collect();
+                return match group.refuse_own(&own, parts).await? {
+                    None => Ok(Tried::Absent),
+                    Some(_) if group.is_over() => Err(error),
+                    Some(_) => Ok(Tried::Refused(at)),
+                };
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Tried::Granted(parts))
+}
