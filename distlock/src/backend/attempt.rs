@@ -137,6 +137,25 @@ impl Attempted {
     }
 }
 
+/// The outcome of an attempt on several keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptedAll {
+    /// The position of the first key that another owner holds. It means nothing if all were granted.
+    pub at: usize,
+    /// The outcome for all keys.
+    pub attempted: Attempted,
+}
+
+impl AttemptedAll {
+    /// All keys were granted.
+    pub(crate) fn granted() -> Self {
+        Self {
+            at: 0,
+            attempted: Attempted::Granted { token: None },
+        }
+    }
+}
+
 /// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {

@@ -54,7 +54,7 @@ use std::time::Duration;
 #[cfg(feature = "testing")]
 use uuid::Uuid;
 
-pub use self::attempt::{Attempt, Attempted, Released, Renewal, Target};
+pub use self::attempt::{Attempt, Attempted, AttemptedAll, Released, Renewal, Target};
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 #[cfg(feature = "test-util")]
 pub use self::connections::ConnectionSeen;
@@ -145,9 +145,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Acquires several keys of plain locks, or none of them, in one command. All of them have the same
     /// [`slot`](Home::slot).
-    ///
-    /// Answers the position of the first key that another owner holds. The position means nothing if all were granted.
-    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)>;
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll>;
 
     /// Waits until enough replicas have what the server has granted to these attempts, which were sent together. `None` if
     /// that was not asked for. After an error the grant must be released and not used.

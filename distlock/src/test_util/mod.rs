@@ -20,11 +20,11 @@ use crate::resource::owner::Owner;
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, DetachedOwner,
-    Disconnection, Fault, Forced, Home, Inspected, LatchChange, LatchSeen, NamedClient, Peeked,
-    PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanFilter, ScanPosition, Scanned,
-    Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, Through, cause, renewed_together,
-    watched,
+    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, ConnectionSeen,
+    DetachedOwner, Disconnection, Fault, Forced, Home, Inspected, LatchChange, LatchSeen,
+    NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanFilter,
+    ScanPosition, Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, Through,
+    cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::foreign::{ForeignPanic, is_waking};

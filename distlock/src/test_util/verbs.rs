@@ -6,8 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::backend::{
-    Attempt, Attempted, Change, DetachedOwner, Forced, Released, Renewal, Seen, Subscription,
-    Target, Through,
+    Attempt, Attempted, AttemptedAll, Change, DetachedOwner, Forced, Released, Renewal, Seen,
+    Subscription, Target, Through,
 };
 use crate::client::Client;
 use crate::error::{Error, HeldBy};
@@ -263,14 +263,15 @@ impl Verbs {
         };
         let registry = self.client.registry();
         let backend = &registry.session.backend;
-        let attempted = self.reply(&first.target, backend.attempt_all(&attempts));
-        Ok(match attempted.await? {
-            (_, Attempted::Granted { .. }) => Answer::Granted,
-            (at, Attempted::Held { ttl, holder }) => {
+        let reply = self.reply(&first.target, backend.attempt_all(&attempts));
+        let AttemptedAll { at, attempted } = reply.await?;
+        Ok(match attempted {
+            Attempted::Granted { .. } => Answer::Granted,
+            Attempted::Held { ttl, holder } => {
                 *self.refused_by.lock() = holder;
                 Answer::HeldAt(at, ttl)
             }
-            (_, Attempted::Unset) => Answer::Unset,
+            Attempted::Unset => Answer::Unset,
         })
     }
 

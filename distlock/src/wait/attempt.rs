@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::request::{Request, RequestedKey};
-use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
+use crate::backend::{Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::{MAX_LEASE, RENEWALS_PER_LEASE};
 use crate::error::HeldBy;
@@ -48,6 +48,15 @@ struct Unsent {
     gap: ConnectionGap,
     /// What is in doubt without this attempt.
     before: Option<InDoubtAttempt>,
+}
+
+/// When an attempt was sent, and over which connection.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// The lease counts from then.
+    at: Tick,
+    /// The connection that it was sent over, or an earlier one.
+    epoch: u64,
 }
 
 /// Owners that may have a hold in the server, or wait in its queue.
@@ -165,7 +174,7 @@ impl<'a> Attempts<'a> {
     /// Sends one attempt now, at `sent`. A grant that is answered after `latest` is released.
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
-        let epoch = self.begin(sent);
+        let begun = self.begin(sent);
         let answer = self.answer().await;
         self.is_under_way = false;
         self.unsent = None;
@@ -173,8 +182,20 @@ impl<'a> Attempts<'a> {
             return self.absent();
         };
         let key = self.target(0).resource.key.clone();
-        match answer {
-            Ok((_, Attempted::Granted { token })) => {
+        let AttemptedAll { at, attempted } = match answer {
+            Ok(answer) => answer,
+            Err(fault) => {
+                self.note_fault(&key, &fault, sent);
+                if fault.was_refused() {
+                    self.in_doubt = before;
+                } else {
+                    self.count_doubt_from_now();
+                }
+                return Outcome::Failed(fault);
+            }
+        };
+        match attempted {
+            Attempted::Granted { token } => {
                 let confirmed = match self.session().backend.confirm(&self.attempts) {
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     Some(confirming) => {
@@ -190,32 +211,23 @@ impl<'a> Attempts<'a> {
                 }
                 self.session().granted_key(&key);
                 self.queued_until = None;
-                self.granted((sent, epoch), token, latest, before)
+                self.granted(begun, token, latest, before)
             }
-            Ok((at, Attempted::Unset)) => {
+            Attempted::Unset => {
                 self.session().answered(&key);
                 self.in_doubt = before;
                 self.unset(at)
             }
-            Ok((at, Attempted::Held { ttl, holder })) => {
+            Attempted::Held { ttl, holder } => {
                 self.session().answered(&key);
                 self.in_doubt = before;
                 self.held(at, ttl, holder)
             }
-            Err(fault) => {
-                self.note_fault(&key, &fault, sent);
-                if fault.was_refused() {
-                    self.in_doubt = before;
-                } else {
-                    self.count_doubt_from_now();
-                }
-                Outcome::Failed(fault)
-            }
         }
     }
 
-    /// Prepares an attempt that is sent at `sent`. Returns the connection that it is sent over, or an earlier one.
-    fn begin(&mut self, sent: Tick) -> u64 {
+    /// Prepares an attempt that is sent now.
+    fn begin(&mut self, now: Tick) -> Sent {
         // A rule of tests/model: token_is_above_what_the_client_has_seen.
         // A rule of tests/model: attempt_is_in_doubt_before_it_is_sent.
         let before = self.in_doubt;
@@ -227,7 +239,7 @@ impl<'a> Attempts<'a> {
         // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
-            until: sent.after(self.lasts()),
+            until: now.after(self.lasts()),
         });
         self.is_under_way = true;
         let session = &self.registry.session;
@@ -236,7 +248,7 @@ impl<'a> Attempts<'a> {
                 attempt.above = session.highest_token(&attempt.target.resource.key);
             }
         }
-        epoch
+        Sent { at: now, epoch }
     }
 
     /// Records for the client whether the server of this key answers.
@@ -268,13 +280,14 @@ impl<'a> Attempts<'a> {
     }
 
     /// The answer of the server, or `None` if the future was absent for so long that the owners were ended.
-    async fn answer(&self) -> Option<Result<(usize, Attempted), Fault>> {
+    async fn answer(&self) -> Option<Result<AttemptedAll, Fault>> {
         let session = self.session();
         let owners = || self.owners_in_doubt();
         match self.attempts.as_slice() {
             [one] => {
                 let (answer, kept) = session.beside(owners, session.backend.attempt(one)).await;
-                (!kept.has_ended()).then(|| answer.map(|one| (0, one)))
+                (!kept.has_ended())
+                    .then(|| answer.map(|attempted| AttemptedAll { at: 0, attempted }))
             }
             all => {
                 let (answer, kept) = session
@@ -321,7 +334,8 @@ impl<'a> Attempts<'a> {
 
     /// The owners were ended, so nothing of them is in doubt any more.
     fn absent(&mut self) -> Outcome {
-        (self.in_doubt, self.queued_until) = (None, None);
+        self.in_doubt = None;
+        self.queued_until = None;
         Outcome::Absent
     }
 
@@ -404,7 +418,7 @@ impl<'a> Attempts<'a> {
     /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
     fn granted(
         &mut self,
-        (sent, epoch): (Tick, u64),
+        sent: Sent,
         token: Option<u64>,
         latest: Tick,
         before: Option<InDoubtAttempt>,
@@ -413,14 +427,14 @@ impl<'a> Attempts<'a> {
         let now = self.session().now();
         let is_useful = |attempt: &Attempt| {
             let counted = attempt.lease.saturating_sub(self.margin(attempt));
-            let left = sent.after(counted).left(now);
+            let left = sent.at.after(counted).left(now);
             now <= latest && left >= counted / RENEWALS_PER_LEASE
         };
         if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;
         }
-        let share = |attempt: &Attempt| self.share(attempt, (sent, now, epoch), token, before);
+        let share = |attempt: &Attempt| self.share(attempt, sent, now, token, before);
         let shares = self.attempts.iter().map(share).collect();
         // Not before the shares exist: until then the drop of the attempts ends the owners.
         self.in_doubt = None;
@@ -440,7 +454,8 @@ impl<'a> Attempts<'a> {
     fn share(
         &self,
         attempt: &Attempt,
-        (sent, now, epoch): (Tick, Tick, u64),
+        sent: Sent,
+        now: Tick,
         token: Option<u64>,
         in_doubt: Option<InDoubtAttempt>,
     ) -> OpenShare {
@@ -453,12 +468,12 @@ impl<'a> Attempts<'a> {
             attempt,
             terms,
             token,
-            sent,
+            sent: sent.at,
             now,
             watchdog: self.session().config.watchdog_timeout,
             margin: self.margin(attempt),
             in_doubt,
-            epoch,
+            epoch: sent.epoch,
             meter: Meter::of(&target.resource, &self.session().config),
         };
         let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));

@@ -39,9 +39,9 @@ use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Forced, Inspected, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, ScanFilter, ScanPosition, Scanned, Seen, Subscription,
-    Target, renewed_together,
+    Attempt, Attempted, AttemptedAll, Backend, Change, Fault, Forced, Inspected, LatchSeen,
+    NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter, ScanPosition, Scanned,
+    Seen, Subscription, Target, renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -170,7 +170,7 @@ impl Backend for MemoryBackend {
         })
     }
 
-    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
         self.run(|state, call| lock::attempt_all(state, attempts, call.now))
     }
 

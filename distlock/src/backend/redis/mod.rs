@@ -36,7 +36,7 @@ use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Fault, Forced, Home,
+    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Disconnection, Fault, Forced, Home,
     Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
     ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
 };
@@ -122,10 +122,10 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
         Box::pin(async move {
             let Some(first) = attempts.first() else {
-                return Ok((0, Attempted::Granted { token: None }));
+                return Ok(AttemptedAll::granted());
             };
             let key = &first.target.resource.key;
             match self.attempt_sender(key)? {

@@ -4,7 +4,7 @@ use redis::{RedisError, Value};
 
 use super::values::values;
 use crate::backend::redis::reply::{self, Elsewhere};
-use crate::backend::{Attempted, Fault, Released, Target};
+use crate::backend::{Attempted, AttemptedAll, Fault, Released, Target};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
@@ -32,7 +32,7 @@ fn read(value: &Value) {
     attempts(reply::attempted_permits(all(), false));
     for wanted in 1..3 {
         let attempted = reply::attempted_all(all(), wanted);
-        if let Ok((at, attempted)) = &attempted {
+        if let Ok(AttemptedAll { at, attempted }) = &attempted {
             assert!(*at < wanted && granted(attempted) == (*value == Value::Nil));
         }
         faults.extend(attempted.err());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::backend::memory::call::Call;
 use crate::backend::memory::store::{State, Value};
 use crate::backend::{
-    Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
-    Through,
+    Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal,
+    Seen, Target, Through,
 };
 use crate::clock::{self, Tick};
 use crate::resource::key::Key;
@@ -167,18 +167,19 @@ pub(crate) fn attempt_all(
     state: &mut State,
     attempts: &[Attempt],
     now: Tick,
-) -> Result<(usize, Attempted), Fault> {
+) -> Result<AttemptedAll, Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
         let key = &target.resource.key;
         if let Found::Another(owner) = find(state, key, target.owner)? {
             let ttl = state.ttl(key.name(), now);
-            return Ok((at, refused(ttl, owner)));
+            let attempted = refused(ttl, owner);
+            return Ok(AttemptedAll { at, attempted });
         }
     }
     for one in attempts {
         attempt(state, one, now)?;
     }
-    Ok((0, Attempted::Granted { token: None }))
+    Ok(AttemptedAll::granted())
 }
 
 pub(crate) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {

@@ -4,7 +4,7 @@ use crate::backend::redis::batches::Wanted;
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
+    Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
     Through,
 };
 use crate::resource::key::Key;
@@ -59,7 +59,7 @@ pub(crate) async fn attempt_all(
     backend: &RedisBackend,
     first: &Key,
     attempts: &[Attempt],
-) -> Result<(usize, Attempted), Fault> {
+) -> Result<AttemptedAll, Fault> {
     let with = |call: Call| {
         let keys = attempts
             .iter()

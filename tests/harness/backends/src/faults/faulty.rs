@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection,
+    Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionSeen, Disconnection,
     Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
     Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition, Scanned, Seen,
     Subscription, Target, cause,
@@ -137,7 +137,7 @@ impl Backend for Faulty {
         }))
     }
 
-    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
         if let Err(fault) = self.check_slots(attempts.iter().map(|attempt| &attempt.target)) {
             return Box::pin(async move { Err(fault) });
         }

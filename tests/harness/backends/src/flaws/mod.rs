@@ -27,10 +27,10 @@ use self::repeated::Ended;
 use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
-    Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition, Scanned, Seen,
-    Subscription, Target,
+    Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionGap, ConnectionSeen,
+    Disconnection, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen,
+    NamedClient, Peeked, Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition,
+    Scanned, Seen, Subscription, Target,
 };
 use distlock::{KeyReport, Owner};
 
@@ -96,7 +96,7 @@ impl Backend for Flawed {
         }
     }
 
-    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
         self.inner.attempt_all(attempts)
     }
 
