@@ -5,9 +5,13 @@
 //! refused reader leaves a mark. When a writer releases and the mark is there, the readers get a short turn, in which
 //! no waiting writer is granted. Redisson's clients know nothing of turns and marks.
 
-use std::collections::BTreeMap;
+mod holders;
+
 use std::time::Duration;
 
+pub(crate) use self::holders::{ReadWrite, Turn};
+use self::holders::{Reader, writer_name};
+use super::lock;
 use crate::backend::memory::call::Call;
 use crate::backend::memory::store::{Name, State, Value};
 use crate::backend::{
@@ -18,72 +22,6 @@ use crate::config::{MOST_HOLDERS_TOLD, READERS_PATIENCE, READERS_TURN};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
-
-/// The holders of a lock. With a writer the mode is `write`, and the readers are those inside the writer's hold.
-#[derive(Debug, Default)]
-pub(crate) struct ReadWrite {
-    writer: Option<(Owner, u32)>,
-    readers: BTreeMap<Owner, Reader>,
-}
-
-/// A reader: how often it has entered the lock, and when the timeouts of all these entries end.
-#[derive(Clone, Copy, Debug)]
-struct Reader {
-    count: u32,
-    ends: Tick,
-}
-
-/// Whose turn it is among our own clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// This waiting writer's: no further reader is granted.
-    Writer(Owner),
-    /// The readers': no waiting writer is granted.
-    Readers,
-}
-
-impl ReadWrite {
-    pub(crate) fn has_writer(&self) -> bool {
-        self.writer.is_some()
-    }
-
-    pub(crate) fn holders(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
-        let writer = self.writer.iter().map(writer_name);
-        let reader = |(owner, reader): (&Owner, &Reader)| (owner.text(), reader.count);
-        let holders = self.readers.iter().map(reader).chain(writer);
-        holders.map(|(name, count)| (name.into_bytes(), u64::from(count)))
-    }
-
-    /// The holders by their names, with their counts and the ends of the readers among them. A reader whose timeouts have
-    /// ended holds nothing any more.
-    pub(crate) fn alive(
-        &self,
-        now: Tick,
-    ) -> impl Iterator<Item = (String, u32, Option<Tick>)> + '_ {
-        let alive = self
-            .readers
-            .iter()
-            .filter(move |(_, reader)| reader.ends > now);
-        let readers = alive.map(|(owner, reader)| (owner.text(), reader.count, Some(reader.ends)));
-        let writer = self.writer.iter().map(writer_name);
-        readers.chain(writer.map(|(name, count)| (name, count, None)))
-    }
-
-    fn is_written_by(&self, owner: Owner) -> bool {
-        self.writer.is_some_and(|(writer, _)| writer == owner)
-    }
-
-    /// Removes the readers whose timeouts have ended, and answers when the last of the others ends.
-    fn drop_expired_readers(&mut self, now: Tick) -> Option<Tick> {
-        self.readers.retain(|_, reader| reader.ends > now);
-        self.readers.values().map(|reader| reader.ends).max()
-    }
-}
-
-/// The name that the server shows for a writer: its owner with the mode at the end.
-fn writer_name((owner, count): &(Owner, u32)) -> (String, u32) {
-    (format!("{owner}:write"), *count)
-}
 
 fn holders<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut ReadWrite> {
     match &mut state.values.get_mut(key.name())?.value {
@@ -108,7 +46,7 @@ fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Faul
         Value::ReadWrite(_) => None,
         Value::Lock(_) => {
             let ttl = state.ttl(key.name(), now);
-            Some(Ok(super::lock::refusal(state, key, ttl)))
+            Some(Ok(lock::refusal(state, key, ttl)))
         }
         _ => Some(Err(Fault::WrongType)),
     }
