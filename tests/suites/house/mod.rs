@@ -174,10 +174,11 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "on_lost", "attach", "mod", "terms", "multi", "reentry", "observed", "lock_set",
-            "handle",
+            "on_lost", "attach", "mod", "terms", "multi", "quorum", "reentry", "observed",
+            "lock_set", "handle",
         ],
     ),
+    ("acquire/multi", &["mod", "in_scopes", "group"]),
     (
         "guard",
         &[
@@ -253,7 +254,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "hold",
         &[
-            "view", "hold_ref", "mod", "nesting", "grant", "terms", "lease", "term", "flag",
+            "view", "hold_ref", "mod", "state", "nesting", "grant", "terms", "lease", "term",
+            "flag",
         ],
     ),
     (
@@ -264,6 +266,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "backend/redis/connection/link",
         &[
             "run",
+            "connecting",
             "mod",
             "opening",
             "config",

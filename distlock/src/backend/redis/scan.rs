@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use super::examine::{PLAIN, SHARDED, bytes, needs};
 use super::script::Publish;
-use super::servers::ScannedServer;
+use super::servers::{ScannedPage, ScannedServer};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, ScanFilter, ScanPosition, Scanned, Sweep, side_keys};
 
@@ -28,7 +28,7 @@ pub(super) async fn scan(
         });
         scan
     });
-    let (value, server) = page.await.map_err(|fault| needs("+scan", fault))?;
+    let ScannedPage { value, server } = page.await.map_err(|fault| needs("+scan", fault))?;
     let (next, keys) = match &value {
         Value::Array(parts) => match parts.as_slice() {
             [next, Value::Array(keys)] => bytes(next).zip(Some(keys)),

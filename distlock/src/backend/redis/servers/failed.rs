@@ -45,3 +45,10 @@ pub(super) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Fai
     }
     Failed::With(reply::fault(error))
 }
+
+/// Why one of several nodes cannot be used.
+pub(crate) struct NodeFault {
+    /// The name of the node.
+    pub(crate) node: String,
+    pub(crate) fault: Fault,
+}

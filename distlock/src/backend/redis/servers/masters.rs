@@ -22,20 +22,23 @@ impl Master<'_> {
             Self::OfCluster(node) => node,
         }
     }
+
+    /// What errors and logs call the server.
+    pub(super) fn name(&self) -> &str {
+        self.node().name()
+    }
 }
 
 impl Servers {
-    /// The servers that have keys, by their addresses.
-    pub(super) fn masters(&self) -> Vec<(String, Master<'_>)> {
+    /// The servers that have keys.
+    pub(super) fn masters(&self) -> Vec<Master<'_>> {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                let node = &single.node;
-                vec![(node.name().to_owned(), Master::Single(node))]
+                vec![Master::Single(&single.node)]
             }
             Layout::Cluster(cluster) => {
                 let nodes = cluster.masters().into_iter();
-                let named = nodes.map(|node| (node.name().to_owned(), Master::OfCluster(node)));
-                named.collect()
+                nodes.map(Master::OfCluster).collect()
             }
         }
     }
@@ -44,7 +47,7 @@ impl Servers {
     pub(crate) async fn ping(&self) -> Result<(), Fault> {
         self.are_known().await?;
         let masters = self.masters();
-        let pings = masters.iter().map(|(_, master)| async {
+        let pings = masters.iter().map(|master| async {
             self.connected_epoch(master.node()).await?;
             master.node().send(redis::cmd("PING")).await
         });
@@ -68,29 +71,18 @@ impl Servers {
     /// when it is first used. `None` if there is a connection to each.
     pub(crate) fn longest_disconnection(&self) -> Option<Disconnection> {
         if let Layout::Cluster(cluster) = &self.layout
-            && let Some((lasted, fault)) = cluster.is_not_opened_for()
+            && let Some(disconnection) = cluster.is_not_opened_for()
         {
-            let server = cluster.name();
-            return Some(Disconnection {
-                server,
-                lasted,
-                fault,
-            });
+            return Some(disconnection);
         }
         let masters = self.masters();
-        let links = masters.iter().map(|(_, master)| master.node().link());
+        let links = masters.iter().map(|master| master.node().link());
         // A link that was never up has no number yet. If there was no connection at all, each of them is waited for.
         let was_any_up = links.clone().any(|link| link.epoch() != 0);
         let is_used = |link: &Link| link.epoch() != 0 || link.fails_to_connect() || !was_any_up;
-        let disconnections = masters.iter().filter_map(|(server, master)| {
+        let disconnections = masters.iter().filter_map(|master| {
             let link = master.node().link();
-            let (lasted, fault) = link.disconnection().filter(|_| is_used(link))?;
-            let server = server.clone();
-            Some(Disconnection {
-                server,
-                lasted,
-                fault,
-            })
+            link.disconnection().filter(|_| is_used(link))
         });
         disconnections.max_by_key(|one| one.lasted)
     }

@@ -5,12 +5,15 @@ pub(crate) mod cluster;
 mod confirmations;
 mod facts;
 mod failed;
+mod layout;
 mod logins;
 mod masters;
 mod no_effect;
 mod node;
+mod rights;
 mod scan;
 mod sentinel;
+mod shared;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +21,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
-use tokio::sync::watch;
 
 use self::cluster::Cluster;
+use self::facts::AskedKeys;
+use self::failed::NodeFault;
+use self::layout::{Layout, ONE};
 pub(super) use self::node::Node;
-use self::node::Shared;
-pub(super) use self::scan::ScannedServer;
-use self::sentinel::Sentinels;
-use super::connection::url::{Target, Url};
-use super::connection::{Address, Connector, Epochs, Expected, Locate};
-use super::messages::{PubSubMode, ServerNumber};
+pub(super) use self::scan::{ScannedPage, ScannedServer};
+use super::connection::Epochs;
+use super::connection::url::Url;
 use super::names;
 use super::script::{Fill, Script};
 use super::slot::slot_of;
@@ -40,35 +42,12 @@ use crate::error::Error;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
-use crate::telemetry;
 
 /// The servers of one client.
 pub(super) struct Servers {
     layout: Layout,
     epochs: Arc<Epochs>,
 }
-
-enum Layout {
-    /// One server has all keys.
-    One(Box<Single>),
-    /// The master of a service has all keys.
-    Sentinel {
-        master: Box<Single>,
-        /// What listens to the Sentinels ends when this is dropped.
-        _lives: watch::Sender<()>,
-    },
-    /// Each node has the keys of some slots.
-    Cluster(Arc<Cluster>),
-}
-
-/// A server that has all keys.
-struct Single {
-    node: Node,
-    shared: Shared,
-}
-
-/// The number of a single server. Nodes of a cluster have higher ones.
-const ONE: ServerNumber = 0;
 
 /// How many keys are tried until one lies on a node. A node that has fewer slots than one of so many is rare.
 const MOST_KEYS_TRIED: u32 = 10_000;
@@ -89,43 +68,8 @@ impl Servers {
         clock: Clock,
     ) -> Result<Self, Error> {
         no_effect::refuse(&url, config)?;
-        let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
-        let credentials = logins::credentials(url.credentials, url.user, config)?;
-        let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
-        let is_alone = matches!(url.target, Target::Server { .. });
-        if !is_alone && config.confirmation.is_none() {
-            telemetry::not_confirmed(&url.target);
-        }
-        let (layout, epochs) = match url.target {
-            Target::Server { address, db } => one(address, connector(db)?, config, clock),
-            Target::Sentinel {
-                sentinels,
-                service,
-                db,
-                credentials,
-                user,
-                tls,
-            } => {
-                let credentials = logins::of_sentinels(credentials, user, config)?;
-                let map = &config.address_map;
-                let to_servers = connector(db)?.mapping(map, &[]);
-                let to_sentinels = to_servers.for_sentinels(credentials, tls, config)?;
-                let to_sentinels = to_sentinels.mapping(map, &sentinels);
-                let shared = Shared::new(to_servers, config, clock);
-                let to_servers = Arc::clone(&shared.connector);
-                let times = (config.response_timeout, config.look_up_interval);
-                let (sentinels, lives) =
-                    Sentinels::new(service, sentinels, to_sentinels, to_servers, times);
-                behind(&sentinels, lives, shared)
-            }
-            Target::Cluster { seeds, db } => {
-                let connector = connector(db)?.mapping(&config.address_map, &seeds);
-                let shared = Shared::new(connector, config, clock);
-                let epochs = Arc::clone(&shared.epochs);
-                let cluster = Cluster::new(seeds, shared, config.pub_sub);
-                (Layout::Cluster(cluster), epochs)
-            }
-        };
+        let layout = Layout::of(url, identity, config, clock)?;
+        let epochs = Arc::clone(&layout.shared().epochs);
         Ok(Self { layout, epochs })
     }
 
@@ -135,12 +79,14 @@ impl Servers {
             (Layout::Cluster(cluster), _) => cluster.open(patience).await,
             (_, Some(node)) => {
                 let connected = node.link().connected(patience).await;
-                let failed = |fault| (node.name().to_owned(), fault);
-                connected.map(drop).map_err(failed)
+                connected.map(drop).map_err(|fault| NodeFault {
+                    node: node.name().to_owned(),
+                    fault,
+                })
             }
             (_, None) => Ok(()),
         };
-        connected.map_err(|(name, fault)| unreachable(&name, patience, fault))
+        connected.map_err(|NodeFault { node, fault }| unreachable(&node, patience, fault))
     }
 
     /// Begins to connect. The caller does not wait for it.
@@ -234,14 +180,20 @@ impl Servers {
                 let (nodes, sharded) = (cluster.masters(), cluster.has_sharded_messages());
                 let near: Vec<Key> = nodes.iter().map(|node| self.key_at(node, key)).collect();
                 let of_node = nodes.iter().zip(&near).map(|(node, near)| {
-                    facts::of(node, ServerLayout::Cluster, sharded, (key, near))
+                    facts::of(
+                        node,
+                        ServerLayout::Cluster,
+                        sharded,
+                        AskedKeys { key, near },
+                    )
                 });
                 return join_all(of_node).await;
             }
             Layout::One(single) => (ServerLayout::Single, single),
             Layout::Sentinel { master, .. } => (ServerLayout::Sentinel, master),
         };
-        vec![facts::of(&single.node, layout, false, (key, key)).await]
+        let asked = AskedKeys { key, near: key };
+        vec![facts::of(&single.node, layout, false, asked).await]
     }
 
     /// A key that this node has, as far as that is known, whose name begins with that of `key`.
@@ -276,7 +228,7 @@ impl Servers {
                 slot: 0,
             },
             Route::Slot(cluster, slot) => {
-                let server = cluster.node(slot).0.number();
+                let server = cluster.node(slot).node.number();
                 Home { server, slot }
             }
         }
@@ -294,7 +246,7 @@ impl Servers {
     pub(super) fn with_node<T>(&self, key: &Key, with: impl FnOnce(&Node) -> T) -> T {
         match self.owner(key) {
             Route::Single(node) => with(node),
-            Route::Slot(cluster, slot) => with(&cluster.node(slot).0),
+            Route::Slot(cluster, slot) => with(&cluster.node(slot).node),
         }
     }
 
@@ -337,22 +289,13 @@ impl Servers {
 
     /// Sets the function that says whether the end of a connection concerns anybody.
     pub(super) fn set_stake(&self, has_stake: impl Fn() -> bool + Send + Sync + 'static) {
-        let shared = match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => &single.shared,
-            Layout::Cluster(cluster) => cluster.shared(),
-        };
-        shared.stake.set(has_stake);
+        self.layout.shared().stake.set(has_stake);
     }
 
     /// The number of channels that are subscribed, or have yet to be unsubscribed.
     #[cfg(feature = "test-util")]
     pub(super) fn channels(&self) -> usize {
-        match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                single.shared.subscriptions.channels()
-            }
-            Layout::Cluster(cluster) => cluster.shared().subscriptions.channels(),
-        }
+        self.layout.shared().subscriptions.channels()
     }
 
     /// The connections to servers that have keys.
@@ -367,59 +310,6 @@ impl Servers {
             }
         }
     }
-}
-
-impl Layout {
-    /// The server that has all keys, if there is one.
-    fn single(&self) -> Option<&Node> {
-        match self {
-            Self::One(single) | Self::Sentinel { master: single, .. } => Some(&single.node),
-            Self::Cluster(_) => None,
-        }
-    }
-}
-
-fn one(
-    address: Address,
-    connector: Connector,
-    config: &Config,
-    clock: Clock,
-) -> (Layout, Arc<Epochs>) {
-    let shared = Shared::new(connector, config, clock);
-    let server: Arc<dyn Locate> = Arc::new(address);
-    let (messages, expected) = (Arc::clone(&server), Expected::Server);
-    let node = Node::new(
-        server,
-        messages,
-        expected,
-        &shared,
-        (ONE, PubSubMode::Plain),
-    );
-    let epochs = Arc::clone(&shared.epochs);
-    (Layout::One(Box::new(Single { node, shared })), epochs)
-}
-
-fn behind(
-    sentinels: &Arc<Sentinels>,
-    lives: watch::Sender<()>,
-    shared: Shared,
-) -> (Layout, Arc<Epochs>) {
-    let messages = Arc::new(sentinels.following());
-    let (server, expected) = (Arc::clone(sentinels), Expected::Master);
-    let node = Node::new(
-        server,
-        messages,
-        expected,
-        &shared,
-        (ONE, PubSubMode::Plain),
-    );
-    sentinels.follow(node.links().map(Arc::downgrade));
-    let epochs = Arc::clone(&shared.epochs);
-    let layout = Layout::Sentinel {
-        master: Box::new(Single { node, shared }),
-        _lives: lives,
-    };
-    (layout, epochs)
 }
 
 impl fmt::Debug for Servers {

@@ -10,74 +10,21 @@ use tokio::time::timeout;
 
 use super::confirmations::Confirmations;
 use super::failed::{Failed, of_server, read_error};
+use super::shared::Shared;
 use crate::backend::redis::connection::{
-    ConnectedGauge, Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, NameWatch,
-    OutageLog, Pings, Stake, Together, handshake, join,
+    Expected, Link, LinkConfig, Locate, OutageLog, Together, handshake, join,
 };
-use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
+use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::{Fault, cause};
-use crate::clock::Clock;
-use crate::config::{ATTEMPTS_AT_ONCE, Config, Confirmation, RECONNECT_BACKOFF};
+use crate::config::{ATTEMPTS_AT_ONCE, RECONNECT_BACKOFF};
 use crate::error::show;
 
 /// Why a server that says that it stands alone does not carry out a script over several keys, and what to do.
 const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a cluster behind a proxy that says otherwise; give the keys of \
     one lock a common hash tag, as in `{cart:1}:order` and `{cart:1}:stock`";
-
-/// What all servers of one client share.
-pub(super) struct Shared {
-    pub(super) connector: Arc<Connector>,
-    pub(super) names: Arc<NameWatch>,
-    pub(super) epochs: Arc<Epochs>,
-    pub(super) clock: Clock,
-    pub(super) subscriptions: Subscriptions,
-    pub(super) response_timeout: Duration,
-    /// Whether small commands are sent at once.
-    pub(super) nodelay: bool,
-    /// The longest pause between two tries to connect.
-    pub(super) longest_pause: Duration,
-    /// What has to confirm each grant.
-    pub(super) confirmation: Option<Confirmation>,
-    /// How long a server has to be up before it may grant.
-    pub(super) restart_grace: Duration,
-    /// The signs of life that connections ask for.
-    pings: Pings,
-    /// Whether the end of a connection concerns anybody.
-    pub(super) stake: Arc<Stake>,
-    /// What the first connection finds out.
-    pub(super) first: Arc<FirstCheck>,
-    /// What shows the outages of all servers, where these come and go. Otherwise each has a separate gauge.
-    pub(super) gauge: Option<Arc<ConnectedGauge>>,
-}
-
-impl Shared {
-    pub(super) fn new(connector: Connector, config: &Config, clock: Clock) -> Self {
-        let connector = Arc::new(connector);
-        Self {
-            names: NameWatch::new(&connector, config.look_up_interval),
-            epochs: Arc::default(),
-            subscriptions: Subscriptions::new(clock.clone(), config.response_timeout),
-            clock,
-            response_timeout: config.response_timeout,
-            nodelay: config.nodelay,
-            longest_pause: config.longest_reconnect_pause(),
-            confirmation: config.confirmation,
-            restart_grace: config.restart_grace,
-            pings: Pings {
-                every: config.ping_interval,
-                patience: config.response_timeout,
-            },
-            stake: Arc::default(),
-            // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
-            first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
-            connector,
-            gauge: None,
-        }
-    }
-}
 
 /// One server.
 pub(crate) struct Node {
@@ -154,7 +101,8 @@ impl Node {
         messages: Arc<dyn Locate>,
         expected: Expected,
         shared: &Shared,
-        (number, mode): (ServerNumber, PubSubMode),
+        number: ServerNumber,
+        mode: PubSubMode,
     ) -> Self {
         let gauge = shared.gauge.as_ref();
         let outages = Arc::new(OutageLog::of_keys(server.name(), gauge, &shared.stake));
@@ -318,7 +266,7 @@ impl Node {
             }
         };
         let answer = timeout(patience, answer).await;
-        self.read(answer.ok(), connected.epoch, (patience, script))
+        self.read(answer.ok(), connected.epoch, patience, script)
     }
 
     /// The number of the connection for commands, once there is one.
@@ -348,7 +296,7 @@ impl Node {
             Ok(Err(error)) => (Some(Err(error)), Vec::new()),
             Err(_) => (None, Vec::new()),
         };
-        let answer = self.read(answer, connected.epoch, (waited, 0));
+        let answer = self.read(answer, connected.epoch, waited, 0);
         answer.map_err(|failed| self.fault(failed))?;
         Ok(answers.into_iter().map(Result::ok).collect())
     }
@@ -362,18 +310,19 @@ impl Node {
         let answer = command.query_async::<Value>(&mut connected.connection);
         let answer = timeout(self.response_timeout, answer).await;
         let waited = self.response_timeout;
-        self.read(answer.ok(), connected.epoch, (waited, script))
+        self.read(answer.ok(), connected.epoch, waited, script)
     }
 
-    /// What an answer over connection `epoch` to a command means, which is `None` if there was none for so long. The command
-    /// may have been a script.
+    /// What an answer over connection `epoch` to a command means. It is `None` if none came within the time `waited`. `script` is
+    /// the bit of the command's script, or 0.
     fn read(
         &self,
         answer: Option<Result<Value, RedisError>>,
         epoch: u64,
-        times: (Duration, u64),
+        waited: Duration,
+        script: u64,
     ) -> Result<Value, Failed> {
-        let read = self.read_unnamed(answer, epoch, times);
+        let read = self.read_unnamed(answer, epoch, waited, script);
         read.map_err(|failed| match failed {
             Failed::With(fault) => Failed::With(self.of_answer(fault)),
             other => other,
@@ -393,7 +342,8 @@ impl Node {
         &self,
         answer: Option<Result<Value, RedisError>>,
         epoch: u64,
-        (waited, script): (Duration, u64),
+        waited: Duration,
+        script: u64,
     ) -> Result<Value, Failed> {
         match answer {
             Some(Ok(_)) if self.link.has_left(epoch) => {

@@ -2,6 +2,7 @@
 
 use redis::{Cmd, Value};
 
+use super::masters::Master;
 use super::node::Node;
 use super::{Layout, Servers};
 use crate::backend::redis::script::Publish;
@@ -21,6 +22,13 @@ pub(crate) struct ScannedServer {
     others: Vec<String>,
 }
 
+/// A page of keys.
+pub(crate) struct ScannedPage {
+    /// What the server has answered.
+    pub(crate) value: Value,
+    pub(crate) server: ScannedServer,
+}
+
 impl Servers {
     /// How the scripts publish.
     pub(crate) fn publishes(&self) -> Publish {
@@ -35,7 +43,7 @@ impl Servers {
         &self,
         position: &ScanPosition,
         page: impl Fn(&str) -> Cmd,
-    ) -> Result<(Value, ScannedServer), Fault> {
+    ) -> Result<ScannedPage, Fault> {
         self.are_known().await?;
         if let Layout::Cluster(cluster) = &self.layout
             && *position == ScanPosition::default()
@@ -46,36 +54,36 @@ impl Servers {
         let masters = self.masters();
         let current = position.at.as_ref();
         // A master that was replaced is not read to its end: the new one is another server.
-        let current = current.filter(|at| masters.iter().any(|(name, _)| *name == at.server));
+        let current = current.filter(|at| masters.iter().any(|master| master.name() == at.server));
         let is_new = |name: &String| !position.done.contains(name);
         let others: Vec<String> = masters
             .iter()
-            .map(|(name, _)| name.clone())
+            .map(|master| master.name().to_owned())
             .filter(is_new)
             .collect();
-        let first = current.map(|at| &at.server);
-        let unread = masters.iter().filter(|(name, _)| others.contains(name));
-        let mut wanted: Vec<_> = unread.collect();
+        let first = current.map(|at| at.server.as_str());
+        let is_unread = |master: &&Master<'_>| others.iter().any(|other| other == master.name());
+        let mut wanted: Vec<_> = masters.iter().filter(is_unread).collect();
         if wanted.is_empty() {
             wanted.extend(masters.first());
         }
         // Those that are away come last: what the others have is read before the scan fails.
-        wanted.sort_by_key(|(name, master)| {
-            let is_first = Some(name) == first;
+        wanted.sort_by_key(|master| {
+            let is_first = Some(master.name()) == first;
             (!is_first, master.node().link().fails_to_connect())
         });
         let mut failed = None;
-        for (name, master) in wanted {
-            let from = current.filter(|at| at.server == *name);
+        for master in wanted {
+            let from = current.filter(|at| at.server == master.name());
             match self.read_page(master.node(), from, &page).await {
                 Ok((value, epoch)) => {
                     let server = ScannedServer {
-                        name: name.clone(),
+                        name: master.name().to_owned(),
                         epoch,
                         is_replaced: master.node().link().epoch() != epoch,
                         others,
                     };
-                    return Ok((value, server));
+                    return Ok(ScannedPage { value, server });
                 }
                 // All of them would say the same.
                 Err(fault @ Fault::Denied(_)) => return Err(fault),
@@ -110,9 +118,9 @@ impl Servers {
         commands: &[Cmd],
     ) -> Result<Vec<Option<Value>>, Fault> {
         let masters = self.masters();
-        let found = masters.iter().find(|(name, _)| *name == server.name);
+        let found = masters.iter().find(|master| master.name() == server.name);
         match found {
-            Some((_, master)) => master.node().send_all(commands).await,
+            Some(master) => master.node().send_all(commands).await,
             // It has gone meanwhile, and others have its keys.
             None => Ok(Vec::new()),
         }

@@ -18,6 +18,7 @@
 
 mod foreign;
 mod hosts;
+mod login;
 mod looks_like;
 mod query;
 mod settings;
@@ -29,9 +30,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use self::hosts::{address, addresses};
+use self::login::{credentials, is_user_alone, login, login_of};
 use self::looks_like::looks_like;
 use self::query::Query;
-use self::text::{decoded, invalid, number};
+use self::text::{decoded, invalid, not_encoded, number};
 use super::address::Address;
 use crate::config::Settings;
 use crate::config::credentials::Credentials;
@@ -347,43 +349,6 @@ fn arrangement(scheme: &str) -> Option<(Arrangement, bool)> {
     }
 }
 
-/// Whether there is a user and no password. A user without a name is none.
-fn is_user_alone(user_info: &str) -> bool {
-    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    !user.is_empty() && password.is_empty() && !user_info.contains('@')
-}
-
-/// The user and the password before an `@`.
-fn credentials(user_info: &str) -> Result<Credentials, Error> {
-    if user_info.contains('@') {
-        return Err(not_encoded());
-    }
-    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    login_of(
-        decoded(user, "the user")?,
-        decoded(password, "the password")?,
-    )
-}
-
-fn login_of(user: String, password: String) -> Result<Credentials, Error> {
-    match (user.is_empty(), password.is_empty()) {
-        (_, true) => Err(invalid(
-            "a user without password; write `user:password@`, or leave both out",
-        )),
-        (true, false) => Ok(Credentials::of_default_user(password)),
-        (false, false) => Ok(Credentials::new(user, password)),
-    }
-}
-
-/// The user and the password that these two words of a query give.
-fn login(query: &mut Query<'_>, user: &str, password: &str) -> Result<Option<Credentials>, Error> {
-    match (query.take(user)?, query.take(password)?) {
-        (None, None) => Ok(None),
-        (_, None) => Err(invalid(format!("`{user}` without `{password}`"))),
-        (user, Some(password)) => login_of(user.unwrap_or_default(), password).map(Some),
-    }
-}
-
 fn database(text: &str) -> Result<u32, Error> {
     let text = if text.is_empty() { "0" } else { text };
     // The driver's type for it is signed.
@@ -401,12 +366,4 @@ fn unknown_scheme(text: &str) -> Error {
         "{looks}expected `redis://[user:password@]host[:port][/db]`; instead of `redis` there may be `rediss` (TLS), \
          `redis+sentinel`, `rediss+sentinel`, `redis+cluster`, `rediss+cluster`, the same of `valkey`, or `unix`",
     ))
-}
-
-/// The `@` that ends user and password is not where it should be, so that any part may be a piece of a password.
-fn not_encoded() -> Error {
-    invalid(
-        "an `@` stands in an odd place; in a user, a password, a path and a query, write `@` as `%40`, `/` as `%2F`, `?` as `%3F` \
-         and `#` as `%23`",
-    )
 }

@@ -47,7 +47,8 @@ fn silent(patience: Duration, step: &Mutex<Step>) -> Fault {
 /// Asks a question of a node at one of the addresses that its name stands for, over a separate connection.
 pub(crate) async fn ask_node_at(
     connector: &Connector,
-    (address, at): (&Address, SocketAddr),
+    address: &Address,
+    at: SocketAddr,
     question: &Cmd,
 ) -> Result<Value, Fault> {
     let patience = connector.timeout() / 2;

@@ -8,6 +8,7 @@
 //! beside a connection; see [`Phase`]. If it ended with its runtime, the next caller starts it again in the caller's runtime.
 
 mod config;
+mod connecting;
 mod epochs;
 mod known_run;
 mod name_watch;
@@ -26,7 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::PushKind;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -35,11 +35,10 @@ pub(crate) use self::epochs::Epochs;
 use self::known_run::KnownRun;
 pub(crate) use self::name_watch::{Look, NameWatch, Named};
 pub(crate) use self::opening::Connected;
-use self::opening::{For, Opening};
+use self::opening::Opening;
 pub(crate) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
 use self::phase::Phase;
 pub(crate) use self::pings::Pings;
-use self::relogin::keep_logged_in;
 pub(crate) use self::stake::Stake;
 use self::together::Member;
 pub(crate) use self::together::Together;
@@ -47,12 +46,11 @@ use self::unanswered::Unanswered;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
 use crate::backend::redis::connection::addresses::Endpoint;
-use crate::backend::redis::connection::connect::{Driven, Expected, ReconnectPause};
-use crate::backend::{Fault, cause};
+use crate::backend::redis::connection::connect::{Driven, Expected};
+use crate::backend::{Disconnection, Fault, cause};
 use crate::config::TIMEOUTS_TO_REPLACE;
 use crate::foreign;
 use crate::mutex::Mutex;
-use crate::telemetry;
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {
@@ -167,19 +165,20 @@ impl Link {
 
     /// Why the link is disconnected; `None` if it is connected.
     pub(crate) fn disconnected(&self) -> Option<Fault> {
-        self.disconnection().map(|(_, fault)| fault)
+        why_down(&self.phase.borrow())
     }
 
     /// How long the link has been disconnected, and why; `None` if it is connected.
-    pub(crate) fn disconnection(&self) -> Option<(Duration, Fault)> {
+    pub(crate) fn disconnection(&self) -> Option<Disconnection> {
         let phase = self.phase.borrow();
-        if phase.is_up() {
-            return None;
-        }
-        let none = || Fault::NotNow(cause("no connection to the server"));
-        let fault = phase.failure().cloned().unwrap_or_else(none);
+        let fault = why_down(&phase)?;
+        // Under the lock of `phase`, which changes with it.
         let since = *self.down_since.lock();
-        Some((Instant::now().duration_since(since), fault))
+        Some(Disconnection {
+            server: self.server().to_owned(),
+            lasted: Instant::now().duration_since(since),
+            fault,
+        })
     }
 
     /// How long the server has to wait before it may grant, since it was started only recently.
@@ -289,99 +288,6 @@ impl Link {
         let mut phase = self.phase.subscribe();
         let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
     }
-
-    /// Starts the task that connects, unless it runs, there is a connection by now, or there is no runtime to run it in.
-    pub(crate) fn connect(self: &Arc<Self>) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let mut is_needed = false;
-        foreign::send_if_modified(&self.phase, |phase| {
-            let had_failed = phase.failure().is_some();
-            is_needed = phase.begin_to_connect();
-            if is_needed && self.epoch() == 0 && !had_failed {
-                *self.down_since.lock() = Instant::now();
-            }
-            // Nobody waits for the beginning.
-            false
-        });
-        if is_needed {
-            let connecting = Connecting(Arc::downgrade(self));
-            drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
-        }
-    }
-
-    /// Tries to connect once.
-    async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
-        let link = Arc::downgrade(self);
-        let on_push = Arc::clone(&self.config.on_push);
-        let on_push: OnPush = Arc::new(move |epoch, push| match (&push.kind, link.upgrade()) {
-            (PushKind::Disconnection, Some(link)) => {
-                link.broken(epoch, "the server closed the connection");
-            }
-            _ => on_push(epoch, push),
-        });
-        let link = For {
-            config: &self.config,
-            member: &**self,
-            on_push: &on_push,
-        };
-        self.opening.connect(link).await
-    }
-
-    /// A new connection is established by the task that connects, which ends.
-    fn established(
-        self: &Arc<Self>,
-        connected: Connected,
-        endpoint: &Endpoint,
-        connecting: Connecting,
-    ) {
-        let epoch = connected.epoch;
-        self.opening.succeeded();
-        let was_taken = foreign::send_if_modified(&self.phase, |phase| {
-            let grants_from = connected.grants_from;
-            let was_taken = phase.establish(connected);
-            if was_taken {
-                *self.grants_from.lock() = grants_from;
-                *self.endpoint.lock() = Some(endpoint.clone());
-                // Before anybody gets the connection, see `epoch`, and only with it: a number that belongs to no connection
-                // would never be that of an answer.
-                if self.epoch.swap(epoch, Ordering::AcqRel) != 0 {
-                    self.replaced.store(epoch, Ordering::Release);
-                }
-            }
-            was_taken
-        });
-        // At once: if the connection breaks as soon as it is handed out, another task connects, and this one is not to end for
-        // it.
-        connecting.end();
-        if was_taken {
-            let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
-            let mut phase = self.phase.subscribe();
-            let connector = Arc::clone(&self.config.connector);
-            let what = self.config.what;
-            let server = self.config.outages.server().to_owned();
-            let link = Arc::downgrade(self);
-            let pings = self.config.pings;
-            drop(tokio::spawn(async move {
-                let _runtime_ends = runtime_ends;
-                let connection = || link.upgrade()?.connection_of(epoch);
-                let heard = |is_in_time| match link.upgrade() {
-                    Some(link) if is_in_time => link.answered(epoch),
-                    Some(link) => link.timed_out(epoch),
-                    None => {}
-                };
-                tokio::select! {
-                    _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
-                    () = keep_logged_in(what, &server, &connector, connection) => {}
-                    () = pings.ask(connection, heard) => {}
-                }
-            }));
-            self.config.epochs.changed();
-            telemetry::connected(self.config.what, epoch);
-            self.config.outages.established(self.config.what);
-        }
-    }
 }
 
 impl Member for Link {
@@ -410,74 +316,13 @@ pub(crate) fn join<'a>(together: &Together, links: impl IntoIterator<Item = &'a 
     together.join(links);
 }
 
-/// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
-async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
-    let longest = |link: Arc<Link>| link.config.longest_pause;
-    let Some(longest) = link.upgrade().map(longest) else {
-        return;
-    };
-    let mut pause = ReconnectPause::new(longest);
-    loop {
-        let Some(link) = link.upgrade() else { return };
-        let was_refused = match link.connect_once().await {
-            Ok((connected, endpoint)) => {
-                link.established(connected, &endpoint, connecting);
-                // Checked when the connection is handed out: of a change after this, `leave` tells the link.
-                let config = &link.config;
-                let is_with_others = config.together.connected(&*link, &endpoint);
-                config.watch_name(&endpoint);
-                if !is_with_others || !config.server.is_current(&endpoint.address) {
-                    link.leave();
-                }
-                return;
-            }
-            Err(fault) => {
-                telemetry::connect_failed(link.config.what, &fault.why(), pause.next());
-                link.note_failed(&fault);
-                fault.is_refusal()
-            }
-        };
-        let wanted = Arc::clone(&link.wanted);
-        // Not held during the pause, so that the link can be dropped.
-        drop(link);
-        pause.sleep(was_refused, &wanted).await;
-    }
+/// Why there is no connection; `None` if there is one.
+fn why_down(phase: &Phase<Connected>) -> Option<Fault> {
+    let none = || Fault::NotNow(cause("no connection to the server"));
+    (!phase.is_up()).then(|| phase.failure().cloned().unwrap_or_else(none))
 }
 
 /// Whether connection `epoch` is the current one.
 fn is_current(phase: &Phase<Connected>, epoch: u64) -> bool {
     matches!(phase, Phase::Up(connected) if connected.epoch == epoch)
-}
-
-/// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds
-/// this.
-struct RuntimeEnds(Weak<Link>, u64);
-
-impl Drop for RuntimeEnds {
-    fn drop(&mut self) {
-        if let Some(link) = self.0.upgrade() {
-            let _was_current = link.replace(self.1);
-        }
-    }
-}
-
-/// Held by the task that connects. Tells the link when the task ends without a connection, also with its runtime.
-struct Connecting(Weak<Link>);
-
-impl Connecting {
-    /// The link has a connection. What it is told later is of another task.
-    fn end(mut self) {
-        self.0 = Weak::new();
-    }
-}
-
-impl Drop for Connecting {
-    fn drop(&mut self) {
-        if let Some(link) = self.0.upgrade() {
-            foreign::send_if_modified(&link.phase, |phase| {
-                phase.gave_up();
-                false
-            });
-        }
-    }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use super::Cluster;
 use super::redirect::Redirect;
+use super::{Cluster, SlotNode};
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::reply::Elsewhere;
@@ -97,7 +97,7 @@ impl Cluster {
     /// The node that has a slot, once there is a connection to it. While there is none, another node may get the slot.
     async fn reachable(&self, slot: u16, give_up: Instant) -> Result<Arc<Node>, Fault> {
         loop {
-            let (node, _) = self.node(slot);
+            let SlotNode { node, .. } = self.node(slot);
             if node.link().is_up() {
                 return Ok(node);
             }
@@ -138,7 +138,7 @@ impl Cluster {
     async fn moved_from(&self, slot: u16, number: ServerNumber) {
         loop {
             let changes = self.shared.epochs.changes();
-            if self.node(slot).0.number() != number {
+            if self.node(slot).node.number() != number {
                 return;
             }
             tokio::select! {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::backend::redis::connection::{Address, Connected, Expected, Locate, handshake};
 use crate::backend::redis::messages::PubSubMode;
 use crate::backend::redis::script::Publish;
-use crate::backend::redis::servers::node::{Node, Shared};
+use crate::backend::redis::servers::failed::NodeFault;
+use crate::backend::redis::servers::node::Node;
+use crate::backend::redis::servers::shared::Shared;
 use crate::backend::{Fault, cause};
 use crate::config::PubSub;
 
@@ -16,7 +18,7 @@ pub(super) async fn greet(
     shared: &Shared,
     pub_sub: PubSub,
     patience: Duration,
-) -> Result<Publish, (String, Fault)> {
+) -> Result<Publish, NodeFault> {
     let mut last = None;
     for seed in seeds {
         let located: Arc<dyn Locate> = Arc::new(seed.clone());
@@ -26,7 +28,8 @@ pub(super) async fn greet(
             messages,
             Expected::Node,
             shared,
-            (0, PubSubMode::Plain),
+            0,
+            PubSubMode::Plain,
         );
         let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match node.link().connected(patience).await {
@@ -40,7 +43,10 @@ pub(super) async fn greet(
             }
             Err(fault) => {
                 let is_final = fault.is_final() || matches!(fault, Fault::LoginDenied(_));
-                let failed = (seed.to_string(), fault);
+                let failed = NodeFault {
+                    node: seed.to_string(),
+                    fault,
+                };
                 if is_final {
                     return Err(failed);
                 }
@@ -48,6 +54,9 @@ pub(super) async fn greet(
             }
         }
     }
-    let none = || (String::new(), Fault::NotNow(cause("no node to connect to")));
+    let none = || NodeFault {
+        node: String::new(),
+        fault: Fault::NotNow(cause("no node to connect to")),
+    };
     Err(last.unwrap_or_else(none))
 }

@@ -28,6 +28,13 @@ use crate::sync::random::random_range;
 use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
+/// A node to ask for the map.
+struct Informant {
+    address: Address,
+    /// Whether the client is connected to it, so that it can answer at once.
+    is_up: bool,
+}
+
 /// The task that reads the map, if it runs.
 #[derive(Default)]
 pub(super) struct MapReader {
@@ -47,7 +54,7 @@ impl Cluster {
     /// Has the channels subscribed at the nodes that have their slots.
     pub(super) fn move_channels(&self) {
         for (channel, number) in self.shared.subscriptions.servers() {
-            let (node, _) = self.node(slot_of(&channel));
+            let node = self.node(slot_of(&channel)).node;
             if node.number() != number && !self.hears_from(number) {
                 node.subscriber().take_over(&channel);
             }
@@ -101,7 +108,7 @@ impl Cluster {
         let mut fault = no_map();
         loop {
             let mut others_after = patience;
-            if let Some((address, is_up)) = next.next() {
+            if let Some(Informant { address, is_up }) = next.next() {
                 if !is_up {
                     others_after = MAP_NEXT_AFTER.min(patience);
                 }
@@ -128,14 +135,17 @@ impl Cluster {
         }
     }
 
-    /// The nodes to ask for the map, in this order, and whether each is connected. A seed that is asked becomes a node, which is
-    /// forgotten again.
+    /// The nodes to ask for the map, in this order. A seed that is asked becomes a node, which is forgotten again.
     ///
     /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
     /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
     /// connected, of which there may be many.
-    fn informants(&self) -> Vec<(Address, bool)> {
-        let (mut owners, seeds) = self.state.read().map.informants();
+    fn informants(&self) -> Vec<Informant> {
+        let (mut owners, seeds) = {
+            let state = self.state.read();
+            let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
+            (owners, state.map.seeds_without_slots())
+        };
         fastrand::shuffle(&mut owners);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
@@ -146,9 +156,9 @@ impl Cluster {
             others.extend(down.next());
             others.extend(seeds.next());
         }
-        let up = up.into_iter().map(|address| (address, true));
-        up.chain(others.into_iter().map(|address| (address, false)))
-            .collect()
+        let informant = |is_up| move |address| Informant { address, is_up };
+        let up = up.into_iter().map(informant(true));
+        up.chain(others.into_iter().map(informant(false))).collect()
     }
 
     async fn read_map_from(

@@ -33,9 +33,10 @@ use self::map::MapReader;
 pub(super) use self::map::no_map;
 use self::open::{OpenState, names};
 use self::seeds::Seeds;
-use self::slots::SlotMap;
+use self::slots::{SlotMap, SlotOwner};
 use super::failed::Failed;
-use super::node::{Form, Node, Shared};
+use super::node::{Form, Node};
+use super::shared::Shared;
 use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, Slots};
 use crate::backend::redis::script::{Fill, Publish, Script};
@@ -64,6 +65,13 @@ struct State {
     nodes: HashMap<Address, Arc<Node>>,
     /// How often the client has gone to another cluster.
     moves: u64,
+}
+
+/// The node to ask for a slot: its owner, or any node while no owner is known.
+pub(super) struct SlotNode {
+    pub(super) node: Arc<Node>,
+    /// The number of the change that gave the slot this owner; 0 while no owner is known.
+    pub(super) changed: u64,
 }
 
 impl Drop for Cluster {
@@ -115,7 +123,7 @@ impl Cluster {
         let state = self.state.read();
         let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
         if owners.is_empty() {
-            state.map.informants().1.into_iter().collect()
+            state.map.seeds_without_slots()
         } else {
             owners
         }
@@ -137,20 +145,22 @@ impl Cluster {
         self.read_map(self.shared.response_timeout).await
     }
 
-    /// The node that has a slot, or one to ask about it, and the number of the last change.
-    pub(super) fn node(&self, slot: u16) -> (Arc<Node>, u64) {
+    /// The node to ask for a slot.
+    pub(super) fn node(&self, slot: u16) -> SlotNode {
         let state = self.state.read();
-        let (owner, changed) = state.map.owner(slot);
+        let SlotOwner { owner, changed } = state.map.owner(slot);
         if let Some(node) = owner.and_then(|owner| state.nodes.get(owner)) {
-            return (Arc::clone(node), changed);
+            let node = Arc::clone(node);
+            return SlotNode { node, changed };
         }
         let any = || state.map.owners().into_iter().next().cloned();
-        let seed = || state.map.informants().1.into_iter().next();
+        let seed = || state.map.seeds_without_slots().into_iter().next();
         let address = owner.cloned().or_else(any).or_else(seed);
         drop(state);
         // Every cluster has a seed.
         let address = address.unwrap_or_else(|| Address::Unix("nowhere".into()));
-        (self.node_at(&address), changed)
+        let node = self.node_at(&address);
+        SlotNode { node, changed }
     }
 
     /// Whether messages go only to the nodes with the slot of their channel.
@@ -182,7 +192,8 @@ impl Cluster {
             messages,
             Expected::Node,
             &self.shared,
-            (number, mode),
+            number,
+            mode,
         );
         if self.opening.is_open() {
             node.tell_first();
@@ -195,7 +206,7 @@ impl Cluster {
     /// The number of the last change that concerns a slot. Its node became the owner then, or a new connection replaced an
     /// older one to that node. The first connection does not count, because nothing was sent before it.
     pub(super) fn epoch(&self, slot: u16) -> u64 {
-        let (node, changed) = self.node(slot);
+        let SlotNode { node, changed } = self.node(slot);
         node.link().replaced().max(changed)
     }
 
@@ -208,7 +219,7 @@ impl Cluster {
                 changed: 0,
             });
         }
-        let (node, changed) = self.node(slot);
+        let SlotNode { node, changed } = self.node(slot);
         let lost = node.link().gap()?;
         Some(ConnectionGap { lost, changed })
     }
@@ -216,7 +227,7 @@ impl Cluster {
     /// Whether data of a slot may have been lost since its [`epoch`](Cluster::epoch) was this.
     pub(super) fn may_have_lost(&self, slot: u16, epoch: u64) -> bool {
         let lossy = self.state.read().map.lossy(slot);
-        self.node(slot).0.link().replaced().max(lossy) > epoch
+        self.node(slot).node.link().replaced().max(lossy) > epoch
     }
 
     /// Runs a script on the node that has a slot.
@@ -253,7 +264,7 @@ impl Cluster {
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
-        let (node, _) = self.node(slot);
+        let SlotNode { node, .. } = self.node(slot);
         match node.confirm(script, with).await {
             Err(Failed::Elsewhere(elsewhere)) => {
                 let _node_to_ask = self.sent_elsewhere(&node, &elsewhere)?;

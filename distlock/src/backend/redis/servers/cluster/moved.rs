@@ -12,11 +12,12 @@ use crate::backend::redis::connection::{Address, Connector, ask_node_at};
 /// The slots and their owners, as the node at this address says that a name stands for.
 pub(super) async fn map_at(
     connector: &Connector,
-    (name, at): (&Address, SocketAddr),
+    name: &Address,
+    at: SocketAddr,
 ) -> Result<Vec<OwnedSlots>, Fault> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
-    let answer = ask_node_at(connector, (name, at), &question).await?;
+    let answer = ask_node_at(connector, name, at, &question).await?;
     let asked = Address::Tcp {
         host: at.ip().to_string(),
         port: at.port(),

@@ -12,7 +12,8 @@ use super::Cluster;
 use super::greet::greet;
 use super::map::no_map;
 use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog, ReconnectPause};
-use crate::backend::{Fault, cause};
+use crate::backend::redis::servers::failed::NodeFault;
+use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
 use crate::foreign;
@@ -72,7 +73,7 @@ pub(super) fn names(seeds: &[Address]) -> String {
 
 impl Cluster {
     /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
-    pub(crate) async fn open(&self, patience: Duration) -> Result<(), (String, Fault)> {
+    pub(crate) async fn open(&self, patience: Duration) -> Result<(), NodeFault> {
         let seeds = &self.opening.seeds;
         if self.publish.get().is_none() {
             let first = greet(seeds, &self.shared, self.opening.pub_sub, patience);
@@ -81,7 +82,7 @@ impl Cluster {
                 Err(_) => {
                     let fault =
                         Fault::NotNow(cause(format!("no connection within {}", show(patience))));
-                    return Err((self.name(), fault));
+                    return Err(self.fault(fault));
                 }
             };
             if self.publish.set(publish).is_ok() {
@@ -105,14 +106,22 @@ impl Cluster {
                 }
                 Ok(())
             }
-            Ok(Err(fault)) => Err((self.name(), fault)),
-            Err(_) => Err((self.name(), no_map())),
+            Ok(Err(fault)) => Err(self.fault(fault)),
+            Err(_) => Err(self.fault(no_map())),
+        }
+    }
+
+    /// A fault that no single node is to blame for.
+    fn fault(&self, fault: Fault) -> NodeFault {
+        NodeFault {
+            node: self.name(),
+            fault,
         }
     }
 
     /// Whether one of the nodes with slots can be used. The node that was asked may be none of them, or announce another address
     /// than that of the URL. The others are connected to when they are first used.
-    async fn reaches_one(&self) -> Result<(), (String, Fault)> {
+    async fn reaches_one(&self) -> Result<(), NodeFault> {
         let masters = self.masters();
         if masters.iter().any(|node| node.link().is_up()) {
             return Ok(());
@@ -123,7 +132,12 @@ impl Cluster {
         for node in &masters {
             match node.link().connected(each).await {
                 Ok(_) => return Ok(()),
-                Err(fault) => last = Some((node.name().to_owned(), self.unreached(node, fault))),
+                Err(fault) => {
+                    last = Some(NodeFault {
+                        node: node.name().to_owned(),
+                        fault: self.unreached(node, fault),
+                    });
+                }
             }
         }
         last.map_or(Ok(()), Err)
@@ -162,9 +176,13 @@ impl Cluster {
     }
 
     /// How long it has not been opened, and why; `None` if it was.
-    pub(crate) fn is_not_opened_for(&self) -> Option<(Duration, Fault)> {
+    pub(crate) fn is_not_opened_for(&self) -> Option<Disconnection> {
         let opening = &self.opening;
-        (!opening.is_open()).then(|| (opening.since.elapsed(), opening.failure()))
+        (!opening.is_open()).then(|| Disconnection {
+            server: self.name(),
+            lasted: opening.since.elapsed(),
+            fault: opening.failure(),
+        })
     }
 
     /// Starts the task that opens it, unless it runs or there is no runtime to run it in.
@@ -201,10 +219,10 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
                 foreign::send_modify(&opening.failure, |value| *value = None);
                 return;
             }
-            Err((name, fault)) => {
+            Err(NodeFault { node, fault }) => {
                 telemetry::connect_failed(
                     WHAT,
-                    &format_args!("{name}: {}", fault.why()),
+                    &format_args!("{node}: {}", fault.why()),
                     pause.next(),
                 );
                 opening.outages.failed(WHAT, &fault.why());

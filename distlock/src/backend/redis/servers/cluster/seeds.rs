@@ -54,7 +54,7 @@ impl Seeds {
             return;
         }
         for at in &answer {
-            let owned = match map_at(connector, (seed, *at)).await {
+            let owned = match map_at(connector, seed, *at).await {
                 Ok(owned) => owned,
                 Err(fault) => {
                     telemetry::name_leads_nowhere(at, &fault.why());

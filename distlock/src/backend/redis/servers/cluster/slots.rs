@@ -37,6 +37,15 @@ struct Run {
     lossy: u64,
 }
 
+/// Who has a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlotOwner<'a> {
+    /// `None` if no node is known to have it.
+    pub(crate) owner: Option<&'a Address>,
+    /// The number of the change that gave it this owner.
+    pub(crate) changed: u64,
+}
+
 /// The nodes of a cluster, and their slots.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
@@ -63,10 +72,13 @@ impl SlotMap {
         }
     }
 
-    /// The node that has a slot, if one is known, and the number of the change that gave it the slot.
-    pub(crate) fn owner(&self, slot: u16) -> (Option<&Address>, u64) {
+    /// The node that has a slot, as far as that is known.
+    pub(crate) fn owner(&self, slot: u16) -> SlotOwner<'_> {
         let run = self.runs.range(..=slot).next_back();
-        run.map_or((None, 0), |(_, run)| (run.owner.as_ref(), run.changed))
+        run.map_or(SlotOwner::default(), |(_, run)| SlotOwner {
+            owner: run.owner.as_ref(),
+            changed: run.changed,
+        })
     }
 
     /// The number of the last change with which data of the slot may have been lost.
@@ -84,7 +96,7 @@ impl SlotMap {
         teller: &Address,
         number: u64,
     ) -> bool {
-        let former = self.owner(slot).0;
+        let former = self.owner(slot).owner;
         if slot >= SLOTS || former == Some(owner) {
             return false;
         }
@@ -105,7 +117,7 @@ impl SlotMap {
     /// It is unknown whether a command for this slot is still to be carried out by a node that is not its owner. From this
     /// change on, nothing is known of the order between that command and later ones.
     pub(crate) fn unsettle(&mut self, slot: u16, number: u64) {
-        let owner = self.owner(slot).0.cloned();
+        let owner = self.owner(slot).owner.cloned();
         let lossy = self.lossy(slot);
         if slot < SLOTS {
             let changed = number;
@@ -137,7 +149,7 @@ impl SlotMap {
         while first <= last {
             let next = self.runs.range(first + 1..).next();
             let end = next.map_or(SLOTS, |(next, _)| *next).min(last + 1);
-            if self.owner(first).0 != owner {
+            if self.owner(first).owner != owner {
                 let run = Run {
                     owner: owner.cloned(),
                     changed: number,
@@ -155,7 +167,7 @@ impl SlotMap {
     fn set(&mut self, slots: RangeInclusive<u16>, run: Run) {
         let (first, last) = slots.into_inner();
         let at = |map: &Self, slot: u16| {
-            let (owner, changed) = map.owner(slot);
+            let SlotOwner { owner, changed } = map.owner(slot);
             Run {
                 owner: owner.cloned(),
                 changed,
@@ -191,14 +203,11 @@ impl SlotMap {
             .collect()
     }
 
-    /// The nodes to ask for the whole map, in this order, if those with slots are shuffled first.
-    pub(crate) fn informants(&self) -> (Vec<Address>, Vec<Address>) {
+    /// The nodes that the user named and that have no slots, as far as that is known.
+    pub(crate) fn seeds_without_slots(&self) -> Vec<Address> {
         let owners = self.owners();
         let others = self.seeds.iter().filter(|seed| !owners.contains(seed));
-        (
-            owners.iter().copied().cloned().collect(),
-            others.cloned().collect(),
-        )
+        others.cloned().collect()
     }
 
     /// A node is asked by way of a redirect that teaches nothing.

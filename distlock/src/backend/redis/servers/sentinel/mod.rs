@@ -8,12 +8,12 @@
 //! 3. Sentinels report another master by a message. Each is also asked now and then, because messages can be missed.
 //! 4. Sentinels name each other. See [`known`] for one that is gone.
 
+mod failures;
 mod known;
 mod listen;
 mod named;
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use redis::{PushInfo, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use self::failures::{Failures, within};
 use self::known::KnownSentinels;
 use self::named::MasterName;
 use crate::backend::redis::connection::{
@@ -32,7 +33,7 @@ use crate::backend::redis::connection::{
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
-use crate::config::RECONNECT_BACKOFF;
+use crate::config::{Config, RECONNECT_BACKOFF};
 use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
@@ -88,36 +89,42 @@ enum Found {
 }
 
 impl Sentinels {
-    /// The Sentinels at these addresses. What listens to them ends when the returned sender is dropped.
+    /// The Sentinels at these addresses. What listens to them ends when the sender of `client` is dropped.
     pub(super) fn new(
         service: String,
         addresses: Vec<Address>,
         to_sentinels: Connector,
         to_servers: Arc<Connector>,
-        (response_timeout, look_up_interval): (Duration, Duration),
-    ) -> (Arc<Self>, watch::Sender<()>) {
-        let (lives, client) = watch::channel(());
+        client: watch::Receiver<()>,
+        config: &Config,
+    ) -> Arc<Self> {
         let to_sentinels = Arc::new(to_sentinels);
-        let names = NameWatch::new(&to_sentinels, look_up_interval);
+        let names = NameWatch::new(&to_sentinels, config.look_up_interval);
         let gauge = ConnectedGauge::new(format!("Sentinels of `{service}`"));
-        let sentinels = Arc::new_cyclic(|this: &Weak<Self>| Self {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
             service,
             known: Mutex::new(KnownSentinels::new(addresses, |address| {
-                let connector = (Arc::clone(&to_sentinels), Arc::clone(&names));
-                Sentinel::new(address, connector, Arc::clone(&gauge), Weak::clone(this))
+                let connector = Arc::clone(&to_sentinels);
+                let names = Arc::clone(&names);
+                Sentinel::new(
+                    address,
+                    connector,
+                    names,
+                    Arc::clone(&gauge),
+                    Weak::clone(this),
+                )
             })),
             gauge: Arc::clone(&gauge),
             to_sentinels,
             names,
             to_servers,
-            response_timeout,
+            response_timeout: config.response_timeout,
             named: Mutex::default(),
             switched: watch::Sender::new(()),
             followers: Mutex::default(),
             client,
             this: Weak::clone(this),
-        });
-        (sentinels, lives)
+        })
     }
 
     /// Connections to the master that are left when another server is the master.
@@ -133,9 +140,10 @@ impl Sentinels {
     /// A Sentinel has named the others: listens to those that are new, and forgets those that are gone.
     fn learn(&self, by: &Address, others: Vec<Address>) {
         let forgotten = self.known.lock().named(by, others, |address| {
-            let connector = (Arc::clone(&self.to_sentinels), Arc::clone(&self.names));
+            let connector = Arc::clone(&self.to_sentinels);
+            let names = Arc::clone(&self.names);
             let gauge = Arc::clone(&self.gauge);
-            Sentinel::new(address, connector, gauge, Weak::clone(&self.this))
+            Sentinel::new(address, connector, names, gauge, Weak::clone(&self.this))
         });
         self.forget(forgotten);
         self.listen();
@@ -283,7 +291,8 @@ impl Sentinels {
 impl Sentinel {
     fn new(
         address: &Address,
-        (connector, names): (Arc<Connector>, Arc<NameWatch>),
+        connector: Arc<Connector>,
+        names: Arc<NameWatch>,
         gauge: Arc<ConnectedGauge>,
         all: Weak<Sentinels>,
     ) -> Arc<Self> {
@@ -358,55 +367,8 @@ impl Locate for Following {
     }
 }
 
-/// Why no master was found.
-#[derive(Default)]
-struct Failures {
-    /// How many Sentinels do not know the service.
-    without_service: usize,
-    faults: Vec<Fault>,
-}
-
-impl Failures {
-    fn fault(self, service: &str) -> Fault {
-        // A refusal of one of them is no reason to give up while another one may still answer.
-        let (refused, others): (Vec<_>, Vec<_>) = self
-            .faults
-            .into_iter()
-            .partition(|fault| matches!(fault, Fault::LoginDenied(_)) || fault.is_final());
-        if let Some(first) = others.first() {
-            let mut text =
-                format!("no Sentinel names a server that is the master of `{service}`: {first}");
-            for other in others.iter().skip(1) {
-                // Writing to a text cannot fail.
-                let _written = write!(text, "; {other}");
-            }
-            return Fault::NotNow(cause(text));
-        }
-        match refused.into_iter().next() {
-            Some(refused) => refused,
-            None if self.without_service > 0 => Fault::Unsupported {
-                server: "the Sentinels of the URL".to_owned(),
-                reason: format!(
-                    "they know no service `{service}`; write the name that their configuration gives in `sentinel monitor`"
-                ),
-            },
-            None => Fault::NotNow(cause(format!("no server is the master of `{service}`"))),
-        }
-    }
-}
-
 /// The address of a server that a Sentinel names.
 fn named_server(host: &str, port: u16) -> Result<Address, Fault> {
     let nowhere = || Fault::NotNow(cause(format!("names no server: {host:?}, port {port}")));
     address(host, port).ok_or_else(nowhere)
-}
-
-/// The same fault, which says whom it is about.
-fn within(whom: &str, fault: Fault) -> Fault {
-    match fault {
-        Fault::LoginDenied(why) => Fault::LoginDenied(cause(format!("{whom}: {why}"))),
-        Fault::Denied(why) => Fault::Denied(cause(format!("{whom}: {why}"))),
-        Fault::Unsupported { .. } => fault,
-        other => Fault::NotNow(cause(format!("{whom}: {other}"))),
-    }
 }

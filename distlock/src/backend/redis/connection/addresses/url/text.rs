@@ -32,3 +32,11 @@ pub(super) fn invalid(reason: impl Into<String>) -> Error {
         reason: reason.into(),
     }
 }
+
+/// The `@` that ends user and password is not where it should be, so that any part may be a piece of a password.
+pub(super) fn not_encoded() -> Error {
+    invalid(
+        "an `@` stands in an odd place; in a user, a password, a path and a query, write `@` as `%40`, `/` as `%2F`, `?` as `%3F` \
+         and `#` as `%23`",
+    )
+}

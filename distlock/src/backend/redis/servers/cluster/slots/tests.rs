@@ -12,27 +12,32 @@ fn node(number: u8) -> Address {
     }
 }
 
+fn owned(owner: Option<&Address>, changed: u64) -> SlotOwner<'_> {
+    SlotOwner { owner, changed }
+}
+
 #[test]
 fn learned_slot_is_kept_until_the_map_is_replaced() {
     let mut map = SlotMap::new(vec![node(9)]);
-    assert_eq!(map.owner(5), (None, 0));
+    assert_eq!(map.owner(5), owned(None, 0));
     let half = |slots, number| OwnedSlots {
         slots,
         owner: node(number),
     };
     assert!(map.replace(&[half(0..=8_191, 1), half(8_192..=16_383, 2)], 1));
     assert!(map.learn(5, &node(2), &node(3), 2) && !map.learn(5, &node(2), &node(3), 3));
-    assert_eq!(map.owner(5), (Some(&node(2)), 2));
-    assert_eq!(map.owner(4), (Some(&node(1)), 1));
-    assert_eq!(map.owner(6), (Some(&node(1)), 1));
+    assert_eq!(map.owner(5), owned(Some(&node(2)), 2));
+    assert_eq!(map.owner(4), owned(Some(&node(1)), 1));
+    assert_eq!(map.owner(6), owned(Some(&node(1)), 1));
     assert!(!map.learn(SLOTS, &node(1), &node(3), 3));
     // A node that knows less takes the slot back; the next redirect teaches it again.
     assert!(map.replace(&[half(0..=8_191, 1), half(8_192..=16_383, 2)], 4));
-    assert_eq!(map.owner(5), (Some(&node(1)), 4));
-    assert_eq!(map.owner(6), (Some(&node(1)), 1), "it did not change");
+    assert_eq!(map.owner(5), owned(Some(&node(1)), 4));
+    assert_eq!(map.owner(6), owned(Some(&node(1)), 1), "it did not change");
     map.unsettle(6, 5);
-    assert_eq!(map.owner(6), (Some(&node(1)), 5));
-    assert_eq!(map.informants(), (vec![node(1), node(2)], vec![node(9)]));
+    assert_eq!(map.owner(6), owned(Some(&node(1)), 5));
+    assert_eq!(map.owners(), BTreeSet::from([&node(1), &node(2)]));
+    assert_eq!(map.seeds_without_slots(), [node(9)]);
 }
 
 #[test]
@@ -44,7 +49,7 @@ fn slot_that_its_owner_gives_away_has_lost_no_data() {
     };
     map.replace(&[all(1)], 1);
     assert!(map.learn(5, &node(2), &node(1), 2));
-    assert_eq!((map.owner(5), map.lossy(5)), ((Some(&node(2)), 2), 1));
+    assert_eq!((map.owner(5), map.lossy(5)), (owned(Some(&node(2)), 2), 1));
     map.unsettle(5, 3);
     assert_eq!(map.lossy(5), 1);
     // Another node tells it: nobody knows what became of the owner.
@@ -125,7 +130,7 @@ proptest! {
             prop_assert_eq!(was_changed, before != table);
             for (slot, (owner, changed)) in table.iter().enumerate() {
                 let slot = u16::try_from(slot).unwrap();
-                prop_assert_eq!(map.owner(slot), (owner.as_ref(), *changed), "slot {}", slot);
+                prop_assert_eq!(map.owner(slot), owned(owner.as_ref(), *changed), "slot {}", slot);
             }
             let owners: BTreeSet<_> = table.iter().filter_map(|one| one.0.as_ref()).collect();
             prop_assert_eq!(map.owners(), owners);

@@ -1,0 +1,133 @@
+//! Which servers a URL stands for: one server, the master that Sentinels name, or the nodes of a cluster.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::cluster::Cluster;
+use super::logins;
+use super::node::Node;
+use super::sentinel::Sentinels;
+use super::shared::Shared;
+use crate::backend::redis::connection::url::{Target, Url};
+use crate::backend::redis::connection::{Address, Connector, Expected, Locate};
+use crate::backend::redis::messages::{PubSubMode, ServerNumber};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::resource::identity::Identity;
+use crate::telemetry;
+
+/// The servers of a client, by how they are arranged.
+pub(super) enum Layout {
+    /// One server has all keys.
+    One(Box<Single>),
+    /// The master of a service has all keys.
+    Sentinel {
+        master: Box<Single>,
+        /// What listens to the Sentinels ends when this is dropped.
+        _lives: watch::Sender<()>,
+    },
+    /// Each node has the keys of some slots.
+    Cluster(Arc<Cluster>),
+}
+
+/// A server that has all keys.
+pub(super) struct Single {
+    pub(super) node: Node,
+    shared: Shared,
+}
+
+/// The number of a single server. Nodes of a cluster have higher ones.
+const ONE: ServerNumber = 0;
+
+impl Layout {
+    /// The servers of a URL. Nothing is sent.
+    pub(super) fn of(
+        url: Url,
+        identity: &Arc<Identity>,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
+        let credentials = logins::credentials(url.credentials, url.user, config)?;
+        let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
+        let is_alone = matches!(url.target, Target::Server { .. });
+        if !is_alone && config.confirmation.is_none() {
+            telemetry::not_confirmed(&url.target);
+        }
+        match url.target {
+            Target::Server { address, db } => {
+                let shared = Shared::new(connector(db)?, config, clock);
+                Ok(Self::one(address, shared))
+            }
+            Target::Sentinel {
+                sentinels,
+                service,
+                db,
+                credentials,
+                user,
+                tls,
+            } => {
+                let credentials = logins::of_sentinels(credentials, user, config)?;
+                let map = &config.address_map;
+                let to_servers = connector(db)?.mapping(map, &[]);
+                let to_sentinels = to_servers.for_sentinels(credentials, tls, config)?;
+                let to_sentinels = to_sentinels.mapping(map, &sentinels);
+                let shared = Shared::new(to_servers, config, clock);
+                let to_servers = Arc::clone(&shared.connector);
+                let (lives, client) = watch::channel(());
+                let sentinels = Sentinels::new(
+                    service,
+                    sentinels,
+                    to_sentinels,
+                    to_servers,
+                    client,
+                    config,
+                );
+                Ok(Self::behind(&sentinels, lives, shared))
+            }
+            Target::Cluster { seeds, db } => {
+                let connector = connector(db)?.mapping(&config.address_map, &seeds);
+                let shared = Shared::new(connector, config, clock);
+                Ok(Self::Cluster(Cluster::new(seeds, shared, config.pub_sub)))
+            }
+        }
+    }
+
+    fn one(address: Address, shared: Shared) -> Self {
+        let server: Arc<dyn Locate> = Arc::new(address);
+        let messages = Arc::clone(&server);
+        let mode = PubSubMode::Plain;
+        let node = Node::new(server, messages, Expected::Server, &shared, ONE, mode);
+        Self::One(Box::new(Single { node, shared }))
+    }
+
+    fn behind(sentinels: &Arc<Sentinels>, lives: watch::Sender<()>, shared: Shared) -> Self {
+        let messages = Arc::new(sentinels.following());
+        let server = Arc::clone(sentinels);
+        let mode = PubSubMode::Plain;
+        let node = Node::new(server, messages, Expected::Master, &shared, ONE, mode);
+        sentinels.follow(node.links().map(Arc::downgrade));
+        Self::Sentinel {
+            master: Box::new(Single { node, shared }),
+            _lives: lives,
+        }
+    }
+
+    /// The server that has all keys, if there is one.
+    pub(super) fn single(&self) -> Option<&Node> {
+        match self {
+            Self::One(single) | Self::Sentinel { master: single, .. } => Some(&single.node),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// What the servers share.
+    pub(super) fn shared(&self) -> &Shared {
+        match self {
+            Self::One(single) | Self::Sentinel { master: single, .. } => &single.shared,
+            Self::Cluster(cluster) => cluster.shared(),
+        }
+    }
+}
