@@ -65,23 +65,23 @@ impl Builder {
     /// `valkey` and `valkeys` mean the same as `redis` and `rediss`. In a user, a password and a path, `@`, `/`, `?`, `#`, `%`
     /// and `:` are percent-encoded (`%40`, `%2F`, `%3F`, `%23`, `%25`, `%3A`).
     ///
-    /// The query may have [settings](crate::Settings), as in `redis://host?wait=5s&watchdog_timeout=10s`. What the builder sets
-    /// counts more. See the page [`connections`](crate::guide::connections#settings-in-the-url) of the guide.
+    /// The query may have [settings](crate::Settings), as in `redis://host?wait=5s&watchdog_timeout=10s`. The settings of the
+    /// builder win. See the page [`connections`](crate::guide::connections#settings-in-the-url) of the guide.
     ///
-    /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it
-    /// reconnects on its own whenever a connection is lost.
+    /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it reconnects
+    /// whenever a connection is lost.
     ///
-    /// Of a cluster, the URL names some of the nodes, and the client finds the others. It has at most two connections to each
-    /// master, from the time on when it first uses it, and a third one if [replicas](Builder::replicas) have to confirm. See
+    /// The URL of a cluster names some of the nodes, and the client finds the others. It connects to a master when it first uses
+    /// it. It has at most two connections to each master, and a third one if [replicas](Builder::replicas) have to confirm. See
     /// the page [`cluster`](crate::guide::cluster) of the guide.
     ///
-    /// A server that holds locks should have the `maxmemory-policy` `noeviction`. With any other policy it deletes locks
-    /// when its memory is full, and the client logs a warning when it connects.
+    /// A server with locks should have the `maxmemory-policy` `noeviction`. With any other policy, the server deletes locks when
+    /// its memory is full. The client logs a warning about such a policy when it connects.
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
-    /// * [`Error::Unreachable`]: the server did not answer within the [connect timeout](Builder::connect_timeout) of 5 s, or
-    ///   it admits no further connection; a client has two. The client tries to connect again and again for that time.
+    /// * [`Error::Unreachable`]: the server did not answer within the [connect timeout](Builder::connect_timeout) of 5 s, or it
+    ///   admits no further connection; a client has two. The client repeats its attempts for that time.
     /// * [`Error::TimePaused`]: tokio's time is paused. Tests with paused time use [`in_memory`](Builder::in_memory).
     /// * [`Error::LoginDenied`]: the server refuses the user, the password or the client's certificate, or the client refuses
     ///   the server's certificate. Nothing is tried again.
@@ -89,8 +89,8 @@ impl Builder {
     ///   RESP3; it does not have the database of the URL; it is a node of a cluster, a single server or a
     ///   Sentinel where the URL says otherwise;
     ///   it does not know a command that locks need, because it was renamed. Or no Sentinel knows the service of the URL.
-    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work. Or one cannot have an effect with
-    ///   this URL, such as a certificate beside a URL without TLS.
+    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work. Or a setting cannot have an
+    ///   effect with this URL, such as a certificate beside a URL without TLS.
     ///
     /// # Cancel safety
     /// Dropping the future stops the connection attempt.
@@ -112,8 +112,8 @@ impl Builder {
     /// Returns a client of the Redis or Valkey server that `url` names, and does not wait for the server.
     ///
     /// Use it for a service that may start before its lock server. The URL and the settings are checked at once. The client
-    /// begins to connect in the background, and tries again with pauses of up to 2 s until it has succeeded. If it is made
-    /// outside of a tokio runtime, it begins when it is first used. The log says when there is no connection yet, and when
+    /// connects in the background, and tries again with pauses of up to 2 s until it has succeeded. If the client is made outside
+    /// of a tokio runtime, it begins to connect when it is first used. The log says when there is no connection yet, and when
     /// there is one.
     ///
     /// Until then the client works as in an outage:

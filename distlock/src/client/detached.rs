@@ -10,21 +10,22 @@ use crate::guard::Leased;
 use crate::guard::detached::{DetachedHold, OwnedKey};
 
 impl Client {
-    /// Goes on with a hold that was [detached](crate::Guard::detach), in this process or in another one, and returns its guard.
+    /// Takes over a hold that was [detached](crate::Guard::detach), in this process or in another one, and returns its guard.
     ///
-    /// The server puts an owner of this client in the place of the one that has detached the hold, and renews the lease, in one
-    /// step. So only one of several clients can attach a hold, and what the former client still sends for it finds nothing. Nobody
-    /// else gets the lock in between, and to Redisson it is an ordinary lock. From then on the watchdog of this client renews it.
+    /// In one step, the server replaces the owner that has detached the hold by an owner of this client, and renews the lease.
+    /// Only one of several clients can therefore attach a hold, and later commands of the former client for it have no effect.
+    /// Nobody else gets the lock in between. Redisson sees an ordinary lock. The watchdog of this client renews it from then on.
     ///
-    /// The client has to use the same servers and the same [`key_prefix`](crate::Builder::key_prefix) as the one that detached the
-    /// hold. Acquisitions that wait for the key do not hold it up. Inside of scopes it is no re-entry.
+    /// The client has to use the same servers and the same [`key_prefix`](crate::Builder::key_prefix) as the one that detached
+    /// the hold. The call does not wait behind acquisitions of the key. Inside of a scope that has the key, the call is not a
+    /// re-entry.
     ///
     /// # Errors
     /// * [`Error::Lost`]: the hold is not there any more. Its lease has ended, it was freed by force, or somebody has attached or
     ///   released it.
-    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after), or too few
-    ///   [replicas](crate::Builder::replicas) have confirmed. If it had carried the command out, the hold is released in the
-    ///   background. Calling this again is safe: it returns [`Error::Lost`] then.
+    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after), or too
+    ///   few [replicas](crate::Builder::replicas) have confirmed. If the server had executed the command, the hold is released in
+    ///   the background. Calling this again is safe: it returns [`Error::Lost`] then.
     /// * [`Error::Denied`], [`Error::WrongType`], [`Error::InvalidKey`], [`Error::Closed`]: as for an acquisition.
     ///
     /// # Cancel safety

@@ -5,13 +5,13 @@ use crate::client::Client;
 use crate::resource::key::Key;
 
 impl Client {
-    /// Asks each server what an operator has to know of it: its version, its settings, how long it takes to answer, and what
-    /// the client's user may not do.
+    /// Asks each server for what an operator needs to know: its version, its settings, how long it takes to answer, and which
+    /// rights the client's user lacks.
     ///
-    /// There is one entry for each server that has locks: one, or one for each master of a cluster. For a memory server there
-    /// is no entry. The command line `distlock doctor` shows these facts, with what they mean. Nothing is changed in the
-    /// server; a message is published, for which nobody waits. A question that the user may not ask, or that the server does not answer, has an
-    /// [`UnknownFact`](crate::UnknownFact) as its answer.
+    /// There is one entry for each server that has locks: one, or one for each master of a cluster. A memory server has no entry.
+    /// The command line `distlock doctor` shows these facts, and explains them. The method changes nothing in the server. It
+    /// publishes one message that nobody listens to. If the user may not ask a question, or the server does not answer it, the
+    /// fact is an [`UnknownFact`](crate::UnknownFact).
     ///
     /// # Cancel safety
     /// Dropping the future stops the questions.
@@ -47,8 +47,7 @@ impl Client {
         self.session().backend.servers()
     }
 
-    /// Returns what the names of all keys begin with in the server, as [`Builder::key_prefix`](crate::Builder::key_prefix) sets
-    /// it.
+    /// Returns the prefix of all keys in the server, as set by [`Builder::key_prefix`](crate::Builder::key_prefix).
     ///
     /// # Examples
     /// ```

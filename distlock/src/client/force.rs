@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 
-/// What came of [`Client::force_release`].
+/// The outcome of [`Client::force_release`].
 ///
 /// # Examples
 /// See [`Client::force_release`].
@@ -19,17 +19,17 @@ pub enum ForceRelease {
     Freed,
     /// Nobody held the key.
     WasFree,
-    /// The key is not what the report shows: it has another holder, or another number. Nothing was freed. This is what it is now.
+    /// The key has another holder or another number than the report shows. Nothing was freed. This is the present report.
     Changed(Box<KeyReport>),
 }
 
 impl Client {
-    /// Frees a key by force, whichever primitive lives there, if it is held as `seen` shows, and by nobody else.
+    /// Frees a key by force, whichever primitive it is, if its holders are those that `seen` shows.
     ///
-    /// [`inspect`](Client::inspect) or [`scan`](Client::scan) make the report. The person who decides looks at it, and may take
-    /// some time. The server compares the holders in the same step in which it frees the key, so nobody else loses the lock who
-    /// acquired it meanwhile. [`Lock::force_release`](crate::Lock::force_release) frees a lock no matter who holds it. Its
-    /// documentation says what happens to the former holder, and when to use it.
+    /// [`inspect`](Client::inspect) or [`scan`](Client::scan) make the report. A person may look at it for some time before
+    /// deciding. The server compares the holders and frees the key in one step, so an owner that has acquired the key meanwhile
+    /// keeps it. [`Lock::force_release`](crate::Lock::force_release) frees a lock no matter who holds it. Its documentation says
+    /// what happens to the former holder, and when to use it.
     ///
     /// | what lives under the key | it is freed if |
     /// | --- | --- |
@@ -38,8 +38,8 @@ impl Client {
     /// | a semaphore | the number of free permits is that of the report, and each client of this crate that has permits is in it. The semaphore is deleted |
     /// | a latch or another number | the number is that of the report. It is deleted, and a latch opens |
     ///
-    /// If a report does not list [all holders](KeyReport::holder_total), at most as many others may hold the key as it does not
-    /// list.
+    /// A report may list only some of [all holders](KeyReport::holder_total). The key is then freed if the number of unlisted
+    /// holders has not grown.
     ///
     /// # Errors
     /// * [`Error::WrongType`]: the report is about data of another program, or about a key that could not be read.
@@ -83,7 +83,7 @@ impl Client {
             Primitive::WriteLock => Kind::Write,
             Primitive::Semaphore => Kind::Semaphore,
             Primitive::ExpirableSemaphore => Kind::Permit,
-            // What a latch is freed with also frees an unused semaphore.
+            // A latch and an unused semaphore are both a plain number, and the same command frees both.
             Primitive::CountDownLatch | Primitive::Number => Kind::Latch,
         };
         let registry = self.lives.current();
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// What the key is now. The caller has seen something else before.
+    /// The present report of a key that is not as the caller has seen it.
     async fn changed_from(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
         let now = self.inspect(&*seen.key).await?;
         let is_free = now.primitive == Primitive::Nothing;

@@ -24,13 +24,12 @@ use crate::backend::reports::millis;
 pub enum Health {
     /// The client is connected, and the server has answered the last renewal of each hold.
     Connected,
-    /// The client is not connected to a server that it uses. It tries to connect again and again. Meanwhile acquisitions wait
-    /// or fail, and holds are lost when their leases end. Of a cluster these are the masters that the client has used, or could
-    /// not reach when it tried to. It does not connect to others.
+    /// The client is not connected to a server that it uses, and keeps trying to connect. Meanwhile acquisitions wait or fail,
+    /// and holds are lost when their leases end. In a cluster, the servers that it uses are the masters that it has sent commands
+    /// to, or has tried to. The client does not connect to the others.
     #[non_exhaustive]
     Disconnected {
-        /// The server, without user and password. Of several masters of a cluster it is the one that has been away for the
-        /// longest time.
+        /// The server, without user and password. In a cluster it is the master that has been disconnected for the longest time.
         server: String,
         /// How long there has been no connection.
         #[cfg_attr(
@@ -38,14 +37,14 @@ pub enum Health {
             serde(rename = "lasted_ms", serialize_with = "millis")
         )]
         lasted: Duration,
-        /// Why the last try to connect has failed, for a person.
+        /// Why the last attempt to connect has failed, as a text for people.
         reason: String,
     },
-    /// The client is connected, but the server does not answer the renewals of some holds, or refuses them. Such a hold is lost
+    /// The client is connected, but the server refuses the renewals of some holds, or does not answer them. Such a hold is lost
     /// when its lease ends.
     #[non_exhaustive]
     RenewalsFail {
-        /// How many holds are concerned.
+        /// The number of these holds.
         holds: usize,
         /// The time since the first of these renewals was sent.
         #[cfg_attr(
@@ -66,8 +65,8 @@ impl Client {
     /// holds renews nothing, so it learns nothing of a server that refuses commands. To ask the server, use
     /// [`ping`](Client::ping).
     ///
-    /// The states are looked at in this order: closed, disconnected, renewals fail. The time that it takes grows with the number
-    /// of holds: about a millisecond for ten thousand.
+    /// If several states apply, the first of these is returned: closed, disconnected, renewals fail. The time that the call takes
+    /// grows with the number of holds: about a millisecond for ten thousand.
     ///
     /// See the [guide](crate::guide::logs_metrics_alerts#probes) for what liveness and readiness probes do with it.
     ///

@@ -27,9 +27,9 @@ tokio::task_local! {
 
 /// The clients that are installed now.
 struct Clients {
-    /// That of [`Client::install`].
+    /// The client of [`Client::install`].
     process: Option<Client>,
-    /// Those whose guards are alive, the newest last.
+    /// The clients whose guards are alive, the newest last.
     scoped: Vec<Scoped>,
     last_number: u64,
 }
@@ -56,7 +56,7 @@ impl Clients {
 
     #[cfg(feature = "macros")]
     fn current(&self) -> Option<&Client> {
-        // Programs have no guards, as a rule, and need not know their runtime.
+        // Most programs have no guards, and save the look-up of their runtime.
         if self.scoped.is_empty() {
             return self.process.as_ref();
         }
@@ -72,9 +72,9 @@ fn this_runtime() -> Option<runtime::Id> {
 impl Client {
     /// Makes this client the one that attributes use if they do not name a client.
     ///
-    /// It applies to the whole process from here on. Installing another client replaces it, which is logged as a
-    /// warning. Where a client was [installed for a while](Client::install_scoped), or inside a
-    /// [`with_client`](crate::with_client), that one is used instead.
+    /// It applies to the whole process from here on. Installing another client replaces it, which is logged as a warning. A
+    /// client of [`install_scoped`](Client::install_scoped) or of [`with_client`](crate::with_client) takes precedence where it
+    /// applies.
     ///
     /// Use it once, at the start of a program. Tests share one process: give each its own client with
     /// [`install_scoped`](Client::install_scoped).
@@ -98,9 +98,9 @@ impl Client {
     /// `axum::serve`, and to the threads of `spawn_blocking`. A `#[tokio::test]` has a runtime of its own, so tests that run
     /// side by side do not disturb each other. Outside of a runtime it applies to the whole process.
     ///
-    /// It goes before a client that was [installed](Client::install) for good, also if that was installed later. A
-    /// [`with_client`](crate::with_client) goes before both. If several guards are alive, the newest applies, in whatever
-    /// order they are dropped. A guard that replaces the client of another guard of the same runtime, or that replaces
+    /// It takes precedence over a client of [`install`](Client::install), even one that is installed later. A
+    /// [`with_client`](crate::with_client) takes precedence over both. If several guards are alive, the newest applies, in
+    /// whatever order they are dropped. A guard that replaces the client of another guard of the same runtime, or that replaces
     /// the client of the process, is logged as a warning.
     ///
     /// # Examples
@@ -198,7 +198,7 @@ pub(crate) fn current() -> Result<Client, Error> {
 /// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
 /// [`inherit`](crate::inherit). [`Client::install_scoped`] reaches all tasks and threads of a runtime.
 ///
-/// Requests that a server handles in tasks of its own get the client from the layer `ClientLayer` of `distlock-tower`.
+/// A server handles requests in other tasks. They get the client from the layer `ClientLayer` of `distlock-tower`.
 ///
 /// # Cancel safety
 /// Dropping the future drops `future`.

@@ -38,10 +38,10 @@ use crate::telemetry;
 
 /// A client of one lock server.
 ///
-/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands, and from the
-/// first wait on a second one for messages. A watchdog task renews its leases, and another task sends the releases of
-/// dropped guards. These tasks end when the last clone of the client and its last lock and guard are dropped. Releases
-/// that are pending at that moment are retried for at most one lease.
+/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands. From its first wait on,
+/// it uses a second connection for messages. A watchdog task renews its leases, and another task sends the releases of dropped
+/// guards. These tasks end when the last clone of the client and its last lock and guard are dropped. Releases that are pending
+/// at that moment are retried for at most one lease.
 ///
 /// # Runtimes
 /// A client needs a tokio runtime, and may outlive one. Its tasks and connections move to the runtime of the newest
@@ -49,17 +49,16 @@ use crate::telemetry;
 /// holds end with their leases: do not use a client from a runtime that is only driven now and then.
 ///
 /// # Copies of a process
-/// A copy of a process (`fork`) is another client: it takes an id of its own when it uses the client for the first time, and
-/// makes connections of its own. It sends nothing for what the original holds, and neither uses nor ends the original's
-/// connections. In the copy, the holds of the original are [lost](crate::Loss::NewIdentity), and acquisitions that waited start
-/// again if the copy polls them. A lock server [in memory](Client::in_memory) is copied as well. From then on there are two
-/// of them, which know nothing of each other, so the two processes do not exclude each other. In the copy's server the
-/// original's holds end with their leases.
+/// In a copy of the process (`fork`), the client becomes another client: it takes a new id when the copy first uses it, and makes
+/// new connections. It sends nothing for the holds of the original, and neither uses nor closes the original's connections. In
+/// the copy, the holds of the original are [lost](crate::Loss::NewIdentity), and acquisitions that waited start again if the copy
+/// polls them. A lock server [in memory](Client::in_memory) is copied as well. The two servers know nothing of each other, so the
+/// two processes do not exclude each other. In the copy's server, the original's holds end with their leases.
 ///
-/// Tokio does not support a fork while a runtime runs. Fork outside of any runtime, before it has threads of its own or while no
-/// other thread uses the client, and make a new runtime in the copy. There, neither use nor drop the runtime of before
-/// ([`std::mem::forget`] it), since both processes share what it hears of its sockets: each would take the other's
-/// events. For machines that are restored from a snapshot, see [`renew_identity`](Client::renew_identity).
+/// Tokio does not support a fork while a runtime runs. Fork outside of any runtime, either before other threads exist or while no
+/// other thread uses the client. Make a new runtime in the copy. Neither use nor drop the former runtime in the copy
+/// ([`std::mem::forget`] it): both processes share the events of its sockets, and each would take events of the other. For
+/// machines that are restored from a snapshot, see [`renew_identity`](Client::renew_identity).
 ///
 /// # Examples
 /// ```
@@ -108,12 +107,12 @@ impl Client {
         self.session().id
     }
 
-    /// Returns what this client holds and waits for at this moment, with the places in the code; which of its acquisitions wait
-    /// for each other; and which holds it has lost last.
+    /// Returns what this client holds and waits for at this moment, with the lines of code that acquired; which of its
+    /// acquisitions wait for each other; and its latest losses.
     ///
-    /// It asks no server, and does not block longer than it takes to copy the data, so it also answers when nothing else does.
+    /// The method asks no server, and blocks only while it copies the data. It therefore works while the server does not answer.
     /// Holds and waits are read one after the other: an acquisition that is granted in between may be in both lists or in
-    /// neither. Other processes are not in it.
+    /// neither. The snapshot has nothing of other processes.
     ///
     /// Waits for a [latch](crate::CountDownLatch), and for another branch of the same scope, are not listed. A
     /// [Redlock](crate::Quorum) that waits is listed by the client of its first server, and its holds by the clients of their
@@ -163,17 +162,17 @@ impl Client {
     /// End the guards of the calling function first: a guard that lives in the code that awaits `close` cannot end meanwhile,
     /// so `close` waits for the whole `timeout`. A guard that has lost its hold has nothing to release, and is not waited for.
     ///
-    /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. The following goes on as before:
+    /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. The following continues as before:
     /// * Guards that still exist are renewed until they end, and can be released.
     /// * Code inside their scopes can still re-enter their holds, also if it waits for another branch of the scope.
-    /// * A waiter of a [latch](crate::CountDownLatch) goes on waiting. The numbers of latches and semaphores can be
-    ///   changed, and permits can be given back.
+    /// * A waiter of a [latch](crate::CountDownLatch) continues to wait. The numbers of latches and semaphores can be changed,
+    ///   and permits can be given back.
     /// * Locks can be inspected and force-released.
     ///
     /// # Errors
-    /// [`Error::ReleasesPending`]: when `timeout` was over, guards were alive, or the server had not confirmed all releases.
-    /// The log names ten holds of such guards, the oldest ones, with the lines that acquired them. The guards go on as before,
-    /// and the client keeps retrying the releases in the background. With [`Duration::MAX`] there is no limit.
+    /// [`Error::ReleasesPending`]: when `timeout` was over, guards were alive, or the server had not confirmed all releases. The
+    /// log names ten holds of such guards, the oldest ones, with the lines that acquired them. The guards continue as before, and
+    /// the client keeps retrying the releases in the background. With [`Duration::MAX`] there is no limit.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed and the releases continue in the background.
@@ -202,7 +201,7 @@ impl Client {
     }
 }
 
-/// What a close that has waited for `after` did not see end.
+/// The error of a close that has waited for `after`. Logs the holds that have not ended.
 fn still_holds(registry: &Registry, after: Duration) -> Error {
     let Snapshot { holds, .. } = registry.snapshot();
     for hold in holds.iter().take(HOLDS_LOGGED_BY_CLOSE) {

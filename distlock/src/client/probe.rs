@@ -7,8 +7,8 @@ use crate::backend::Fault;
 use crate::error::Error;
 
 impl Client {
-    /// Asks the lock server for a sign of life, and returns how long the answer took. Of a cluster, all masters are asked at the
-    /// same time, and the slowest one counts.
+    /// Pings the lock server, and returns how long the answer took. In a cluster, all masters are asked at the same time, and the
+    /// slowest one counts.
     ///
     /// It connects if there is no connection.
     ///
@@ -16,7 +16,7 @@ impl Client {
     /// * [`Error::Unreachable`]: a server did not answer within the [response timeout](crate::Builder::response_timeout). It is
     ///   asked once.
     /// * [`Error::LoginDenied`]: a server refused the user.
-    /// * [`Error::UnsupportedServer`]: another server is there by now, which this crate cannot use.
+    /// * [`Error::UnsupportedServer`]: the server was replaced by one that this crate cannot use.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -58,8 +58,8 @@ impl Client {
         }
     }
 
-    /// Returns `true` if the client is connected to the lock server: of a cluster, to each master that it has used. Nothing is
-    /// sent.
+    /// Returns `true` if the client is connected to the lock server. In a cluster, it must be connected to each master that it
+    /// has used. The method sends nothing.
     ///
     /// A lost connection is noticed when the server closes it, or when commands are not answered. To find out whether the
     /// server answers, use [`ping`](Client::ping).

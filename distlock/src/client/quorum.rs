@@ -20,9 +20,9 @@ use crate::resource::kind::Kind;
 /// compares its tokens; a majority cannot prevent it.
 ///
 /// # Servers that are away at the start
-/// Make the clients by [`Client::connect_lazy`](crate::Client::connect_lazy): it does not wait for its server. A program
-/// then starts, and locks, while a minority of the servers is down, and uses them as soon as they are there.
-/// [`Client::connect`](crate::Client::connect) would fail for each of them, and the program with it.
+/// Make the clients by [`Client::connect_lazy`](crate::Client::connect_lazy), which does not wait for its server. The program can
+/// then start and lock while a minority of the servers is down. It uses these servers as soon as they are up.
+/// [`Client::connect`](crate::Client::connect) would fail for each server that is down.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")]
@@ -55,8 +55,8 @@ impl Quorum {
     /// Creates a quorum of the servers of these clients.
     ///
     /// Each client must be connected to a different server. An acquisition that finds two clients of one server fails with
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig), which names both addresses. It finds that when the server
-    /// refuses one of them because it has granted the key to the other. Clones of a client count once.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig), which names both addresses. The quorum finds this out when the
+    /// server refuses one of the two because it has granted the key to the other. Clones of a client count once.
     ///
     /// # Examples
     /// See [`Quorum`].

@@ -21,12 +21,11 @@ impl Client {
     /// Looks at one key in the server: which primitive lives there, of this crate or of Redisson, who holds it and for how long,
     /// who waits, and which clients they are.
     ///
-    /// A key that is free, or that belongs to another program, is reported as such and is no error. Nothing is changed. On a
-    /// server the look is one script, and `CLIENT LIST` if somebody holds the key or waits for it.
+    /// A key that is free, or that belongs to another program, is reported as such, without an error. The method changes nothing.
+    /// It runs one script on the server, and `CLIENT LIST` if somebody holds the key or waits for it.
     ///
     /// The user needs rights that locks do not need; the page [`least_privilege`](crate::guide::least_privilege) of the guide
-    /// lists them. Without the optional ones the report is there and says
-    /// [what is missing](KeyReport::missing_rights).
+    /// lists them. Without the optional rights, the report is incomplete and says [what is missing](KeyReport::missing_rights).
     ///
     /// # Errors
     /// * [`Error::InvalidKey`]: the key is empty or too long.
@@ -78,8 +77,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Asks the server of a key for the names of the clients in its reports, unless all are known. A client that no server
-    /// has a name for is not asked for again.
+    /// Asks the server of a key for the names of the clients in its reports, unless all are known. A client without a name at any
+    /// server is not looked up again.
     pub(super) async fn learn(
         &mut self,
         session: &Session,

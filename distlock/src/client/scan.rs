@@ -26,7 +26,7 @@ pub struct Scan {
     /// With the client's prefix.
     full: String,
     page_size: u32,
-    /// What is looked for, one after the other. The last one is first.
+    /// The sweeps that are still to be done, the next one last.
     sweeps: Vec<Sweep>,
     /// Where the next page of the sweep begins.
     position: ScanPosition,
@@ -42,12 +42,12 @@ impl Client {
     /// all keys. Only keys with the client's [prefix](crate::Builder::key_prefix) are found, and the pattern does not contain
     /// the prefix.
     ///
-    /// The keys are read with `SCAN`, once for locks and then once for numbers, on a cluster from one master after the other.
-    /// Each key of a page is then looked at as by [`inspect`](Client::inspect). A page is read when it is asked for, so the caller decides how much the server
-    /// has to do. A key that exists during the whole scan is found, possibly on several pages. A key that is made
-    /// or removed meanwhile, or whose slot moves between the nodes of a cluster, may be found or not.
+    /// The client reads the keys with `SCAN`, first all locks and then all numbers. In a cluster it reads one master after the
+    /// other. It then inspects each key of a page, as [`inspect`](Client::inspect) does. A page is read when the caller asks for
+    /// it, so the caller decides how much work the server has. A key that exists during the whole scan is found, possibly on
+    /// several pages. A key that is made or removed meanwhile, or whose slot moves between the nodes of a cluster, may be missed.
     ///
-    /// Keys of other programs that match are left out, unless they hold a number, which a semaphore does as well. A key that
+    /// Matching keys of other programs are left out, unless their value is a number: a semaphore is a number as well. A key that
     /// cannot be read, because what is stored under it or beside it is broken or its name is not UTF-8, is reported as
     /// [unreadable](Primitive::Unreadable), and the scan goes on.
     ///
@@ -90,8 +90,8 @@ impl Client {
 impl Scan {
     /// Sets how many keys of the server a page goes through, whether they match or not: 1 to 10,000, and 200 by default.
     ///
-    /// It is about as many: the server may return a few more. Larger pages need fewer round trips, and the server needs
-    /// longer for each.
+    /// The number is approximate: the server may return a few more. Larger pages need fewer round trips, and each takes the
+    /// server longer.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`] by [`next_page`](Scan::next_page).
@@ -113,9 +113,9 @@ impl Scan {
     /// Leaves out the numbers that nothing shows to be a semaphore or a latch, which would be reported as
     /// [`Primitive::Number`]: most of them are counters of other programs.
     ///
-    /// A number is shown to be one by permits that somebody has, or by a client that listens to its messages. So a semaphore of
-    /// which no permit is taken and that nobody waits for is left out, too. Where other programs have many numbers, such a scan
-    /// is much cheaper: the server has two short commands for each of them in place of a script.
+    /// Taken permits show that a number is a semaphore, and so does a client that listens to its messages. A semaphore with no
+    /// taken permit and no waiter is therefore left out, too. If other programs have many numbers, such a scan is much cheaper:
+    /// the server executes two short commands for each number, and no script.
     ///
     /// # Examples
     /// ```
@@ -141,8 +141,8 @@ impl Scan {
         self
     }
 
-    /// How many keys the scan has looked at so far: those under its pattern that are of the type of a lock, a semaphore or a
-    /// latch. A program that shall not look at more ends its scan here.
+    /// Returns how many keys the scan has looked at so far: those that match its pattern and have the type of a lock, a semaphore
+    /// or a latch. A program can use it to limit its scan.
     ///
     /// # Examples
     /// ```
@@ -160,7 +160,8 @@ impl Scan {
         self.looked_at
     }
 
-    /// Whether the pattern of the scan matches a key, without the client's prefix. It asks no server.
+    /// Returns whether the pattern of the scan matches a key, which is given without the client's prefix. The method asks no
+    /// server.
     ///
     /// # Examples
     /// ```
@@ -281,7 +282,7 @@ impl fmt::Debug for Scan {
     }
 }
 
-/// A text as a pattern that only this text matches.
+/// Escapes a text, so that as a pattern it matches only itself.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

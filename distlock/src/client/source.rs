@@ -83,10 +83,10 @@ impl LockSource {
         }
     }
 
-    /// The client's [`default_wait`](crate::Builder::default_wait), or that of the first client of a quorum. `None` if
-    /// nobody has set one; [`Duration::MAX`] if a wait without limit was set.
+    /// The client's [`default_wait`](crate::Builder::default_wait), or that of the first client of a quorum. `None` if no default
+    /// was set; [`Duration::MAX`] if a wait without limit was set.
     ///
-    /// Middleware that has a default of its own uses it only where this is `None`.
+    /// Middleware with another default uses that default only if this is `None`.
     ///
     /// # Examples
     /// ```

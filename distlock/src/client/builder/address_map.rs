@@ -1,4 +1,4 @@
-//! The settings that say where announced addresses are reached.
+//! The settings that translate the addresses that servers announce.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use crate::config::address_map::AddressMap;
 /// Settings of the addresses that servers announce.
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 impl Builder {
-    /// Sets a function that says where an address is reached that the nodes of a cluster or the Sentinels announce; none by
-    /// default.
+    /// Sets a function that translates each address that the nodes of a cluster or the Sentinels announce; none by default.
     ///
-    /// Servers name themselves and each other as they see it, which may be another way than from here: behind NAT, in
-    /// containers, or through port forwards. The function is called with the host and the port that are announced, before each
-    /// connection. It returns the host and the port to connect to, or `None` for an address that is reached as it is. Errors and
-    /// logs go on calling the server by the address that it announces. With TLS, the server's certificate has to be for the host
-    /// that the function returns, or for the [`tls_server_name`](Builder::tls_server_name).
+    /// Servers announce the addresses at which they reach each other. Behind NAT, in containers or through port forwards, the
+    /// client may need other addresses. The client calls the function with the announced host and port before each connection.
+    /// The function returns the host and the port to connect to, or `None` to use the announced ones. Errors and logs show the
+    /// announced address. With TLS, the server's certificate has to be for the host that the function returns, or for the
+    /// [`tls_server_name`](Builder::tls_server_name).
     ///
-    /// Addresses in the URL are used as they are. The nearest setting with a
-    /// plain value is [`map_file`](Builder::map_file); the function counts more than the file.
+    /// Addresses in the URL are not translated. The nearest setting with a plain value is [`map_file`](Builder::map_file); the
+    /// function wins over the file.
     ///
     /// # Errors
     /// A client of a single server, which announces no addresses, is refused with
@@ -43,11 +42,12 @@ impl Builder {
         self
     }
 
-    /// Sets a file that says where addresses are reached that the nodes of a cluster or the Sentinels announce; none by default.
-    /// It is read again for each connection.
+    /// Sets a file that translates the addresses that the nodes of a cluster or the Sentinels announce; none by default. The
+    /// client reads it for each connection.
     ///
-    /// Each line has an announced address and the one to connect to. Of two hosts without ports, the port stays as it is
-    /// announced. A line with the port counts more than one without. An IPv6 address with a port is in brackets. A `#` begins a comment.
+    /// Each line has an announced address and the one to connect to. If both are hosts without ports, the client uses the
+    /// announced port. A line with a port wins over a line without one. An IPv6 address with a port is in brackets. A `#` begins
+    /// a comment.
     ///
     /// ```text
     /// # announced      reached
@@ -56,10 +56,10 @@ impl Builder {
     /// 10.0.0.5         redis.example.org
     /// ```
     ///
-    /// See [`map_address`](Builder::map_address) for what it is good for, and which addresses it applies to.
+    /// See [`map_address`](Builder::map_address) for when to use it, and for the addresses that it applies to.
     ///
     /// # Errors
-    /// A file that cannot be read, or has a line that makes no sense, counts as a failed try to connect. The error names the line.
+    /// If the file cannot be read, or has a line that makes no sense, the attempt to connect fails. The error names the line.
     ///
     /// # Examples
     /// ```no_run

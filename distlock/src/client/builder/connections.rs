@@ -10,17 +10,18 @@ use crate::config::{PubSub, Replicas};
 impl Builder {
     /// Sets how often the names of servers are looked up again while they are connected; 5 s by default, and never with zero.
     ///
-    /// A name may be pointed at another server while the old one stays up: a Service of Kubernetes, a failover by DNS. The
-    /// client goes there when three answers in a row did not have the address that it is connected to, and a server at one of
-    /// the new addresses says that it is a master. Each hold is then looked for at the new server, and is lost if it is not
-    /// there. So for at most some four of these intervals, clients that were started before and after the change may hold the
-    /// same lock. A look-up that fails, finds nothing or does not end changes nothing. The client follows a name at most once
-    /// a minute, and warns if its answers change more often.
+    /// A name may be pointed at another server while the old one stays up, for example by a Service of Kubernetes or a failover
+    /// by DNS. The client changes to the new server when three answers in a row lack the address that it is connected to, and a
+    /// server at one of the new addresses says that it is a master. The client then looks for each hold at the new server. A hold
+    /// that is not there is lost. For about four of these intervals, a client that was started before the change and one that was
+    /// started after it may therefore hold the same lock. A look-up that fails, finds nothing or does not end changes nothing.
+    /// The client follows a name at most once a minute, and logs a warning if the answers change more often.
     ///
-    /// It applies to single servers, those of a [`Quorum`](crate::Quorum) among them, to Sentinels, and to the nodes of a cluster
-    /// that the URL names. The client goes to another cluster if a node at a new address knows none of the present nodes. IP
-    /// addresses, sockets and `localhost` are not looked up. One look-up of a name is under way at a time; it takes a thread of
-    /// the runtime's pool for blocking calls. One that takes more than 1 s goes on beside those of other names. See [`guide::connections`](crate::guide::connections#names).
+    /// The setting applies to single servers, including those of a [`Quorum`](crate::Quorum), to Sentinels, and to the nodes of a
+    /// cluster that the URL names. The client changes to another cluster if a node at a new address knows none of the present
+    /// nodes. IP addresses, sockets and `localhost` are not looked up. A name has one look-up at a time, which uses a thread of
+    /// the runtime's pool for blocking calls. Look-ups of other names do not wait for one that takes more than 1 s. See
+    /// [`guide::connections`](crate::guide::connections#names).
     ///
     /// # Examples
     /// ```no_run
@@ -37,10 +38,10 @@ impl Builder {
 
     /// Sets how often each connection asks the server for a sign of life; 30 s by default, and never with zero.
     ///
-    /// Servers (`timeout`), balancers and firewalls close connections that are idle for some minutes, and some of them do not
-    /// tell. A PING keeps such a connection open, and finds out that it has ended before an acquisition needs it. Set less than
-    /// the shortest of their times. A connection that ends while the client holds, waits for and releases nothing is replaced
-    /// without a warning in the log.
+    /// Servers (`timeout`), load balancers and firewalls close connections that are idle for some minutes, and some of them do
+    /// not notify the client. A PING keeps the connection open. If the connection has ended, the PING finds that out before an
+    /// acquisition needs it. Set an interval below the shortest of these timeouts. If a connection ends while the client holds
+    /// nothing, waits for nothing and releases nothing, the client replaces it without a warning in the log.
     ///
     /// # Examples
     /// ```no_run
@@ -57,8 +58,8 @@ impl Builder {
 
     /// Sets how long a connection may take, with TLS and the login: more than 0 and at most a year, 5 s by default.
     ///
-    /// [`connect`](Builder::connect) tries again and again for this time. A client that was connected goes on without end,
-    /// and gives each try this time. [`Duration::MAX`] counts as a year.
+    /// [`connect`](Builder::connect) repeats its attempts for this time. A client that was connected once repeats them without
+    /// end, and each attempt may take this time. [`Duration::MAX`] counts as a year.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
@@ -77,32 +78,33 @@ impl Builder {
         self
     }
 
-    /// Has each grant confirmed by so many replicas of its server, each time within `timeout`; by none by default. A number, or
-    /// [`Replicas::Connected`] for as many as are connected at that moment.
+    /// Sets how many replicas of the server must confirm each grant within `timeout`; none by default. `replicas` is a number, or
+    /// [`Replicas::Connected`] for all that are connected at that moment.
     ///
-    /// Redis copies data to replicas after it has answered, so a master that dies may take a grant with it, and its successor
-    /// grants the same lock again. With this setting an acquisition ends only when so many replicas have the grant. If there
-    /// are fewer within `timeout`, the grant is released, and the acquisition tries again within its wait. It holds for each
-    /// kind of lock, semaphore and permit. It does not delay renewals, releases or other clients, and a lock that is handed
-    /// over inside this client was confirmed before.
+    /// Redis copies data to replicas after it has answered. If a master dies before that, the grant is lost with it, and the next
+    /// master grants the same lock again. With this setting an acquisition completes only when that many replicas have the grant.
+    /// If fewer have it within `timeout`, the client releases the grant, and the acquisition tries again within its wait. The
+    /// setting applies to every kind of lock, semaphore and permit. It does not delay renewals, releases or other clients. A lock
+    /// that is handed over inside this client was confirmed before, and is not confirmed again.
     ///
-    /// With [`Replicas::Connected`] a grant has to be on all replicas that are online, and is given out without a confirmation if
-    /// there are none. Redisson waits for as many by default, outside of a single server, but takes the grant if one of them
-    /// confirms. The client asks the server by INFO how many there are, in a round trip more, and needs the right to INFO.
+    /// With [`Replicas::Connected`], all replicas that are online must have the grant. Without any replica, no confirmation is
+    /// needed. Redisson waits for the same number by default, except with a single server, but accepts the grant if one of them
+    /// confirms. The client asks the server by INFO how many replicas there are. That takes another round trip and the right to
+    /// INFO.
     ///
-    /// One replica that has the grant helps only if that one becomes the next master. A number should be that of all
-    /// replicas that may be promoted; then a lock is not available while one of them is away. See
-    /// [`guide::failover`](crate::guide::failover) for what remains. In a cluster the replicas of the key's master count. The
-    /// client has one connection more to each server, and needs the right to WAIT.
+    /// A replica that has the grant helps only if it becomes the next master. The number should therefore include all replicas
+    /// that may be promoted. The price is that no lock is available while one of them is away. See
+    /// [`guide::failover`](crate::guide::failover) for what can still go wrong. In a cluster the replicas of the key's master
+    /// count. The client opens another connection to each server, and needs the right to WAIT.
     ///
-    /// A number is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis checks it
-    /// every 100 ms. It has no effect in memory.
+    /// A number is at least 1, and `timeout` between 1 ms and a year. The timeout counts in whole milliseconds, and Redis checks
+    /// it every 100 ms. The setting has no effect in memory.
     ///
     /// # Errors
     /// Values out of range are reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made. An
     /// acquisition that is not confirmed fails with [`Error::Unavailable`](crate::Error::Unavailable), at once if it does not
-    /// wait, and otherwise after [`unavailable_after`](Builder::unavailable_after). Its text says how many replicas have
-    /// confirmed, and how many were wanted. So it does for a server with fewer replicas.
+    /// wait, and otherwise after [`unavailable_after`](Builder::unavailable_after). The text of the error says how many replicas
+    /// have confirmed, and how many were required. The same error is returned if the server has fewer replicas.
     ///
     /// # Examples
     /// ```no_run
@@ -118,12 +120,12 @@ impl Builder {
         self
     }
 
-    /// Has each grant confirmed from the append-only files as well, where the server has one; off by default. It goes with
-    /// [`replicas`](Builder::replicas).
+    /// Sets whether each grant must also be in the append-only files of the server and its replicas, where they have one; off by
+    /// default. It requires [`replicas`](Builder::replicas).
     ///
-    /// The server and its replicas then answer when the grant is on their disks (WAITAOF, of Redis 7.2 and Valkey), so that it
-    /// outlives a crash of all of them. Redisson does the same by default. Servers without an append-only file are asked by WAIT. The
-    /// client needs the rights to WAITAOF and INFO.
+    /// The server and its replicas then answer when the grant is on their disks (WAITAOF, of Redis 7.2 and Valkey). The grant
+    /// survives a crash of all of them. Redisson does the same by default. Servers without an append-only file are asked by WAIT.
+    /// The client needs the rights to WAITAOF and INFO.
     ///
     /// With `appendfsync everysec`, which is the servers' default, a grant waits for the next write to disk: about a second, and longer if
     /// the disk is busy. The timeout of `replicas` has to be longer than that. With `appendfsync always` the grant is on disk at once.
@@ -152,16 +154,17 @@ impl Builder {
 
     /// Takes no grants from a server that was started less than `grace` ago; zero, and so without effect, by default.
     ///
-    /// A server that restarts without its data has forgotten its locks, and may grant one of them again before its holder has
-    /// noticed. When the server has been up for the longest lease of any client, all those holds have ended. It matters above
-    /// all for the servers of a [`Quorum`](crate::Quorum), where one that has forgotten its grants can complete a second
-    /// majority. All clients of the server should have the setting.
+    /// A server that restarts without its data has forgotten its locks. It may grant one of them again before the former holder
+    /// notices. Once the server has been up for the longest lease of any client, all former holds have ended. The setting matters
+    /// most for the servers of a [`Quorum`](crate::Quorum): a server that has forgotten its grants can complete a second
+    /// majority. All clients of the server should have the same setting.
     ///
-    /// Until then acquisitions are tried again within their wait, and fail with
-    /// [`Error::Unavailable`](crate::Error::Unavailable) after [`unavailable_after`](Builder::unavailable_after), or at once
-    /// if they do not wait. Renewals and releases go on. The first start of a server counts, too. The server's word for how
-    /// long it has been up is asked for once for each connection, and counts whole seconds, so the grace may last up to two
-    /// seconds longer. A promoted replica was up before. It has no effect in memory.
+    /// Until then the client repeats acquisitions within their wait. They fail with
+    /// [`Error::Unavailable`](crate::Error::Unavailable) after [`unavailable_after`](Builder::unavailable_after), or at once if
+    /// they do not wait. Renewals and releases continue. The first start of a server counts as a restart. The client asks the
+    /// server once per connection how long it has been up. The answer is in whole seconds, so the grace may last up to two
+    /// seconds longer. A replica that is promoted has been up before, so the grace does not apply to it. The setting has no
+    /// effect in memory.
     ///
     /// # Errors
     /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
@@ -200,8 +203,8 @@ impl Builder {
     /// Sets how clients of a cluster tell each other that a lock is free; [`PubSub::Auto`] by default. Clients of a single
     /// server ignore it.
     ///
-    /// All clients that use the same locks should have the same setting. A client that does not hear of a release finds it by
-    /// itself when the lease is over, or when it looks at the key after some five seconds.
+    /// All clients that use the same locks should have the same setting. A client that misses the message of a release finds out
+    /// when the lease ends, or when it checks the key after about five seconds.
     ///
     /// # Examples
     /// ```no_run

@@ -1,4 +1,4 @@
-//! The settings that say who the client is to its servers.
+//! The settings by which the client logs in to its servers.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::config::source::Source;
 impl Builder {
     /// Sets the user and the password of the servers, instead of those in the URL; none by default.
     ///
-    /// They are used as they are: nothing is percent-encoded here. They do not apply to Sentinels, whose user and password
-    /// are part of the URL. To read a password again before each connection, use
-    /// [`credentials_from`](Builder::credentials_from). The last call of the two counts.
+    /// The client uses both texts unchanged: do not percent-encode them. They do not apply to Sentinels, whose user and password
+    /// are part of the URL. To read a password again before each connection, use [`credentials_from`](Builder::credentials_from).
+    /// The last call of the two counts.
     ///
     /// # Examples
     /// ```no_run
@@ -33,11 +33,11 @@ impl Builder {
     /// Sets a function that gives the user and the password of the servers. The client calls it before each connection, so
     /// it uses a password that was changed.
     ///
-    /// A client has up to three connections to each server. It calls the function when it makes one of them, and again for
-    /// each new try. The function's time is a part of the [connect timeout](Builder::connect_timeout). It is also asked again
-    /// each time the [`credentials_interval`](Builder::credentials_interval) has passed, 5 minutes by default, and what has
-    /// changed is sent over the connections that stand, so that an expiring token is renewed. The nearest setting with a plain
-    /// value is [`password_file`](Builder::password_file).
+    /// A client has up to three connections to each server. It calls the function for each attempt to make one. The time that the
+    /// function takes counts towards the [connect timeout](Builder::connect_timeout). The client also calls the function each
+    /// time the [`credentials_interval`](Builder::credentials_interval) has passed, 5 minutes by default. If the credentials have
+    /// changed, it sends them over the open connections, so that a token is renewed before it expires. The nearest setting with a
+    /// plain value is [`password_file`](Builder::password_file).
     ///
     /// # Errors
     /// An error or a panic of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
@@ -69,11 +69,10 @@ impl Builder {
         self
     }
 
-    /// Sets the file of the password for Sentinels, which is read again as that of
-    /// [`password_file`](Builder::password_file) is; none by default.
+    /// Sets the file with the password for Sentinels; none by default. The client reads it as often as the
+    /// [`password_file`](Builder::password_file).
     ///
-    /// The user is `sentinel_user` in the URL, which may stand there without `sentinel_password`. Without one it is the default
-    /// user.
+    /// The user is the `sentinel_user` of the URL, which needs no `sentinel_password` then. Without it, the default user logs in.
     ///
     /// # Errors
     /// A file that cannot be read counts as a Sentinel that cannot be reached. A client of a URL without Sentinels is refused with
@@ -91,12 +90,12 @@ impl Builder {
         self
     }
 
-    /// Sets the file of the password, which is read again for each connection and each
-    /// [`credentials_interval`](Builder::credentials_interval); none by default.
+    /// Sets the file with the password; none by default. The client reads it for each connection, and each time the
+    /// [`credentials_interval`](Builder::credentials_interval) has passed.
     ///
-    /// White space at its end does not count. The user is that of the URL, which may stand there without a password, as in
-    /// `redis://shop@host`. Without one it is the default user. [`credentials`](Builder::credentials) and
-    /// [`credentials_from`](Builder::credentials_from) count more than the file.
+    /// White space at the end of the file is ignored. The user is that of the URL, which needs no password then, as in
+    /// `redis://shop@host`. Without it, the default user logs in. [`credentials`](Builder::credentials) and
+    /// [`credentials_from`](Builder::credentials_from) win over the file.
     ///
     /// # Errors
     /// A file that cannot be read counts as a failed try to connect, as an error of
@@ -115,11 +114,11 @@ impl Builder {
     }
 
     /// Sets how often the function of [`credentials_from`](Builder::credentials_from), or the
-    /// [`password_file`](Builder::password_file), is asked again for the connections that stand: at most a year, 5 minutes by
-    /// default. Zero turns it off.
+    /// [`password_file`](Builder::password_file), is read again for the open connections: at most a year, 5 minutes by default.
+    /// Zero turns it off.
     ///
-    /// Credentials that have changed are sent by AUTH over each connection, also over that for messages. If the server
-    /// refuses them, a warning says so, and the connection keeps the rights that it has.
+    /// The client sends changed credentials by AUTH over each connection, including the one for messages. If the server refuses
+    /// them, the client logs a warning, and the connection keeps its rights.
     ///
     /// # Errors
     /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is

@@ -40,9 +40,9 @@ use crate::config::{Config, Settings};
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings have no effect until a client is made with them"]
 pub struct Builder {
-    /// What has no plain value.
+    /// The settings that are no plain values, such as functions.
     pub(crate) config: Config,
-    /// What has one, as far as it was set.
+    /// The settings that are plain values, as far as they were set.
     pub(crate) settings: Settings,
     #[cfg(feature = "test-util")]
     pub(crate) decorators: Decorators,
@@ -51,8 +51,8 @@ pub struct Builder {
 impl Builder {
     /// Sets all settings that `settings` has; the others stay as they are.
     ///
-    /// It is the same as a call of each of their methods at this place. The last call for a setting counts, and each counts more
-    /// than the query of the [URL](Builder::connect).
+    /// It has the same effect as calling the method of each of these settings here. If a setting is set several times, the last
+    /// call wins. All calls win over the query of the [URL](Builder::connect).
     ///
     /// # Errors
     /// Values out of range are reported when the client is made, as for the methods of the same names.
@@ -91,14 +91,15 @@ impl Builder {
     /// Sets how long before the end of its lease in the server a hold counts as ended: at most a third of the
     /// [`watchdog_timeout`](Builder::watchdog_timeout), zero by default, in whole milliseconds.
     ///
-    /// When the lease of a hold ends, its body is dropped, and the key stays with its owner for this time. A request that the
-    /// body has sent is therefore less likely to meet the next owner. Choose it as long as such a request may take. It counts
-    /// for leases that end because no renewal was confirmed, and for leases of [their own](crate::Acquire::lease), which become
-    /// so much shorter for the code under the lock. A release before that end, and the end of a
-    /// [`max_hold`](crate::Acquire::max_hold), free the key at once.
+    /// The client drops the body this long before the lease ends in the server, and the key stays locked until then. A request
+    /// that the body has already sent is therefore less likely to run beside the next owner. Choose a margin as long as such a
+    /// request may take. The margin applies when the lease ends because no renewal was confirmed, and to acquisitions with [a
+    /// lease of their own](crate::Acquire::lease): the code under the lock has less time by the margin. A release before that
+    /// end, and the end of a [`max_hold`](crate::Acquire::max_hold), free the key at once.
     ///
-    /// It shortens the time in which two owners may work at once and cannot rule it out:
-    /// [`limits`](crate::guide::limits#paused-processes) says why. With this setting, a hold survives shorter pauses and outages.
+    /// The margin shortens the time in which two owners may work at once, but cannot rule it out:
+    /// [`limits`](crate::guide::limits#paused-processes) says why. The price is that a hold survives only shorter pauses and
+    /// outages.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made. A
@@ -331,9 +332,9 @@ impl Builder {
 
     /// Sets after which time a warning in the log reports an acquisition that still waits: more than 0, 30 s by default.
     ///
-    /// The warning has the key, how long the first waiter has waited and where in the code it was made, the number of waiters,
-    /// the holders, and the rest of the lease. It is repeated each time the wait has become twice as long.
-    /// [`Duration::MAX`] turns it off.
+    /// The warning names the key, how long the first waiter has waited, the line of code that acquires, the number of waiters,
+    /// the holders, and the rest of the lease. The client repeats it each time the wait has doubled. [`Duration::MAX`] turns it
+    /// off.
     ///
     /// # Errors
     /// Zero is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.

@@ -16,12 +16,12 @@ impl Builder {
     /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, or with the
     /// feature `tls-rustls-webpki-roots` those that Mozilla trusts.
     ///
-    /// The PEM has one certificate or several. No other authority is trusted then. It applies to servers and Sentinels. The URL
-    /// says which connections have TLS, by `rediss`.
+    /// The PEM has one certificate or several. The client then trusts no other authority. The setting applies to servers and
+    /// Sentinels. Connections have TLS if the URL says `rediss`.
     ///
     /// # Errors
-    /// A PEM without a certificate is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made, before anything is sent. So is a PEM, a file or a function of this sort beside a URL without TLS, where it
+    /// A PEM without a certificate is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is
+    /// made, before anything is sent. A PEM, a file or a function of this kind is also refused if the URL has no TLS, because it
     /// would have no effect.
     ///
     /// # Examples
@@ -81,8 +81,8 @@ impl Builder {
     /// The nearest setting with a plain value is [`tls_ca_file`](Builder::tls_ca_file).
     ///
     /// # Errors
-    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
-    /// again as in every outage.
+    /// If the function fails or panics, or if its PEM cannot be used, the attempt to connect fails. The client tries again as in
+    /// every outage.
     ///
     /// # Examples
     /// ```no_run
@@ -117,8 +117,8 @@ impl Builder {
     /// The nearest setting with plain values is [`tls_client_files`](Builder::tls_client_files).
     ///
     /// # Errors
-    /// An error or a panic of the function, and a PEM that cannot be used, is the failure of that connection. The client tries
-    /// again as in every outage. Its text should not contain the key.
+    /// If the function fails or panics, or if its PEM cannot be used, the attempt to connect fails. The client tries again as in
+    /// every outage. The text of the error should not contain the key.
     ///
     /// # Examples
     /// ```no_run
@@ -151,11 +151,11 @@ impl Builder {
     /// Sets the file of the certificates of the authorities, as [`tls_ca_pem`](Builder::tls_ca_pem) takes them. The client reads
     /// it again for each connection with TLS, so the file may be replaced while the program runs.
     ///
-    /// [`tls_ca_pem`](Builder::tls_ca_pem) and its function count more than the file.
+    /// [`tls_ca_pem`](Builder::tls_ca_pem) and its function win over the file.
     ///
     /// # Errors
     /// A file that cannot be read or used is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made. Later it is the failure of that connection, and the client tries again.
+    /// TLS is made. Later only the attempt to connect fails, and the client tries again.
     ///
     /// # Examples
     /// ```no_run
@@ -173,12 +173,12 @@ impl Builder {
     /// takes them. The client reads them again for each connection with TLS, so another program may replace them before the
     /// certificate expires.
     ///
-    /// If the two files do not belong together, because one of them is about to be replaced, the connection fails and the
-    /// client tries again. [`tls_client_pem`](Builder::tls_client_pem) and its function count more than the files.
+    /// If the two files do not belong together, because one of them is about to be replaced, the attempt to connect fails and the
+    /// client tries again. [`tls_client_pem`](Builder::tls_client_pem) and its function win over the files.
     ///
     /// # Errors
     /// Files that cannot be read or used are reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
-    /// TLS is made. Later they are the failure of that connection.
+    /// TLS is made. Later only the attempt to connect fails.
     ///
     /// # Examples
     /// ```no_run

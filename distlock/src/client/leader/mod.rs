@@ -24,16 +24,17 @@ use crate::primitives::FencedLock;
 /// This type is a handle: it is cheap to clone, and all clones are the same candidate. Another call of [`Client::leader`] makes
 /// another candidate, also in the same process.
 ///
-/// * **A fenced lock.** The leader holds [`fenced_lock`](Client::fenced_lock) of the key, and the *term* is the fencing token: each
-///   leader has a higher one than all before it. A program in Java takes part with Redisson's `getFencedLock`. Send the term with
-///   each write to a store that compares it, because a leader that was paused learns that it leads no more only when it runs again.
+/// * **A fenced lock.** The leader holds the [`fenced_lock`](Client::fenced_lock) of the key, and the *term* is the fencing
+///   token. Each leader has a higher term than all leaders before it. A program in Java takes part with Redisson's
+///   `getFencedLock`. Send the term with each write to a store that compares terms: a leader that was paused learns of the loss
+///   only when it runs again.
 /// * **How long nobody leads.** After [`resign`](Leader::resign), and after a body that ends, the next candidate leads within some
 ///   round trips. After a crash the lease must end first: 30 s, or the [`watchdog_timeout`](crate::Builder::watchdog_timeout).
-/// * **Many candidates.** They stand in no queue, and any of them may be next. A candidate listens for a message. After it, each
-///   pauses for a random time of up to 0.25 ms for each of the others before it asks the server, and for a second at most. So a
-///   thousand replicas do not ask at the same moment.
-/// * **Outages.** While the server does not answer, nobody can be elected. Candidates ask again with growing pauses, for as long as
-///   it takes. The leader leads until its lease ends.
+/// * **Many candidates.** There is no queue: any candidate may be next. A candidate listens for a message. After the message it
+///   pauses for a random time before it asks the server: up to 0.25 ms for each of the other candidates, and at most a second. A
+///   thousand replicas therefore do not ask at the same moment.
+/// * **Outages.** While the server does not answer, nobody can be elected. Candidates keep asking, with growing pauses. The
+///   leader leads until its lease ends.
 ///
 /// # Examples
 /// ```
@@ -95,11 +96,11 @@ impl Leader {
     /// * When a body ends by itself, the process stops leading, and the future completes with the value of the body.
     /// * After [`resign`](Leader::resign) the future completes with `None`. The body was dropped if it ran.
     ///
-    /// The body runs inside the critical section of the lock: [`distlock::current`](crate::current) tells of the hold, and
-    /// tasks that the body spawns go on after a loss unless they look at it.
+    /// The body runs inside the critical section of the lock, where [`distlock::current`](crate::current) returns the hold. Tasks
+    /// that the body spawns continue after a loss unless they check that hold.
     ///
-    /// The future does nothing unless it is polled. Spawn it, or put it into the `select!` of the program's end. To lead without a
-    /// body, and only ask [`is_leader`](Leader::is_leader), run `|_| std::future::pending::<()>()`.
+    /// The future does nothing unless it is polled. Spawn it, or put it into the `select!` that ends the program. If your code
+    /// only asks [`is_leader`](Leader::is_leader), run the body `|_| std::future::pending::<()>()`.
     ///
     /// # Errors
     /// * [`Error::Closed`]: the client is [closed](Client::close).
@@ -107,7 +108,7 @@ impl Leader {
     /// * [`Error::InvalidKey`], [`Error::WrongType`], [`Error::Denied`] and the other errors that
     ///   [last](Error::is_permanent).
     ///
-    /// A server that does not answer is no error: the campaign goes on.
+    /// If the server does not answer, there is no error, and the campaign continues.
     ///
     /// # Cancel safety
     /// Dropping the future ends the campaign: it drops the body, and then releases the lock in the background.
@@ -133,8 +134,8 @@ impl Leader {
         Campaign::new(self.lock.clone(), Arc::clone(&self.state)).run(body)
     }
 
-    /// Returns whether this candidate leads. It compares clocks, without I/O, and is `false` as soon as the lease has ended, also if
-    /// nothing was polled meanwhile.
+    /// Returns whether this candidate leads. The method compares clocks, without I/O. It returns `false` as soon as the lease has
+    /// ended, even if nothing was polled meanwhile.
     ///
     /// # Examples
     /// See [`Leader`].
@@ -198,8 +199,8 @@ impl Leader {
     /// Stops leading and campaigning: each [`run`](Leader::run) that is under way drops its body, releases the lock, and completes
     /// with `None`. The next candidate leads within some round trips. Completes when this is done.
     ///
-    /// Use it before a process ends, as in a rolling deploy. A later `run` campaigns again. A body that must not be dropped in the
-    /// middle of its work ends by itself instead: then the lock is released as well.
+    /// Use it before a process ends, as in a rolling deploy. A later `run` campaigns again. If a body must not be dropped in the
+    /// middle of its work, let it return instead: the lock is then released as well.
     ///
     /// It waits for the futures of `run`, so these have to be polled.
     ///

@@ -27,7 +27,7 @@ struct Known {
     runs: Vec<u64>,
 }
 
-/// The term of a leader, and the hold that it lasts with.
+/// The term of a leader, and the hold whose end ends the term.
 #[derive(Clone, Debug)]
 struct Lead {
     term: u64,
@@ -73,7 +73,7 @@ impl State {
         LeaderChanges(Box::pin(stream::unfold((known, None), next)))
     }
 
-    /// Has all runs stop that are under way, and waits until they have.
+    /// Stops all runs that are under way, and waits for their ends.
     pub(super) async fn resign(&self) {
         let mut known = self.known.subscribe();
         let mut resigned = 0;
@@ -170,8 +170,8 @@ impl Drop for Leading<'_> {
 /// The changes of a candidate's lead: its term, or `None` while it does not lead; made by
 /// [`Leader::changes`](crate::Leader::changes).
 ///
-/// A change is told when the run of the candidate is polled. [`Leader::is_leader`](crate::Leader::is_leader) also looks at the clock.
-/// The stream ends with the last handle of the candidate.
+/// The stream has a change when the run of the candidate is polled. [`Leader::is_leader`](crate::Leader::is_leader) also compares
+/// clocks. The stream ends with the last handle of the candidate.
 ///
 /// # Cancel safety
 /// Dropping the future of the next item loses no change.
