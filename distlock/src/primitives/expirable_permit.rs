@@ -90,7 +90,7 @@ impl ExpirablePermit {
         self.0.remaining()
     }
 
-    /// Lets the permits' own lease end `lease` from now on, and returns until when they are held then. See [`Guard::extend`].
+    /// Extends the permits' own lease to `lease` from now, and returns until when they are held. See [`Guard::extend`].
     ///
     /// # Errors
     /// The same as [`Guard::extend`]. [`Error::Lost`] if one of several permits has ended: none of them is extended then.
@@ -213,7 +213,8 @@ impl ExpirablePermit {
     /// Ends this guard and leaves its permits taken, so that another process can [attach](crate::Client::attach) them; see
     /// [`Guard::detach`]. The permits have other ids from then on.
     ///
-    /// To end a permit elsewhere without a guard, [`into_id`](ExpirablePermit::into_id) is enough, which Java understands as well.
+    /// If the other process only needs to release a permit, use [`into_id`](ExpirablePermit::into_id), which works with Redisson
+    /// as well.
     ///
     /// # Errors
     /// [`Error::Lost`] if a permit was already lost.

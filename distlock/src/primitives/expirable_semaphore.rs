@@ -27,9 +27,9 @@ use crate::resource::permit_id::PermitId;
 ///   [release](ExpirableSemaphore::release) a permit or [change its lease](ExpirableSemaphore::update_lease).
 /// * **All or none.** Several permits of one acquisition are granted together.
 /// * **Not reentrant.** Acquiring inside the scope of a permit takes another permit.
-/// * **A semaphore that is gone is reported.** If the semaphore is gone while acquisitions wait, because it was deleted or the
-///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
-///   Acquisitions that begin later wait until permits are set.
+/// * **Waiters notice that a semaphore is gone.** If the semaphore is deleted, or the server loses its data, acquisitions that
+///   have waited since before then fail with [`Error::Lost`] within seconds. Acquisitions that begin later wait until permits are
+///   set.
 /// * **It stays until it is deleted**, unless it is to [expire after](ExpirableSemaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for
 ///   many permits delays the waiters of its client behind it. Waiters of different clients have no particular order.
@@ -62,19 +62,20 @@ impl ExpirableSemaphore {
         Self { handle }
     }
 
-    /// Has a semaphore that is made by this handle, and its permits, remove itself so long after its last use, from 1 ms to
-    /// 45 days. Otherwise it stays in the server until it is [deleted](ExpirableSemaphore::delete).
+    /// Sets after which time without use a semaphore that this handle makes expires, with its permits: 1 ms to 45 days. Without
+    /// this setting it stays in the server until it is [deleted](ExpirableSemaphore::delete).
     ///
     /// Each use by a handle with this setting moves the end forward: a change of the number or of a permit, and each permit that
-    /// is acquired, renewed or released. An acquisition that is refused is no use, and neither is a question. The end is never
-    /// moved to an earlier time. A semaphore that another program, or a handle without this setting, has made without an end
-    /// keeps none.
+    /// is acquired, renewed or released. A refused acquisition does not count as a use, and neither does a method that only
+    /// reads. The end never moves to an earlier time. If another program, or a handle without this setting, has made the
+    /// semaphore, it does not expire.
     ///
-    /// The time should be longer than a [lease](Acquire::lease) that is not renewed: the permits go with the semaphore. Set the
-    /// [permits](ExpirableSemaphore::try_set_permits) before each use, because an acquisition waits if the semaphore has gone.
+    /// The time should be longer than any [lease](Acquire::lease) that is not renewed, because the permits expire with the
+    /// semaphore. Set the [permits](ExpirableSemaphore::try_set_permits) before each use, because an acquisition waits if the
+    /// semaphore has expired.
     ///
-    /// In the server this is the time to live of both keys, as after Redisson's `expire`. Redisson's own uses do not move it, and
-    /// its `addPermits` removes it.
+    /// In the server this is the time to live of both keys, as after Redisson's `expire`. Other uses by Redisson do not move the
+    /// end, and its `addPermits` removes it.
     ///
     /// # Errors
     /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.

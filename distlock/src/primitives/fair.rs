@@ -10,7 +10,7 @@ use crate::primitives::kinds::Fair;
 /// starts when the lock is released, not by [`try_acquire`](FairLock::try_acquire), and not by a hand-over inside a
 /// client. Each grant therefore costs round trips. If the order does not matter, [`Lock`](crate::Lock) is much faster.
 ///
-/// * Each waiter is woken by its own message, and reports to the server at intervals.
+/// * The server wakes each waiter by a separate message. Each waiter reports to the server at intervals.
 /// * A waiter that times out or is dropped leaves the queue at once.
 /// * A waiter whose process crashed delays those behind it by at most the
 ///   [waiter timeout](crate::Builder::waiter_timeout). Several crashed waiters delay them only once.
@@ -20,20 +20,20 @@ use crate::primitives::kinds::Fair;
 /// which does not queue. In the server its holds are stored like those of a `Lock`, so that both kinds exclude each
 /// other. Use only one kind for a key: a `Lock` does not queue, and its release does not wake the waiters of a fair lock.
 ///
-/// In Redis, the keys `q` and `{q}` are two locks with one queue, because Redisson gives both queues the same name. While
-/// somebody waits for `q`, `{q}` is granted to nobody else, even if it is free. Use only one of the two.
+/// In Redis, the keys `q` and `{q}` are two locks with one queue, because Redisson gives both queues the same name. While an
+/// owner waits for `q`, the server grants `{q}` to nobody else, even if it is free. Use only one of the two.
 ///
-/// The lock corresponds to Redisson's `RedissonFairLock` and uses the same keys, fields and channels: the waiters of both
-/// stand in one queue. A waiter of Redisson keeps its place for five minutes. A waiter of this crate keeps its place for
-/// as long as it waits. If it crashes, waiters of Redisson behind it may wait until the lease is over that the server has
-/// reported to them, because a release notifies only the first waiter of the queue.
+/// The lock corresponds to Redisson's `RedissonFairLock` and uses the same keys, fields and channels: the waiters of both stand
+/// in one queue. A waiter of Redisson keeps its place for five minutes. A waiter of this crate keeps its place for as long as it
+/// waits. A release notifies only the first waiter of the queue. If that waiter has crashed, waiters of Redisson behind it may
+/// wait until the end of the lease that the server has reported to them.
 ///
-/// If a process is killed while it waits, also by a signal that it does not handle, its entry stays in the two keys of
-/// Redisson's queue until the next attempt or release on the key after the
-/// [waiter timeout](crate::Builder::waiter_timeout). If nobody uses the key any more, both keys expire after one day. They
-/// cannot expire earlier: Redisson does not extend them when one of its own waiters joins the queue, and that waiter could
-/// wait for ever if the queue expired. Redisson itself leaves these keys without an expiry. A process that drops its waiting
-/// acquisitions before it ends, for example by [`Client::close`](crate::Client::close), leaves nothing.
+/// If a process is killed while it waits, or ends by a signal that it does not handle, its entry stays in the two keys of
+/// Redisson's queue. The first attempt or release on the key after the [waiter timeout](crate::Builder::waiter_timeout) removes
+/// it. If nobody uses the key any more, both keys expire after one day. They cannot expire earlier: Redisson does not extend them
+/// when one of its own waiters joins the queue, and that waiter could wait for ever if the queue expired. Redisson itself leaves
+/// these keys without an expiry. A process that drops its waiting acquisitions before it ends, for example by
+/// [`Client::close`](crate::Client::close), leaves nothing.
 ///
 /// # Examples
 /// ```

@@ -21,13 +21,13 @@ use crate::error::Error;
 ///   this the server remembers each change in a small separate key. If the change is answered at once, the client's next
 ///   command removes that key; otherwise it exists for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout)
 ///   and [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **A latch that is gone is reported.** A waiter that has seen a count, and then finds no latch, looks for the reason.
-///   It completes if a mark in the server says that the latch was opened: a latch that reaches 0, or is
+/// * **Waiters notice that a latch is gone.** A waiter that has seen a count, and then finds no latch, looks for the reason. The
+///   wait completes if a mark in the server says that the latch was opened. A latch that reaches 0, or is
 ///   [deleted](CountDownLatch::delete), leaves such a mark for 12 s (5 s, the
-///   [`response_timeout`](crate::Builder::response_timeout) and the
-///   [`unavailable_after`](crate::Builder::unavailable_after)). Without a mark it fails with [`Error::Lost`] if it would
-///   have heard a message, or if the server was restarted or replaced: the latch was removed by hand, has
-///   [expired](CountDownLatch::expire_after), or the server lost its data. If messages were missed and the server is the same, it completes, as in Redisson.
+///   [`response_timeout`](crate::Builder::response_timeout) and the [`unavailable_after`](crate::Builder::unavailable_after)).
+///   Without a mark, the wait fails with [`Error::Lost`] if no message can have been missed, or if the server was restarted or
+///   replaced. The latch was then removed by hand, has [expired](CountDownLatch::expire_after), or was lost with the server's
+///   data. If messages were missed and the server is the same, the wait completes, as in Redisson.
 /// * **The optional right `+info`.** Redisson leaves no mark. If it opens a latch while this client is not connected, only the
 ///   run id of the server shows that nothing was lost. Without the right to read it, waiters then fail with
 ///   [`Error::Lost`] and [`Loss::NumberGoneUnseen`](crate::Loss::NumberGoneUnseen).
@@ -62,19 +62,19 @@ impl CountDownLatch {
         Self { handle }
     }
 
-    /// Has a latch that is set by this handle remove itself so long after its last use, from 1 ms to 45 days. Otherwise a latch
+    /// Sets after which time without use a latch that this handle sets expires: 1 ms to 45 days. Without this setting, a latch
     /// whose counting processes have died stays in the server until it is [deleted](CountDownLatch::delete), and the next run
     /// waits for it.
     ///
     /// Setting the count and each count-down by a handle with this setting move the end forward, and never to an earlier time.
-    /// Waiting is no use, and neither is setting a latch that exists. A latch that another program, or a handle without this
-    /// setting, has set without an end keeps none.
+    /// Waiting does not count as a use, and neither does setting a latch that exists. If another program, or a handle without
+    /// this setting, has set the latch, it does not expire.
     ///
     /// A wait for a latch that expires fails with [`Error::Lost`] within seconds, because it was not counted down. A new count
     /// can then be set. The time must be longer than any time between two count-downs.
     ///
-    /// In the server this is the time to live of the key, as after `getKeys().expire(..)` of Redisson. Redisson's
-    /// count-downs do not move it, and its threads that sleep in `await` are not told of it.
+    /// In the server this is the time to live of the key, as after `getKeys().expire(..)` of Redisson. Redisson's count-downs do
+    /// not move the end. Its threads that sleep in `await` do not learn that the latch has expired.
     ///
     /// # Errors
     /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.

@@ -40,9 +40,9 @@ use crate::resource::owner::Holder;
 /// * **Renewed by a watchdog.** Without a fixed [lease](Acquire::lease) the hold is renewed for as long as its guard
 ///   exists: by default it has a lease of 30 s and is renewed every 10 s
 ///   ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). After a crash the lock is free when the lease expires.
-/// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival. After a bounded
-///   number of them, waiters of other processes can be granted the lock. Processes that compete for it take turns, but not
-///   in a strict order of arrival, as for a [fair lock](crate::FairLock).
+/// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival. After a bounded number of
+///   grants, waiters of other processes can get the lock. Processes take turns, but without the strict order of arrival of a
+///   [fair lock](crate::FairLock).
 ///
 /// No lock can prevent a write by a process that has lost the lock without noticing yet. If such a write must not happen,
 /// use a [`FencedLock`](crate::FencedLock) and a store that compares fencing tokens.
@@ -60,7 +60,7 @@ use crate::resource::owner::Holder;
 /// ```
 pub struct Lock<K: LockKind = Reentrant> {
     pub(super) handle: Handle,
-    // Of a function, so that the lock is `Send`, `Sync` and `Unpin` whatever the kind is.
+    // A function pointer, so that the lock is `Send`, `Sync` and `Unpin` for every kind.
     kind: PhantomData<fn() -> K>,
 }
 
@@ -130,22 +130,22 @@ impl<K: LockKind> Lock<K> {
 
     /// Waits until nobody holds the lock, without acquiring it. Await the result.
     ///
-    /// Use it where one task does some work and all others only need its result: whoever gets the lock by
-    /// [`try_acquire`](Lock::try_acquire) does the work, and the others wait here and read. They do not take turns, as they would if
-    /// each acquired the lock.
+    /// Use it where one task does some work and all others only need the result. The task that gets the lock by
+    /// [`try_acquire`](Lock::try_acquire) does the work. The others wait here, and then read the result, all at the same time. If
+    /// each of them acquired the lock, they would take turns.
     ///
-    /// * **When it completes.** As soon as there was a moment, after the wait began, at which nobody held the lock: it was released,
-    ///   or its lease ended after a crash. Another owner may hold it again by then. So a lock that many processes take in turn
-    ///   does not keep its waiters for ever.
-    /// * **All waiters are one.** The waiters of a client share one subscription and one look at the key, however many there are.
-    ///   The server keeps no record of them. They do not join the queue of a [fair lock](crate::FairLock).
-    /// * **Any kind.** All kinds that share the data of a key are waited for. A read/write lock is free when there are neither
-    ///   readers nor a writer, whichever side is asked. A lock that [stays taken](crate::Acquire::hold_at_least) after its hold is
-    ///   not free until that time is over. A hold that is handed over inside a client stays the same hold.
-    /// * **Messages.** A release is noticed by its message. Without one, the wait looks at the key every 5 s, and when the
-    ///   holder's lease should end. Redisson's fair lock sends no message to such a waiter.
+    /// * **When it completes.** The wait completes when, at some moment after it began, nobody held the lock: the lock was
+    ///   released, or its lease ended after a crash. Another owner may hold the lock by then. The wait therefore ends even if
+    ///   many processes take the lock in turn.
+    /// * **Shared by all waiters.** All waiters of a client share one subscription and the same checks of the key. The server
+    ///   keeps no record of them. They do not join the queue of a [fair lock](crate::FairLock).
+    /// * **Any kind.** The wait covers all kinds of lock that share the data of the key. A read/write lock is free when there are
+    ///   neither readers nor a writer, for both of its sides. A lock that [stays taken](crate::Acquire::hold_at_least) after its
+    ///   hold is free when that time is over. A hand-over inside a client does not free the lock.
+    /// * **Messages.** The message of a release completes the wait. In case a message is missed, the client checks the key every
+    ///   5 s, and when the holder's lease should end. Redisson's fair lock sends no message to such a waiter.
     ///
-    /// The waits are not in a [`snapshot`](crate::Client::snapshot), and do not count for the limits of waiters.
+    /// A [`snapshot`](crate::Client::snapshot) does not list these waits, and they do not count towards the waiter limits.
     ///
     /// # Errors
     /// When awaited, the errors of [`UntilFree`](UntilFree#errors).
@@ -280,17 +280,17 @@ impl<K: LockKind> Lock<K> {
     /// * The former holder learns of the loss at its next renewal, within a third of its lease. It learns of it within
     ///   milliseconds if a waiter of its own client listens for messages of the key.
     /// * A guard with a lease of its own is not renewed. It learns of the loss when it releases, or when its lease ends.
-    /// * A client hands its hold over from one of its tasks to the next. It asks the server for such a hold every 10 ms,
-    ///   so tasks that follow the former holder may still run for about 10 ms and one round trip. Those that have ended by
-    ///   then have returned `Ok`, and the log says how many they may be.
+    /// * A client hands its hold over from one of its tasks to the next. It verifies such a hold at the server every 10 ms. Tasks
+    ///   that follow the former holder may therefore still run for about 10 ms and one round trip. Tasks that have ended by then
+    ///   have returned `Ok`. The log says how many of them there may be.
     ///
     /// Use [fencing tokens](crate::Client::fenced_lock) if a store has to reject the writes of such sections.
     ///
-    /// Of a read/write lock, [`ReadLock`](crate::ReadLock) ends all readers, but only if there is no writer.
+    /// On a read/write lock, [`ReadLock`](crate::ReadLock) ends all readers, but only if there is no writer.
     /// [`WriteLock`](crate::WriteLock) ends the writer and the readers inside its write lock.
     ///
-    /// Only a lock is deleted: not other data of any type, not a read/write lock by a lock of another kind, and not such a
-    /// lock by one of the two sides.
+    /// The method deletes locks only, and never other data. A lock of another kind does not delete a read/write lock, and a side
+    /// of a read/write lock does not delete a lock of another kind.
     ///
     /// # Errors
     /// The same as [`is_locked`](Lock::is_locked).

@@ -20,28 +20,27 @@ use crate::resource::owner::Holder;
 /// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
 ///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
 ///   are acquired one after another, in an order that all clients share, and released again if one is not available.
-/// * **No starvation in one client.** While it waits, the acquisition has a place in the queues of all its keys. Waiters
-///   of single keys pass it until all of its keys can be free at nearly the same time. It then gets about as many grants
-///   as each of them, and they lose at most a quarter of their grants. This holds for keys of the kinds above.
-/// * **No order between processes.** A process whose keys are hot in other processes needs all of them to be free at the
-///   same time. Beside two other clients that were each hot on one of two keys, with 16 tasks and empty sections, the
-///   longest wait in 20 s was 47 ms. Long sections in other processes make it longer. The benchmark `lock`, group
-///   `several`, measures it.
-/// * **In a Redis Cluster** one command can name keys of one slot only. Keys of several slots are acquired slot by slot. If
-///   one is refused, those before it are released at once, and the acquisition waits for the refused key. The acquisition
-///   has its places in the queues of all keys there too, so it does not starve in one client. A common hash tag, as in
-///   `{cart:1}:order` and `{cart:1}:stock`, puts the keys into one slot, and into one command.
+/// * **No starvation in one client.** While it waits, the acquisition stands in the queues of all its keys. Waiters of single
+///   keys overtake it until all of its keys can be free at nearly the same time. It gets about as many grants as each of these
+///   waiters, and costs them at most a quarter of their grants. This applies to the kinds above.
+/// * **No order between processes.** The acquisition needs all keys to be free at the same time, even if other processes use them
+///   heavily. With two other clients, each with 16 tasks that locked one of the two keys without a pause, the longest wait in 20
+///   s was 47 ms. Long sections in other processes make the wait longer. The benchmark `lock`, group `several`, measures it.
+/// * **In a Redis Cluster** one command can name keys of one slot only. Keys of several slots are acquired slot by slot. If one
+///   is refused, those before it are released at once, and the acquisition waits for the refused key. The acquisition stands in
+///   the queues of all keys there too, so it does not starve in one client. A common hash tag, as in `{cart:1}:order` and
+///   `{cart:1}:stock`, puts the keys into one slot, and into one command.
 /// * **Compatible with single locks.** Each key is stored like a single lock, and excludes other owners of that key,
 ///   including those of Redisson.
 ///
 /// Inside a scope that holds some of the keys, the acquisition re-enters those and acquires the others. While it waits, other
 /// branches of the scope can enter these keys. The hold counts as lost if one of its keys is lost.
 ///
-/// One key with two clients of the same server is refused with [`Error::Deadlock`], which names both addresses. So is a key
-/// that a scope holds with another client of the same server.
+/// One key with two clients of the same server is refused with [`Error::Deadlock`], which names both addresses. The same error
+/// refuses a key that a scope holds with another client of the same server.
 ///
-/// The lock corresponds to Redisson's `RedissonMultiLock`, but does not start again from the first lock when another
-/// one is held.
+/// The lock corresponds to Redisson's `RedissonMultiLock`. Unlike Redisson, it does not start again from the first lock when
+/// another one is held.
 ///
 /// # Examples
 /// ```

@@ -14,26 +14,25 @@ use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
-/// * It is acquired when a majority of the servers has granted it and each of them keeps it for at least another quarter of
-///   the lease. The lease counts from before the servers were asked. 2 ms and a hundredth of it are set aside for clock
-///   drift, and a lease below 10 ms is refused.
+/// * The lock is acquired when a majority of the servers has granted it, and each of them keeps it for at least another quarter
+///   of the lease. The lease counts from before the servers were asked. The client subtracts 2 ms and a hundredth of the lease
+///   for clock drift, and refuses a lease below 10 ms.
 /// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
 ///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
-/// * While a majority has it, the hold comes back to servers that were away when it was granted, or that lost it: a missing
-///   server is asked again each time the watchdog renews. A hold with a lease of its own is not renewed, and does not come
-///   back.
+/// * While a majority has the hold, the client restores it on servers that were down at the grant, or that lost it: the watchdog
+///   asks a missing server again at each renewal. A hold with a lease of its own is not renewed, and is not restored.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
 ///
 /// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data.
 ///
 /// # Servers that forget
-/// The algorithm relies on servers that remember what they granted. A server that restarts without its data grants the key
-/// once more. Together with servers that never granted it to the first owner, it can be a majority for a second owner. To
-/// prevent this, run the servers with `appendfsync always`, or let a server that has lost its data come back only after the
-/// longest lease that the clients use.
+/// The algorithm relies on servers that remember what they granted. A server that restarts without its data grants the key again.
+/// Together with servers that did not grant the key to the first owner, it can form a majority for a second owner. To prevent
+/// this, run the servers with `appendfsync always`, or start a server that has lost its data only after the longest lease of all
+/// clients.
 ///
 /// # Servers that are away at the start
-/// With clients made by `Client::connect_lazy`, a program starts and locks with a majority of the servers. See
+/// With clients made by `Client::connect_lazy`, a program can start and lock while only a majority of the servers is up. See
 /// [`Quorum`](crate::Quorum#servers-that-are-away-at-the-start).
 ///
 /// # Examples

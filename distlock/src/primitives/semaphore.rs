@@ -20,15 +20,14 @@ use crate::resource::owner::Owner;
 /// * **Permits have no lease.** As in Redisson, a permit is taken until it is released. The permits of a process that
 ///   crashed stay taken, and so do those of a client that ended while its server was unreachable. To prevent this, use
 ///   an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
-/// * **Retries are idempotent.** If a reply is lost, the request is sent again and still takes effect exactly once. For
-///   this the server keeps the owners that have permits in one separate key, which goes with the last of them and with
-///   the semaphore. It also keeps a small key for each request that is under way. If the request is answered at once,
-///   the client's next command removes that key; otherwise it exists for the sum of
-///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
+/// * **Retries are idempotent.** If a reply is lost, the request is sent again and still takes effect exactly once. For this the
+///   server keeps the owners that have permits in one separate key. It removes this key with the last owner, or with the
+///   semaphore. It also keeps a small key for each request that is under way. If the request is answered at once, the client's
+///   next command removes that key; otherwise it exists for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **A semaphore that is gone is reported.** If the number is gone while acquisitions wait, because it was deleted or the
-///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
-///   Acquisitions that begin later wait until permits are set.
+/// * **Waiters notice that a semaphore is gone.** If the semaphore is deleted, or the server loses its data, acquisitions that
+///   have waited since before then fail with [`Error::Lost`] within seconds. Acquisitions that begin later wait until permits are
+///   set.
 /// * **It stays until it is deleted**, unless it is to [expire after](Semaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
 ///   for different numbers of permits. Waiters of different clients have no particular order.
@@ -58,22 +57,23 @@ impl Semaphore {
         Self { handle }
     }
 
-    /// Has a semaphore that is made by this handle, and what is kept beside it, remove itself so long after its last use, from
-    /// 1 ms to 45 days. Otherwise it stays in the server until it is [deleted](Semaphore::delete).
+    /// Sets after which time without use a semaphore that this handle makes expires, with everything that is stored beside it: 1
+    /// ms to 45 days. Without this setting it stays in the server until it is [deleted](Semaphore::delete).
     ///
     /// Each use by a handle with this setting moves the end forward: setting, adding, draining, and each permit that is acquired
-    /// or released. An acquisition that is refused is no use, and neither is a question. The end is never moved to an earlier
-    /// time. A semaphore that another program, or a handle without this setting, has made without an end keeps none.
+    /// or released. A refused acquisition does not count as a use, and neither does a method that only reads. The end never moves
+    /// to an earlier time. If another program, or a handle without this setting, has made the semaphore, it does not expire.
     ///
     /// * **The time must be longer than any permit is held.** Permits of a plain semaphore are not renewed. If nobody uses the
-    ///   semaphore for this time while a permit is taken, the semaphore is gone, its release returns [`Error::Lost`], and
-    ///   [new permits](Semaphore::try_set_permits) are granted beside it. An [`ExpirableSemaphore`](crate::ExpirableSemaphore)
-    ///   stays as long as its permits are renewed.
-    /// * **Set the permits before each use.** [`try_set_permits`](Semaphore::try_set_permits) does so only if there are none, and
-    ///   is a use. An acquisition waits if the semaphore has gone before, and fails with [`Error::Lost`] if it goes meanwhile.
+    ///   semaphore for this time while a permit is taken, the semaphore expires. The release of that permit returns
+    ///   [`Error::Lost`], and [new permits](Semaphore::try_set_permits) may be granted while its holder still works. An
+    ///   [`ExpirableSemaphore`](crate::ExpirableSemaphore) stays as long as its permits are renewed.
+    /// * **Set the permits before each use.** [`try_set_permits`](Semaphore::try_set_permits) sets them only if there are none,
+    ///   and counts as a use. An acquisition waits if the semaphore has expired before, and fails with [`Error::Lost`] if it
+    ///   expires during the wait.
     ///
-    /// In the server this is the time to live of the key, as after Redisson's `expire` or `trySetPermits(permits, ttl)`.
-    /// Redisson's own uses do not move it, and its `addPermits` and `drainPermits` remove it.
+    /// In the server this is the time to live of the key, as after Redisson's `expire` or `trySetPermits(permits, ttl)`. Other
+    /// uses by Redisson do not move the end, and its `addPermits` and `drainPermits` remove it.
     ///
     /// # Errors
     /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.
@@ -134,8 +134,8 @@ impl Semaphore {
     /// permits was never set, it starts at 0.
     ///
     /// # Errors
-    /// The same as [`try_set_permits`](Semaphore::try_set_permits). With [`Error::InvalidPermits`] the sum would be above
-    /// 2147483647, or as far below 0, and nothing was changed.
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits). [`Error::InvalidPermits`]: the sum would be above 2147483647
+    /// or below -2147483647, and nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -251,7 +251,7 @@ impl Semaphore {
         self.handle.force_release().await
     }
 
-    /// Acquires one permit. Await the result for a [`Permit`], or [run](Acquire::run) a future that needs it.
+    /// Acquires one permit. Await the result for a [`Permit`], or [run](Acquire::run) a future while the permit is taken.
     ///
     /// # Errors
     /// When awaited, the errors of [`Acquire`](Acquire#errors).

@@ -44,8 +44,8 @@ impl UntilFree {
         }
     }
 
-    /// Sets how long to wait, at most a year. Zero means that the lock is looked at once. [`Duration::MAX`] means waiting
-    /// without limit.
+    /// Sets how long to wait, at most a year. With zero, the client checks the lock once. [`Duration::MAX`] means waiting without
+    /// limit.
     ///
     /// # Examples
     /// See [`Lock::until_free`](crate::Lock::until_free).
