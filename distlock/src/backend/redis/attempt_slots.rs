@@ -30,11 +30,14 @@ impl RedisBackend {
         if let Some(left) = self.servers.grace_left(key) {
             return Err(restarted(left));
         }
-        // Every waiter comes by here now and then, so that its subscription is restored on a runtime that is alive.
+        // Waiters attempt now and then. The subscription is therefore restored here, on a runtime that is alive, if its own runtime
+        // has ended.
         let slots = self.servers.with_node(key, |node| {
             node.subscriber().revive();
             Arc::clone(node.attempt_slots())
         });
+        // The check and the acquisition are two steps. If others are faster in between, the limit is exceeded by a few, which does no
+        // harm: it only decides who sends.
         if slots.available_permits() > ATTEMPTS_AT_ONCE - ATTEMPTS_OF_CALLERS
             && let Ok(slot) = Arc::clone(&slots).try_acquire_owned()
         {
@@ -60,6 +63,7 @@ impl RedisBackend {
         let (mut answer, answered) = oneshot::channel();
         let task = async move {
             let slot = tokio::select! {
+                // Biased: an attempt of a caller that has gone is not sent.
                 biased;
                 () = answer.closed() => return,
                 slot = timeout(me.response_timeout, slots.acquire_owned()) => slot,
@@ -70,6 +74,7 @@ impl RedisBackend {
                 return;
             };
             let outcome = tokio::select! {
+                // Biased: if the caller has gone, the answer counts as unheard, and the owners are ended below.
                 biased;
                 () = answer.closed() => None,
                 outcome = send(Arc::clone(&me)) => Some(outcome),

@@ -37,10 +37,10 @@ pub(crate) struct RedisBackend {
     pub(super) requests_remembered: Duration,
     /// How long the server remembers a request to a plain semaphore or a latch.
     pub(super) remembered: Duration,
-    /// The marks of requests that were answered, and their keys. The next command to their server takes them along, to be
-    /// removed.
+    /// The marks of requests that were answered, and their keys. A command removes them beside the next script that goes to their
+    /// server.
     pub(super) answered: Mutex<Vec<(Key, String)>>,
-    /// The attempts and releases of many tasks that travel together.
+    /// The attempts and releases of many tasks that are sent by one command.
     pub(super) batches: Batches,
     refused_messages: RefusedMessages,
 }
@@ -107,7 +107,7 @@ impl RedisBackend {
             self.servers.send(&key, remove).await
         };
         let removed = join_all(answered.into_iter().map(remove));
-        // If it fails, the marks expire.
+        // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
         Ok(self.refused_messages.read(value?, &self.servers))
     }
@@ -141,7 +141,7 @@ impl RedisBackend {
     }
 }
 
-/// The server may not grant yet, for so long.
+/// The fault of a server that may not grant yet. `left`: for how long.
 pub(super) fn restarted(left: Duration) -> Fault {
     Fault::NotNow(cause(format!(
         "the server was restarted and may have lost its locks, so it grants nothing for another {} (`restart_grace`)",

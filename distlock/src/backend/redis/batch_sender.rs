@@ -33,8 +33,10 @@ impl RedisBackend {
         &self,
         target: &Target,
         wanted: impl FnOnce() -> Wanted,
-        (script, with): (&Script, Fill<'_>),
+        script: &Script,
+        with: Fill<'_>,
     ) -> Result<Value, Fault> {
+        // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
         let _alone = match self.batches.alone() {
             Some(alone) => alone,
             None => match self.send_with_others(target, wanted()).await {
@@ -59,13 +61,15 @@ impl RedisBackend {
             wanted,
             caller: Some(caller),
         });
-        // A batch waits for a connection and for its answer, for so long each. This is for one whose runtime stands still.
+        // The sender has its own timeouts, one for the connection and one for the answer. This one is longer, and ends the wait
+        // if the runtime of the sender has stopped.
         let patience = self.response_timeout * 2 + WAIT_FOR_OTHERS * 2;
         let told = timeout(patience, &mut waiting.answer).await;
         waiting.end();
         match told {
             Ok(Ok(Told::Answer(answer))) => Sent::Together(answer),
             Ok(Ok(Told::NotSent)) => Sent::NotYet(self.batches.alone_anyway()),
+            // Unknown, and not another try: the command may have been sent before the task ended.
             Ok(Err(_)) => {
                 let text = "the task that sent the command has ended";
                 Sent::Together(Err(Fault::Unknown(cause(text))))
@@ -128,11 +132,11 @@ impl RedisBackend {
         };
         match &fault {
             Fault::Unknown(_) | Fault::NotNow(_) | Fault::LoginDenied(_) => {
-                // What waits would wait for the next connection behind each other.
+                // The operations that still wait go alone at once. As batches, each would wait for a connection after the other.
                 send_back(self.batches.with(Collector::take_all));
                 Some(vec![Err(fault); operations])
             }
-            // Of one of the keys, perhaps.
+            // Possibly the fault of one key only. Each operation then finds out about its own key.
             Fault::Denied(_) | Fault::WrongType | Fault::NumberGone => None,
             Fault::Unsupported { .. } => {
                 self.batches.with(Collector::switch_off);
@@ -187,13 +191,13 @@ impl Sender {
         while let Some(phase) = self.phase {
             match phase {
                 Phase::Late => sleep(WAIT_FOR_OTHERS).await,
-                // First the tasks run that were woken by the last answers, so that what they want goes together.
+                // The tasks that the last answers have woken run first, so that their operations go in this batch.
                 Phase::Ready | Phase::UnderWay => yield_now().await,
             }
             let batches = &self.backend.batches;
             let (batch, begins) = batches.with(|collector| {
                 let batch = collector.next_batch(phase);
-                // Others may be left, if the names are long.
+                // Long names may not all fit into one batch, so operations may be left for another sender.
                 (batch, collector.begin_sender())
             });
             self.phase = batch.first().map(|_| Phase::UnderWay);
@@ -209,7 +213,8 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // Otherwise its runtime has ended, or a waker of a caller has panicked.
+        // The loop has not ended by itself: the runtime has ended, or the waker of a caller has panicked. The operations that still
+        // wait have no sender, so their callers send them.
         if let Some(phase) = self.phase {
             send_back(
                 self.backend
@@ -226,7 +231,7 @@ fn send_back(operations: Vec<Operation>) {
         .into_iter()
         .filter_map(|operation| operation.caller);
     foreign::each(callers, |caller| {
-        // If it is gone, nothing was sent for it.
+        // A caller that has left needs nothing: its operation was not sent.
         let _has_left = caller.tell(Told::NotSent);
     });
 }

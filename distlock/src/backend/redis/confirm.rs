@@ -1,4 +1,4 @@
-//! Which renewal replicas have to confirm, for what each kind was granted.
+//! How replicas confirm a grant: the client renews it by the script of its kind, and replicas confirm that write.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use super::{RedisBackend, reply, script};
 use crate::backend::family::HoldFamily;
 use crate::backend::{Attempt, Fault, Renewal, cause};
 
-/// What is added to the lease that was granted. A renewal that changes nothing writes nothing, and then there is nothing to
-/// confirm.
+/// Is added to the lease that was granted. Otherwise the renewal would write nothing, and replicas would have nothing to confirm.
 const LONGER: Duration = Duration::from_millis(1);
 
 /// Waits until enough replicas have what these attempts were granted by one command.

@@ -19,7 +19,7 @@ pub(super) const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
 pub(super) const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
 
 pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyReport, Fault> {
-    // Decides below how messages are counted.
+    // Before `publishes` is read below: until the cluster is known, it says `Plain`.
     backend.servers.are_known().await?;
     let name = key.name();
     let beside = [
@@ -41,7 +41,7 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyRepo
         Publish::Sharded => (SHARDED, ""),
         Publish::Both => (PLAIN, SHARDED.0),
     };
-    // Names in several slots are no names of one lock, and no command can name them all.
+    // Only names in the slot of the key can belong to its lock, and one command cannot name several slots.
     let is_whole = backend.servers.refuses(Kind::Fair, name).is_none();
     let with = |call: Call| {
         let beside = beside

@@ -36,8 +36,8 @@ use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Disconnection, Fault, Forced, Home,
-    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
+    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Disconnection, Fault, Forced,
+    Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
     ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
@@ -84,7 +84,7 @@ impl RedisBackend {
         renewed_together(renewed.await, batch)
     }
 
-    /// Renews holds of several slots: those of each slot in a command of its own, all at once.
+    /// Renews holds of several slots: one command for each slot, all at the same time.
     async fn renew_by_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
         let mut slots: BTreeMap<u16, (Vec<usize>, Vec<Renewal>)> = BTreeMap::new();
         for (at, renewal) in batch.iter().enumerate() {
@@ -98,6 +98,7 @@ impl RedisBackend {
             positions.into_iter().zip(renewed).collect::<Vec<_>>()
         });
         let mut answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
+        // The caller matches answers to renewals by their positions.
         answers.sort_by_key(|(at, _)| *at);
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
@@ -107,7 +108,7 @@ impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
             match self.attempt_sender(&attempt.target.resource.key)? {
-                // The usual case, which needs no look at the other families.
+                // A fast path for the most common family.
                 Sender::Caller(_slot) if attempt.target.hold_family()? == HoldFamily::Lock => {
                     lock::attempt(self, attempt).await
                 }
@@ -115,7 +116,7 @@ impl Backend for RedisBackend {
                 Sender::Task(slots) => {
                     let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());
                     let send = |me: Arc<Self>| async move { me.send_attempt(&attempt).await };
-                    // Boxed, here and below, because that is rare, and each attempt would have room for it.
+                    // Boxed, here and below: this is rare, and every future of an attempt would be larger by it.
                     Box::pin(self.sent_by_task(slots, targets, send)).await
                 }
             }
@@ -263,7 +264,7 @@ impl Backend for RedisBackend {
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         Box::pin(async move {
-            // A slot as for attempts: all waiters of a latch ask for its count at once when it opens.
+            // Limited like attempts: when a latch opens, all its waiters ask for the count at once.
             match self.attempt_sender(key)? {
                 Sender::Caller(_slot) => self.send_change(key, request, change).await,
                 Sender::Task(slots) => {
@@ -279,7 +280,7 @@ impl Backend for RedisBackend {
 
     fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
         Box::pin(async move {
-            // As for a change: all waiters of a latch ask when it opens.
+            // Limited, for the same reason as a change.
             match self.attempt_sender(key)? {
                 Sender::Caller(_slot) => latch::seen(self, key).await,
                 Sender::Task(slots) => {
@@ -303,6 +304,7 @@ impl Backend for RedisBackend {
     fn answered(&self, key: &Key, request: Owner) {
         let mark = names::mark(key.name(), &request.text());
         let mut answered = self.answered.lock();
+        // Beyond the limit the mark expires in the server, instead of growing the list of a client that sends nothing more.
         if answered.len() < MOST_MARKS_KEPT {
             answered.push((key.clone(), mark));
         }

@@ -23,8 +23,8 @@ fn suffixed(name: &str, what: &str) -> String {
     }
 }
 
-/// A name that is this library's alone. Redisson wraps `name` to what `{name}` is already, so its names for both are the same.
-/// Those of ours are told apart: what lies beside one of them says nothing of the other.
+/// A name that only this library uses. Redisson wraps `name` to `{name}`, so `name` and `{name}` share its names. Names of ours
+/// differ for the two keys, because what is stored beside one of them says nothing about the other.
 fn own(name: &str, what: &str) -> String {
     if name.contains('{') {
         format!("{name}:tagged:{what}")
@@ -79,7 +79,7 @@ pub(super) fn rw_turn(name: &str) -> String {
     own(name, "rwlock_turn")
 }
 
-/// The mark that readers of this library wait. Redisson has no such key.
+/// The mark that readers of this library are waiting. Redisson has no such key.
 pub(super) fn rw_mark(name: &str) -> String {
     own(name, "rwlock_readers_wait")
 }
@@ -94,7 +94,7 @@ pub(super) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// Which opening of a latch was the last one, for a while. Redisson has no such key.
+/// The id of the last opening of a latch, kept for some seconds. Redisson has no such key.
 pub(super) fn latch_opened(name: &str) -> String {
     own(name, "distlock_opened")
 }
@@ -115,7 +115,7 @@ pub(super) fn ended(name: &str, owner: &str) -> String {
     own(name, &format!("{owner}:ended"))
 }
 
-/// The channel that a waiter of this target subscribes to. A waiter for a fair lock has one of its own.
+/// The channel that a waiter of this target subscribes to. Each waiter of a fair lock has a separate one.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.resource.key.name();
     match (target.resource.kind.family(), target.resource.kind.line()) {
@@ -205,7 +205,7 @@ const SEMAPHORE_CHANNEL: &str = "redisson_sc";
 pub(super) fn is_message(channel: &str, payload: &[u8]) -> bool {
     let is_number = || {
         let text = std::str::from_utf8(payload).ok();
-        // Redisson publishes negative numbers as well. They are of no use to a waiter.
+        // Redisson publishes negative numbers as well. No waiter can be granted a permit then.
         text.is_some_and(|text| !text.starts_with('+') && text.parse::<u64>().is_ok())
     };
     let of_semaphore = |channel: &str| {

@@ -10,7 +10,7 @@ use super::servers::{ScannedPage, ScannedServer};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, ScanFilter, ScanPosition, Scanned, Sweep, side_keys};
 
-/// A page of names. Of those that belong to a primitive under another key, none.
+/// A page of names, without those that belong to a primitive under another key.
 pub(super) async fn scan(
     backend: &RedisBackend,
     position: &ScanPosition,
@@ -21,7 +21,7 @@ pub(super) async fn scan(
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(most);
-        // Names of another type would be sent and looked at for nothing.
+        // The server leaves out keys of other types. Otherwise the client would get and examine them for nothing.
         scan.arg("TYPE").arg(match sweep {
             Sweep::Locks => "hash",
             Sweep::Numbers | Sweep::NumbersInUse => "string",
@@ -62,7 +62,7 @@ pub(super) async fn scan(
     })
 }
 
-/// Those of these numbers that something shows to be a semaphore or a latch, and those of which the server does not say.
+/// Leaves out the numbers that the server shows to be unused. A number that the server says nothing about stays.
 async fn in_use(
     backend: &RedisBackend,
     server: &ScannedServer,
@@ -85,7 +85,7 @@ async fn in_use(
     }
     let answers = backend.servers.ask_scanned(server, &commands).await?;
     let (beside, listeners) = answers.split_at(names.len().min(answers.len()));
-    // Without an answer it is looked at: the key may have moved, or the user may lack a right.
+    // A number without an answer stays: its key may have moved, or the user may lack a right.
     let mut are_used: Vec<bool> = beside
         .iter()
         .map(|answer| !matches!(answer, Some(Value::Int(0))))

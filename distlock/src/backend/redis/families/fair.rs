@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::backend::redis::script::{self, Call, Script};
 use super::lock;
+use crate::backend::redis::script::{self, Call, Script};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, Through};
 use crate::resource::key::Key;
@@ -24,12 +24,12 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     value.await.and_then(reply::attempted)
 }
 
-/// Ends a hold, or gives up a place in the queue.
+/// Ends a hold, or removes a waiter from the queue.
 pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let owner = target.owner.text();
     let with = |call: Call, channel: &str| call.arg(&owner).arg(channel);
     let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
-    // The script has notified the first waiter on a channel of that waiter's own. Nobody else is waiting for its turn.
+    // None of this client's subscriptions: the script has notified the first waiter, whose channel nobody else listens to.
     reply::released(value, || 0)
 }
 

@@ -1,7 +1,7 @@
 //! The count-down latch over Redis: Redisson's `RCountDownLatch`.
 
-use crate::backend::redis::script::{self, Call};
 use super::number;
+use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Fault, Forced, LatchChange, LatchSeen, Seen, cause};
 use crate::config::MOST_RUNS_SEEN;
@@ -15,7 +15,7 @@ pub(crate) async fn adjust(
     request: Owner,
     change: LatchChange,
 ) -> Result<i64, Fault> {
-    let change = match change {
+    let (what, number) = match change {
         LatchChange::TrySet(count) => ("set", i64::from(count)),
         LatchChange::CountDown => ("down", 1),
         LatchChange::Count => return number::count(backend, key).await,
@@ -26,7 +26,7 @@ pub(crate) async fn adjust(
     let channel = names::latch_channel(name);
     let with = |call: Call| {
         let call = call.keys([&**name, &mark, &opened].into_iter());
-        let call = call.arg(change.0).arg(change.1).arg(&channel);
+        let call = call.arg(what).arg(number).arg(&channel);
         call.arg(reply::millis(backend.remembered))
             .arg(reply::millis(backend.opening_remembered))
             .arg(reply::millis(key.expires_after()))
@@ -35,10 +35,11 @@ pub(crate) async fn adjust(
     value.await.and_then(reply::number)
 }
 
-/// What a waiter sees. The run of the server is the same before and after the script, so the script ran in it.
+/// What a waiter sees of a latch, and in which run of the server.
 pub(crate) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen, Fault> {
     let opened = names::latch_opened(key.name());
     let with = |call: Call| call.keys([&**key.name(), &opened].into_iter());
+    // The run before and after the script must be the same. Only then is it the run in which the script was executed.
     let mut run = backend.servers.run_of(key).await?;
     for _ in 0..MOST_RUNS_SEEN {
         let value = backend.run(key, &script::LATCH_SEEN, &with).await?;

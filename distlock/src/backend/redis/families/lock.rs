@@ -4,8 +4,8 @@ use crate::backend::redis::batches::Wanted;
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal, Seen, Target,
-    Through,
+    Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal,
+    Seen, Target, Through,
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
@@ -17,6 +17,7 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let target = &attempt.target;
     let key = &target.resource.key;
     let name = &**key.name();
+    // On the stack: the common attempt allocates nothing for its owner.
     let mut buffer = OWNER_BUFFER;
     let owner = target.owner.encode(&mut buffer);
     let lease = reply::millis(attempt.lease);
@@ -30,16 +31,17 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
             let call = call.keys([name, &fence].into_iter()).arg(owner).arg(lease);
             call.arg(attempt.above).arg(token_ttl)
         };
+        // Never in a batch: the batch script has no tokens.
         let value = backend.run(key, &script::FENCED_ACQUIRE, &with);
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).arg(owner).arg(lease);
     let wanted = || Wanted::Acquire(lease);
-    let value = backend.run_or_join(target, wanted, (&script::LOCK_ACQUIRE, &with));
+    let value = backend.run_or_join(target, wanted, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
-/// Takes the place of another owner, also of one of a fair lock.
+/// Replaces another owner, whose hold may also be one of a fair lock.
 pub(crate) async fn attach(
     backend: &RedisBackend,
     attempt: &Attempt,
@@ -105,6 +107,7 @@ pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
             let owners = batch.iter().map(|renewal| renewal.target.owner.text());
             owners.fold(call.arg("").arg(reply::millis(lease)), Call::arg)
         };
+        // From 1, as Lua counts.
         let unusual = (1_usize..).zip(batch.iter());
         let unusual = unusual.filter(|(_, renewal)| (renewal.count, renewal.lease) != (1, lease));
         unusual.fold(call, |call, (position, renewal)| {
@@ -124,9 +127,10 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let with = |call: Call| call.key(name).arg(owner).arg(&channel);
     let value = if target.taken_for.is_zero() {
         let wanted = || Wanted::Release(channel.clone());
-        let value = backend.run_or_join(target, wanted, (&script::LOCK_RELEASE, &with));
+        let value = backend.run_or_join(target, wanted, &script::LOCK_RELEASE, &with);
         value.await?
     } else {
+        // Never in a batch: the batch script frees the key at once.
         let taken_for = reply::millis(target.taken_for);
         let with = |call: Call| with(call).arg(taken_for);
         backend.run(key, &script::LOCK_KEEP, &with).await?

@@ -1,26 +1,43 @@
 //! What semaphores and latches share over Redis: a number under a key, and a mark for each request to change it.
 
-use smallvec::SmallVec;
-
 use crate::backend::redis::script::{self, Call, Script};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Fault, Forced, Inspected, Seen};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
-/// Runs a script that changes a number once for each request. `beside` is a key that goes with the number. `what` and
-/// `number` describe the change; the script publishes it on `channel`.
+/// A change of a number.
+pub(crate) struct NumberChange<'a> {
+    pub(crate) key: &'a Key,
+    /// Under which request the change is sent, and sent again.
+    pub(crate) request: Owner,
+    /// A key that is removed together with the number.
+    pub(crate) beside: &'a str,
+    /// What the script does with `number`: `set`, `add` or `drain`.
+    pub(crate) what: &'a str,
+    pub(crate) number: i64,
+    /// Where the script publishes the change.
+    pub(crate) channel: &'a str,
+}
+
+/// Runs a script that changes a number once for each request.
 pub(crate) async fn once(
     backend: &RedisBackend,
     script: &Script,
-    (key, request, beside): (&Key, Owner, Option<&str>),
-    (what, number): (&str, i64),
-    channel: &str,
+    change: NumberChange<'_>,
 ) -> Result<i64, Fault> {
+    let NumberChange {
+        key,
+        request,
+        beside,
+        what,
+        number,
+        channel,
+    } = change;
     let mark = names::mark(key.name(), &request.text());
     let remembered = reply::millis(backend.remembered);
     let with = |call: Call| {
-        let keys: SmallVec<[&str; 3]> = [&**key.name(), &mark].into_iter().chain(beside).collect();
+        let keys = [&**key.name(), &mark, beside];
         let call = call.keys(keys.into_iter()).arg(what).arg(number);
         let call = call.arg(channel).arg(remembered);
         call.arg(reply::millis(key.expires_after()))

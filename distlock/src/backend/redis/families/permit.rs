@@ -15,7 +15,7 @@ use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
 
-/// The keys of a semaphore, and one for what is remembered of an owner.
+/// The keys of a semaphore, and the key of a note about an owner.
 fn keys_with_note(key: &Key, owner: Owner, note: fn(&str, &str) -> String) -> [String; 3] {
     let [semaphore, permits] = keys(key);
     [semaphore, permits, note(key.name(), &owner.text())]
@@ -64,6 +64,7 @@ pub(crate) async fn renew(
 ) -> Result<Vec<bool>, Fault> {
     let mut ours = Vec::with_capacity(batch.len());
     for portion in portions(batch) {
+        // One after the other: sent at once, they would block the server for as long as one large command.
         ours.extend(renew_portion(backend, first, portion).await?);
     }
     Ok(ours)
@@ -77,6 +78,7 @@ fn portions(mut batch: &[Renewal]) -> impl Iterator<Item = &[Renewal]> {
             permits = permits.saturating_add(renewal.target.permits);
             permits <= PERMITS_AT_ONCE
         };
+        // At least one: an owner may have more permits than a portion.
         let many = batch.iter().take_while(fits).count().max(1);
         let (portion, rest) = batch.split_at_checked(many)?;
         batch = rest;
@@ -115,7 +117,7 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     end(backend, target, Duration::ZERO).await
 }
 
-/// Releases, and leaves a mark: while it is there, a late attempt of this owner takes nothing.
+/// Releases, and leaves a mark for this owner. While the mark exists, a late attempt of the owner takes nothing.
 pub(crate) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     end(backend, target, backend.owners_remembered).await
 }
@@ -173,18 +175,17 @@ pub(crate) async fn adjust(
     request: Owner,
     change: PermitChange,
 ) -> Result<i64, Fault> {
-    let target = (key, request);
     match change {
-        PermitChange::TrySet(number) => set(backend, target, "try", number.into()).await,
-        PermitChange::SetPermits(number) => set(backend, target, "set", number.into()).await,
-        PermitChange::Add(number) => set(backend, target, "add", number.into()).await,
+        PermitChange::TrySet(number) => set(backend, key, request, "try", number.into()).await,
+        PermitChange::SetPermits(number) => set(backend, key, request, "set", number.into()).await,
+        PermitChange::Add(number) => set(backend, key, request, "add", number.into()).await,
         PermitChange::ReleasePermit(id) => {
             let with = |call: Call| call.arg(&id.as_bytes()[..]);
-            once(backend, &script::PERMIT_RELEASE_ONE, target, &with).await
+            once(backend, &script::PERMIT_RELEASE_ONE, key, request, &with).await
         }
         PermitChange::UpdateLease(id, lease) => {
             let with = |call: Call| call.arg(&id.as_bytes()[..]).arg(reply::millis(lease));
-            once(backend, &script::PERMIT_UPDATE_LEASE, target, &with).await
+            once(backend, &script::PERMIT_UPDATE_LEASE, key, request, &with).await
         }
         PermitChange::Count => Ok(numbers(backend, key).await?.0),
         PermitChange::AcquiredPermits => Ok(numbers(backend, key).await?.1),
@@ -209,19 +210,21 @@ async fn numbers(backend: &RedisBackend, key: &Key) -> Result<(i64, i64), Fault>
 
 async fn set(
     backend: &RedisBackend,
-    target: (&Key, Owner),
+    key: &Key,
+    request: Owner,
     what: &str,
     number: i64,
 ) -> Result<i64, Fault> {
     let with = |call: Call| call.arg(what).arg(number);
-    once(backend, &script::PERMIT_SET, target, &with).await
+    once(backend, &script::PERMIT_SET, key, request, &with).await
 }
 
 /// Runs a script that changes a semaphore once for each request.
 async fn once(
     backend: &RedisBackend,
     script: &Script,
-    (key, request): (&Key, Owner),
+    key: &Key,
+    request: Owner,
     with: Fill<'_>,
 ) -> Result<i64, Fault> {
     let keys = keys_with_note(key, request, names::mark);

@@ -53,11 +53,11 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
     let name = &**key.name();
     let owner = attempt.target.owner.text();
     let turn = names::rw_turn(name);
-    let place = attempt.queue_ttl.map_or(0, reply::millis);
+    let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);
     let channel = names::rw_channel(name);
     let with = |call: Call| {
         let call = call.keys([name, &turn].into_iter()).arg(&owner);
-        let call = call.arg(reply::millis(attempt.lease)).arg(place);
+        let call = call.arg(reply::millis(attempt.lease)).arg(queue_ttl);
         call.arg(&channel)
     };
     let value = backend.run(key, &script::RW_WRITE_ACQUIRE, &with);
@@ -118,7 +118,7 @@ pub(crate) async fn force_release(
     let name = &**key.name();
     let stem = names::rw_stem(name);
     let channel = names::rw_channel(name);
-    // The owners that were seen say more than the mode.
+    // With owners that were seen, the server compares these, and the mode does not matter.
     let mode = seen.map_or(mode(*kind), |_| "");
     let with = |call: Call| {
         let call = with_turn(call, name, mode).arg(&stem).arg(&channel);

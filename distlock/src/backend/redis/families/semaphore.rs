@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::number::{self, NumberChange};
 use crate::backend::redis::script::{self, Call};
-use super::number;
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
 use crate::resource::key::Key;
@@ -36,7 +36,7 @@ pub(crate) fn statement(target: &Target) -> impl Fn(Call) -> Call {
 }
 
 pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
-    // The server remembers the end only of an owner whose attempt may still arrive.
+    // Without an attempt in doubt nothing of this owner can arrive any more, and the server need not remember it.
     let remembered = if target.in_doubt {
         backend.remembered
     } else {
@@ -87,15 +87,19 @@ pub(crate) async fn adjust(
     request: Owner,
     change: SemaphoreChange,
 ) -> Result<i64, Fault> {
-    let change = match change {
+    let (what, number) = match change {
         SemaphoreChange::TrySet(permits) => ("set", i64::from(permits)),
         SemaphoreChange::Add(permits) => ("add", i64::from(permits)),
         SemaphoreChange::Drain => ("drain", 0),
         SemaphoreChange::Count => return number::count(backend, key).await,
     };
-    let channel = names::semaphore_channel(key.name());
-    let script = &script::SEMAPHORE_ADJUST;
-    let owners = names::semaphore_owners(key.name());
-    let target = (key, request, Some(&*owners));
-    number::once(backend, script, target, change, &channel).await
+    let change = NumberChange {
+        key,
+        request,
+        beside: &names::semaphore_owners(key.name()),
+        what,
+        number,
+        channel: &names::semaphore_channel(key.name()),
+    };
+    number::once(backend, &script::SEMAPHORE_ADJUST, change).await
 }

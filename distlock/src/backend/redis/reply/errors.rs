@@ -12,7 +12,7 @@ pub(crate) fn is_noscript(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// What a node of a cluster says of a command that it does not carry out.
+/// The answer of a cluster node to a command that it does not execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
     /// Another node has the slot. The text names both.
@@ -21,7 +21,7 @@ pub(crate) enum Elsewhere {
     Ask(String),
     /// The slot is on its way, and the keys of the command are on both nodes.
     TryAgain,
-    /// The keys of the command are in several slots, so no node carries it out. A client of a single server hears that of a
+    /// The keys of the command are in several slots, so no node executes it. A client of a single server gets this answer from a
     /// cluster behind a proxy. A client of a cluster never sends such a command.
     Nowhere,
 }
@@ -57,13 +57,13 @@ fn is_readonly_in_script(text: &str) -> bool {
     text.contains(" -READONLY ")
 }
 
-/// The server carries out WAIT only while it is a master. The error has no code of its own.
+/// The server executes WAIT only while it is a master. The error has no code.
 fn is_wait_at_replica(text: &str) -> bool {
     text.contains("WAIT cannot be used with replica")
 }
 
-/// Whether a server refuses a command in words that this crate does not know: a quota, a limit of a hosted server. An error
-/// from inside of a script that runs is none.
+/// Whether a server refuses a command with a text that this crate does not know, for example for a quota of a hosted server.
+/// Errors from inside a running script do not count.
 pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
     let text = error.to_string();
     let is_known = [
@@ -82,7 +82,7 @@ pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
     of_server && !is_known && matches!(meaning(code, &text), Meaning::Other)
 }
 
-/// A number for the cause of a refusal in a script, below 8: a right that is missing, a command that is, or something else.
+/// A number below 8 for the cause of a refusal in a script: a missing right, an unknown command, or another cause.
 pub(crate) fn cause_of_refusal(text: &str) -> u32 {
     let code = text.split(' ').next().unwrap_or_default();
     match meaning(code, text) {
@@ -163,8 +163,8 @@ fn meaning(code: &str, text: &str) -> Meaning {
         Meaning::Undeclared
     } else if text.contains("access a non local key") || text.contains("while the cluster is down")
     {
-        // In mid-script: a key that the script does not declare has moved to another node already, or other masters are
-        // gone. The script may have written before, and states what is wanted, so it can be repeated.
+        // The script was interrupted: an undeclared key has moved to another node, or other masters are gone. It may have
+        // written before that. Scripts state the wanted result, so the command can be repeated.
         Meaning::Unknown
     } else if is("WRONGTYPE") {
         Meaning::WrongType
@@ -190,5 +190,81 @@ fn meaning(code: &str, text: &str) -> Meaning {
         Meaning::NotNow
     } else {
         Meaning::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use redis::Value;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn error_of_any_text_has_a_meaning(
+            code in "(ERR|MOVED|ASK|TRYAGAIN|CROSSSLOT|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
+            text in "[^\r\n]{0,60}",
+        ) {
+            let line = format!("-{code} {text}\r\n");
+            let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+            let error = answer.expect_err("an error");
+            let elsewhere = elsewhere(&error);
+            let noscript = is_noscript(&error);
+            prop_assert!(elsewhere.is_none() || !noscript);
+            let _replaced = breaks_connection(&error);
+            prop_assert!(!fault(error).to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn errors_in_scripts_mean_the_same_in_the_words_of_each_version() {
+        for denied in [
+            "The user executing the script can't run this command or subcommand script: 2b6e, on @user_script:9.",
+            "ACL failure in script: User shop has no permissions to run the 'exists' command script: 2b6e, on @user_script:9.",
+            "Error running script (call to f_2b6e): @user_script:9: ACL failure in script: No permissions to access a key",
+        ] {
+            assert!(
+                matches!(meaning("ERR", denied), Meaning::Denied),
+                "{denied}"
+            );
+        }
+        for not_now in [
+            ("NOREPLICAS", "Not enough good replicas to write."),
+            (
+                "ERR",
+                "Error running script (call to f_2b6e): @user_script:12: @user_script: 12: -NOREPLICAS Not enough good replicas to write.",
+            ),
+        ] {
+            assert!(
+                matches!(meaning(not_now.0, not_now.1), Meaning::NotNow),
+                "{not_now:?}"
+            );
+        }
+        let readonly = "Error running script (call to f_2b6e): @user_script:12: @user_script: 12: -READONLY You can't write against a read only replica.";
+        assert!(matches!(meaning("ERR", readonly), Meaning::NotNow));
+        assert!(is_readonly_in_script(readonly) && !is_readonly_in_script("READONLY"));
+        let wait =
+            "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ..";
+        assert!(matches!(meaning("ERR", wait), Meaning::NotNow));
+        assert!(matches!(meaning("ERR", "odd"), Meaning::Other));
+    }
+
+    #[test]
+    fn refusals_of_a_cluster_have_kinds_of_their_own() {
+        for (line, expected) in [
+            ("MOVED 7 h:1", Some(Elsewhere::Moved("7 h:1".to_owned()))),
+            ("ASK 7 h:1", Some(Elsewhere::Ask("7 h:1".to_owned()))),
+            ("TRYAGAIN later", Some(Elsewhere::TryAgain)),
+            (
+                "CROSSSLOT Keys in request don't hash to the same slot",
+                Some(Elsewhere::Nowhere),
+            ),
+            ("ERR odd", None),
+        ] {
+            let line = format!("-{line}\r\n");
+            let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+            assert_eq!(elsewhere(&answer.unwrap_err()), expected, "{line}");
+        }
     }
 }
