@@ -9,21 +9,21 @@ use crate::resource::kind::Kind;
 /// A lock on one key that admits any number of readers or one writer; made by
 /// [`Client::rw_lock`](crate::Client::rw_lock).
 ///
-/// It has two sides, [`read`](RwLock::read) and [`write`](RwLock::write), which share their data in the server. While
-/// there are readers, no owner can write. While there is a writer, no other owner can read or write. This holds among
-/// all clients of the same server, including those of Redisson.
+/// It has two sides, [`read`](RwLock::read) and [`write`](RwLock::write), which share their data in the server. While there are
+/// readers, no owner can write. While there is a writer, no other owner can read or write. This applies to all clients of the
+/// same server, including those of Redisson.
 ///
 /// * **A read inside its own write is admitted.** A read lock that is acquired inside the scope of a write lock's guard is
 ///   a separate hold, which may outlive the write lock. When the write lock is released, the reader stays and other
 ///   readers are admitted (a downgrade).
-/// * **A write inside its own read** would wait for itself, and fails at once with [`Error::Deadlock`]. This holds also
-///   if the read itself is inside a write. Several branches of a scope can read at the same time, for example those of a
-///   `join!`. If two of them could write inside their reads, each would wait for the other's read to end. Acquire the
-///   write lock again before the read, or after it.
-/// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of
-///   other readers do not extend it. Over Redis there is one exception: a release checks the other readers only if
-///   there are at most eight of them, so that it takes the same time beside thousands. If more than eight readers remain
-///   and all of them crash, they block writers until the longest lease among those that were released is over as well.
+/// * **A write inside its own read** would wait for itself, and fails at once with [`Error::Deadlock`]. The same error is
+///   returned if the read itself is inside a write. Several branches of a scope can read at the same time, for example those of a
+///   `join!`. If two of them could write inside their reads, each would wait for the other's read to end. Acquire the write lock
+///   again before the read, or after it.
+/// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of other
+///   readers do not extend it. Over Redis there is one exception. A release checks the other readers only if there are at most
+///   eight, so that it takes the same time with thousands of readers. If more than eight readers remain and all of them crash,
+///   they also block writers until the longest lease of the released readers has ended.
 /// * **Neither side starves the other.** A waiting writer blocks new readers until it has written. After a writer, the
 ///   readers that waited for it are admitted before the next writer.
 ///
@@ -32,25 +32,24 @@ use crate::resource::kind::Kind;
 /// the other task with [`inherit`](crate::inherit), or give its acquisition a [`wait`](crate::Acquire::wait).
 ///
 /// # How readers and writers alternate
-/// A writer that has to wait sets a mark in a separate key beside the lock. The mark expires after the
-/// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third
-/// of that has passed. While the mark exists, new readers are refused, except inside a write lock. When the writer
-/// gives up, the mark is removed and the readers are woken. The mark is also removed when a writer is granted the lock.
+/// A waiting writer sets a mark in a separate key beside the lock. The mark expires after the
+/// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third of that has
+/// passed. While the mark exists, new readers are refused, except inside a write lock. When the writer gives up, the mark is
+/// removed and the readers are woken. The mark is also removed when a writer is granted the lock.
 ///
-/// A reader that is refused sets another mark. If that mark exists when a write lock is released, readers have 20 ms in
-/// which they are admitted and waiting writers are refused; these writers ask again as soon as the 20 ms are over. A
-/// reader therefore waits for one writer, or for up to 50 ms in which writers of one client hand the lock over to each
-/// other. A writer waits for the current readers and for other writers; writers of different clients have no particular
-/// order. A reader that needs more than the 20 ms to reach the server may miss its chance, and then waits for another
-/// writer.
+/// A refused reader sets another mark. If that mark exists when a write lock is released, the server admits readers and refuses
+/// waiting writers for 20 ms. These writers ask again as soon as the 20 ms are over. A reader therefore waits for one writer, or
+/// for up to 50 ms in which writers of one client hand the lock over to each other. A writer waits for the current readers and
+/// for other writers; writers of different clients have no particular order. A reader that needs more than the 20 ms to reach the
+/// server may miss its chance, and then waits for another writer.
 ///
 /// # Redisson
 /// The lock corresponds to Redisson's `RedissonReadLock` and `RedissonWriteLock` and uses the same keys, fields and
 /// channels. Readers and writers of both libraries exclude each other in the same way, with these differences:
 ///
-/// * Redisson's clients ignore the marks. Its readers are admitted beside other readers while a writer waits, so a steady
-///   stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait). Its writers do not give way to
-///   waiting readers.
+/// * Redisson's clients ignore the marks. The server admits its readers beside other readers while a writer waits, so a steady
+///   stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait). Redisson's writers do not yield
+///   to waiting readers.
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
 /// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.

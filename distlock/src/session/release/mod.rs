@@ -128,9 +128,8 @@ impl Session {
         }
         let current = |key: &Key| self.backend.epoch(key);
         let server = self.backend.home(&pending.target().resource.key).server;
-        let sent_to = (server, epoch);
         let remembered = &self.releaser.remembered;
-        let replaced = remembered.add(pending, sent_to, self.now(), current);
+        let replaced = remembered.add(pending, server, epoch, self.now(), current);
         if let Some(pending) = replaced {
             self.release_later(pending);
         }

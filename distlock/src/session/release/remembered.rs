@@ -84,7 +84,8 @@ impl RememberedReleases {
     pub(crate) fn add(
         &self,
         pending: PendingRelease,
-        (server, epoch): (u32, u64),
+        server: u32,
+        epoch: u64,
         now: Tick,
         current: impl Fn(&Key) -> u64,
     ) -> Option<PendingRelease> {
@@ -157,7 +158,7 @@ mod tests {
         for (until, now) in [(60_000, 0), (60_000, 1), (5_500, 1), (60_000, 2)] {
             assert!(
                 releases
-                    .add(release(at(until)), (1, 1), at(now), |_| 1)
+                    .add(release(at(until)), 1, 1, at(now), |_| 1)
                     .is_none()
             );
         }
@@ -165,14 +166,14 @@ mod tests {
         let newest = last.after(std::time::Duration::from_millis(1));
         assert!(
             releases
-                .add(release(at(60_000)), (1, 1), newest, |_| 1)
+                .add(release(at(60_000)), 1, 1, newest, |_| 1)
                 .is_none()
         );
         assert_eq!(releases.0.lock().number, 4);
         // Sent over an earlier connection than the present one.
         assert!(
             releases
-                .add(release(at(60_000)), (1, 1), newest, |_| 2)
+                .add(release(at(60_000)), 1, 1, newest, |_| 2)
                 .is_some()
         );
         assert_eq!(releases.take_of_others(|_| 1, at(5_500)).len(), 0);
@@ -186,7 +187,7 @@ mod tests {
         let long_after = Tick::default().after(RELEASES_REMEMBERED * 3);
         // No connection to a node of a cluster has replaced another one yet, so all have the number of the map.
         for (server, now) in [(1, at(0)), (2, at(0)), (2, long_after)] {
-            let added = releases.add(release(at(60_000)), (server, 1), now, |_| 1);
+            let added = releases.add(release(at(60_000)), server, 1, now, |_| 1);
             assert!(added.is_none());
         }
         assert_eq!(releases.0.lock().number, 2, "the older one of 2 has gone");
@@ -199,7 +200,7 @@ mod tests {
         let releases = RememberedReleases::default();
         let long_after = Tick::default().after(RELEASES_REMEMBERED * 3);
         for (epoch, now) in [(1, at(0)), (2, long_after)] {
-            let added = releases.add(release(at(60_000)), (1, epoch), now, |_| epoch);
+            let added = releases.add(release(at(60_000)), 1, epoch, now, |_| epoch);
             assert!(added.is_none());
         }
         assert_eq!(releases.take_of_others(|_| 2, long_after).len(), 1);
@@ -211,7 +212,7 @@ mod tests {
         for _ in 0..MOST_RELEASES_REMEMBERED + 2 {
             assert!(
                 releases
-                    .add(release(at(60_000)), (1, 1), at(0), |_| 1)
+                    .add(release(at(60_000)), 1, 1, at(0), |_| 1)
                     .is_none()
             );
         }
@@ -220,7 +221,7 @@ mod tests {
         for _ in 0..3 {
             assert!(
                 releases
-                    .add(release(at(60_000)), (2, 1), newest, |_| 1)
+                    .add(release(at(60_000)), 2, 1, newest, |_| 1)
                     .is_none()
             );
         }

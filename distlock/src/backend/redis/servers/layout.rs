@@ -39,7 +39,7 @@ pub(super) struct Single {
 }
 
 /// The number of a single server. Nodes of a cluster have higher ones.
-const ONE: ServerNumber = 0;
+pub(super) const ONE: ServerNumber = 0;
 
 impl Layout {
     /// The servers of a URL. Nothing is sent.
@@ -49,9 +49,10 @@ impl Layout {
         config: &Config,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
+        let name = config.name.with_id(identity.id());
         let credentials = logins::credentials(url.credentials, url.user, config)?;
-        let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
+        let own = Arc::clone(identity);
+        let connector = |db| Connector::new(db, credentials, own, name, url.tls, config);
         let is_alone = matches!(url.target, Target::Server { .. });
         if !is_alone && config.confirmation.is_none() {
             telemetry::not_confirmed(&url.target);
@@ -77,14 +78,8 @@ impl Layout {
                 let shared = Shared::new(to_servers, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
                 let (lives, client) = watch::channel(());
-                let sentinels = Sentinels::new(
-                    service,
-                    sentinels,
-                    to_sentinels,
-                    to_servers,
-                    client,
-                    config,
-                );
+                let sentinels =
+                    Sentinels::new(service, sentinels, to_sentinels, to_servers, client, config);
                 Ok(Self::behind(&sentinels, lives, shared))
             }
             Target::Cluster { seeds, db } => {

@@ -44,7 +44,7 @@ pub(crate) fn attempt(
     let key = &target.resource.key;
     let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
-        return attach(state, attempt, former.owner, (now, has_ended));
+        return attach(state, attempt, former.owner, now, has_ended);
     }
     let Some(permits) = permits(state, key)? else {
         return Ok(Attempted::Unset);
@@ -73,7 +73,8 @@ fn attach(
     state: &mut State,
     attempt: &Attempt,
     former: Owner,
-    (now, has_ended): (Tick, bool),
+    now: Tick,
+    has_ended: bool,
 ) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let refused = Ok(Attempted::held(None));

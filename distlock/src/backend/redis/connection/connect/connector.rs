@@ -46,7 +46,8 @@ impl Connector {
     pub(crate) fn new(
         db: u32,
         credentials: Option<CredentialsSource>,
-        (identity, client_name): (Arc<Identity>, String),
+        identity: Arc<Identity>,
+        client_name: String,
         tls: Tls,
         config: &Config,
     ) -> Result<Self, Error> {

@@ -200,7 +200,8 @@ const REPLICA: &str = "is a replica, which grants no locks; write the address of
 /// it is.
 pub(crate) async fn check(
     server: &str,
-    (expected, client_name): (Expected, &str),
+    expected: Expected,
+    client_name: &str,
     connection: &mut Driven,
 ) -> Result<(), Fault> {
     let mut hello = cmd("HELLO");

@@ -107,7 +107,7 @@ async fn connect_to(
             return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
         }
     };
-    handshake::check(&name, (expected, connector.client_name()), &mut connection).await?;
+    handshake::check(&name, expected, connector.client_name(), &mut connection).await?;
     Ok(connection)
 }
 

@@ -100,8 +100,9 @@ impl Opening {
                 return Err(fault.unwrap_or_else(refused));
             }
         };
-        let greeted = (config.expected, connector.client_name());
-        handshake::check(&endpoint.address.to_string(), greeted, &mut connection).await?;
+        let server = endpoint.address.to_string();
+        let own_name = connector.client_name();
+        handshake::check(&server, config.expected, own_name, &mut connection).await?;
         if let Some(first) = &config.first {
             let server = config.outages.server();
             first.check(server, &mut connection).await?;
