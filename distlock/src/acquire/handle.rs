@@ -170,6 +170,7 @@ impl Handle {
                 let session = self.latest_registry();
                 let session = &session.session;
                 crate::sync::select! {
+                    // In this order: an answer of the former identity that has arrived still counts.
                     biased;
                     ended = wait::until_zero(session, &resource, wait) => return ended,
                     // The client has another identity: the wait starts again under it.
@@ -203,6 +204,7 @@ impl Handle {
                 let session = self.latest_registry();
                 let session = &session.session;
                 crate::sync::select! {
+                    // In this order: under a former identity nothing is asked any more.
                     biased;
                     () = session.given_up() => {}
                     ended = wait::until_free(session, &data, wait, call_site) => match ended {

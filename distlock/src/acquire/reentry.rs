@@ -154,6 +154,7 @@ impl ClosedGate {
         };
         let others = async {
             crate::sync::select! {
+                // In this order: if the scope has closed, the key is acquired like any other, even after the deadline.
                 biased;
                 () = frame.closing() => Ok(None),
                 () = session.clock.sleep_until(one.request.deadline()) => {

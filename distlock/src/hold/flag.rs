@@ -21,6 +21,7 @@ impl Flag {
     }
 
     pub(crate) fn is_set(&self) -> bool {
+        // Acquire: pairs with `set`.
         self.is_set.load(Ordering::Acquire)
     }
 

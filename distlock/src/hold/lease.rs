@@ -387,6 +387,7 @@ impl Lease {
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
                 self.confirmed = self.confirmed.max(sent);
                 self.failing_since = Tick::NEVER;
+                // Only the hand-overs from before the renewal was sent: the server says nothing about later ones.
                 self.passed_on -= std::mem::take(&mut self.asked_about);
                 None
             }

@@ -79,6 +79,7 @@ impl Registry {
                 held.map(|holder| holder.hold.owner)
             });
         }
+        // The log below is foreign code, which never runs under this mutex.
         drop(entries);
         let holder_of = |resource: &Resource| holders.get(resource).copied().flatten();
         for cycle in waits.new_cycles(first_new, holder_of) {

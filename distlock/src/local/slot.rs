@@ -296,6 +296,7 @@ impl<'a> QueueSlot<'a> {
                     NextStep::Behind(Arc::clone(&holder.hold))
                 }
                 _ => NextStep::Attempt {
+                    // Taken: other processes go first once for each release that they heard of.
                     yield_first: std::mem::take(&mut entry.yield_first),
                 },
             };

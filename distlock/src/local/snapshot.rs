@@ -289,6 +289,7 @@ impl Registry {
         for resource in by_age.iter().flat_map(|wait| &wait.resources) {
             keys.entry(resource).or_insert_with(|| seen_key(resource));
         }
+        // Nobody waits for this mutex while the texts are made.
         drop(entries);
         let snapshots: Vec<WaitSnapshot> = by_age
             .iter()

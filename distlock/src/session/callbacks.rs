@@ -44,6 +44,7 @@ impl Default for Inspection {
 
 impl Inspection {
     pub(super) fn set(&self, callbacks: Weak<dyn Callbacks>) {
+        // The session has one registry, which sets them once.
         let _first = self.callbacks.set(callbacks);
     }
 

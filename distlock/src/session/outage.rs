@@ -171,6 +171,7 @@ impl UnansweredAttempts {
             attempts: Unanswered::after(earlier, sent, now, Some(fault), gap),
             keys,
         });
+        // Relaxed, as in `unanswered`.
         self.is_failing.store(true, Ordering::Relaxed);
     }
 

@@ -73,10 +73,9 @@ impl<U> Cell<U> {
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
-        let success = Ordering::Relaxed;
-        let failure = Ordering::Relaxed;
+        // Relaxed, as in `note_poll`.
         self.sign
-            .compare_exchange(from, to, success, failure)
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn due_without_a_message(
                 return;
             }
             let looked = crate::sync::select! {
+                // In this order: an answer that has arrived counts, even if the lease has ended.
                 biased;
                 looked = session.peek(target) => looked,
                 () = session.clock.sleep_until(lease.over_at) => return,

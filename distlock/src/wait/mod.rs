@@ -133,6 +133,7 @@ pub(crate) async fn try_once(
 ) -> Result<TryOutcome, Error> {
     registry.session.start_tasks();
     if request.has_several_keys() {
+        // Boxed, here and below, so that an acquisition of one key has no room for several.
         Box::pin(several::parts::try_each(registry, request)).await
     } else {
         try_keys(registry, request, &[0]).await
@@ -204,6 +205,7 @@ fn unless_closed(
     request: &Request,
 ) -> Result<OpenShares, Error> {
     if registry.session.is_closed() {
+        // First, so that nothing is held any more when the caller gets the error.
         drop(shares);
         return Err(request.closed());
     }

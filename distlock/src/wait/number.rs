@@ -93,6 +93,7 @@ impl<'a> NumberRequest<'a> {
         self.failed = None;
         loop {
             let answer = crate::sync::select! {
+                // In this order: an answer that has arrived counts, even if the time is over.
                 biased;
                 answer = send() => answer,
                 () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
@@ -160,6 +161,7 @@ impl Watch<'_> {
         let signal = self.signal();
         let asked = session.now();
         crate::sync::select! {
+            // In this order: an answer that has arrived counts, even if the time is over.
             biased;
             found = self.request.answer(|| session.backend.latch(&key)) => {
                 let found = found?;
@@ -342,6 +344,7 @@ async fn heard(
             return Heard::Nothing;
         }
         crate::sync::select! {
+            // In this order: a message that has arrived counts, even if the time is over.
             biased;
             () = subscription.changed(true) => {}
             heard = &mut all => if heard { has_all = true } else { return Heard::Unknown },

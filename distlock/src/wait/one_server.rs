@@ -43,6 +43,7 @@ pub(crate) async fn has_hold(
     };
     let renewals = [renewal];
     crate::sync::select! {
+        // In this order: an answer that has arrived counts, even if the time is over.
         biased;
         answer = session.backend.renew(&renewals) => matches!(answer.as_slice(), [Ok(true)]),
         () = session.clock.sleep_until(until) => false,

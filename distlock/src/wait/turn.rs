@@ -268,6 +268,7 @@ impl<'a> Turn<'a> {
                     self.count_as_waiter()?;
                     self.note_own_holder(&own_holder);
                     crate::sync::select! {
+                        // In this order: a waiter that is woken gets the hold that was handed over, and need not ask the server.
                         biased;
                         () = self.slot.woken() => {}
                         () = own_holder.over_or_release_sent() => {}

@@ -147,6 +147,7 @@ impl<'a> Waiter<'a> {
         let now = self.session().now();
         let ttl = until.map(|until| until.left(now));
         if self.note_refusal(ttl, false)? {
+            // Boxed, here and below: most waiters never come here, and each would have room for it.
             Box::pin(self.sleep(ttl, true)).await;
         }
         Ok(None)
@@ -316,6 +317,7 @@ impl<'a> Waiter<'a> {
             return;
         };
         crate::sync::select! {
+            // In this order: a hand-over counts before a message, which would send the waiter to the server.
             biased;
             () = slot.woken() => {}
             () = subscription.changed(was_active) => {

@@ -65,6 +65,7 @@ impl Waiter<'_> {
                 .now()
                 .after(YIELD_TIME)
                 .min(self.request.deadline());
+            // Boxed: this happens only while other clients wait, and each waiter would have room for it.
             Box::pin(self.let_pass(0, until)).await;
         }
     }

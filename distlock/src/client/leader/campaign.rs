@@ -38,6 +38,7 @@ impl Campaign {
                 return Ok(None);
             };
             if running.has_resigned() {
+                // The result does not matter: the candidate has not led.
                 let _lost_by_now = guard.release().await;
                 return Ok(None);
             }

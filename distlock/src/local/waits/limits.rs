@@ -120,6 +120,7 @@ impl WaiterSlot {
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
         counts.waits.move_to(self.number, key, signal);
+        // Before `shown` is told, which locks the mutex of a memory server.
         drop(counts);
         self.key = key.clone();
         #[cfg(feature = "testing")]

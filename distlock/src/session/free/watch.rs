@@ -67,6 +67,7 @@ impl Watch<'_> {
             None => Tick::NEVER,
         };
         let looked = crate::sync::select! {
+            // In this order: an answer that has arrived counts, even if the time is over.
             biased;
             looked = look(self.session, &self.target) => looked,
             () = self.session.clock.sleep_until(latest) => {

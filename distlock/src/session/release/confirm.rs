@@ -265,6 +265,7 @@ async fn send(
         let first = targets.first().map(|target| &target.resource.key);
         let epoch = first.map_or(0, |key| session.backend.epoch(key));
         let answer = crate::sync::select! {
+            // In this order: an answer that has arrived counts, even if the time is over.
             biased;
             answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
             () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),

@@ -138,6 +138,7 @@ impl Releaser {
             let Some(hold) = self.list.lock().dropped.pop_front() else {
                 return;
             };
+            // Counted as dropped until the release is listed: a close that runs in between waits for it.
             let _counted = Counted(self);
             if let Some(release) = session.begin_release(&hold) {
                 release.list();
@@ -149,6 +150,7 @@ impl Releaser {
     pub(crate) fn abandon(&self) {
         if let Some(mut list) = self.list.try_lock_for(COPIED_MUTEX) {
             let abandoned = std::mem::take(&mut *list);
+            // The mutex first: what is dropped next may run foreign code.
             drop(list);
             drop(abandoned);
         }

@@ -122,6 +122,7 @@ impl RememberedReleases {
         }
         releases.by_server.retain(|of| !of.releases.is_empty());
         releases.number -= taken.len();
+        // Others need the mutex. What follows uses the taken releases alone.
         drop(releases);
         let pending = taken.into_iter().map(|one| one.pending);
         pending.filter(|one| one.until > now).collect()

@@ -63,6 +63,7 @@ impl Watchdog {
     fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
         agenda.schedule_check(owner.number(), at);
         let wake = agenda.arm(at);
+        // A waker may run any code, so not under the mutex.
         drop(agenda);
         if wake {
             foreign::notify_own_task(&self.wake);

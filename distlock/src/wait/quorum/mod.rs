@@ -81,6 +81,7 @@ pub(crate) async fn acquire(
     let checks = rounds.turn.as_ref().map(|turn| turn.slot.answer_checks());
     let others = async {
         crate::sync::select! {
+            // In this order: nothing else matters once one of the clients is closed.
             biased;
             () = closing => Err(requests[0].request.closed()),
             Some(never) = OptionFuture::from(checks) => match never {},

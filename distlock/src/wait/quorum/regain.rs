@@ -105,6 +105,7 @@ impl QuorumHold {
 
 impl Drop for QuorumHold {
     fn drop(&mut self) {
+        // The drop of the shares that are left releases them in the background.
         drop(self.end());
     }
 }

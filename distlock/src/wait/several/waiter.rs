@@ -190,6 +190,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 return Ok(None);
             };
             crate::sync::select! {
+                // In this order: a hand-over and the end of the hold say more than a message.
                 biased;
                 () = slot.woken() => return Ok(None),
                 () = holder.over() => return Ok(None),
@@ -273,6 +274,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             }
         };
         crate::sync::select! {
+            // In this order: what the queue says counts, even if the time is over.
             biased;
             () = self.waiter.turn.slot.woken() => {}
             () = over => {}

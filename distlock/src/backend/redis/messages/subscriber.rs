@@ -200,6 +200,7 @@ impl Drop for Subscriber {
     fn drop(&mut self) {
         let mut servers = self.shared.servers.write();
         servers.remove(&self.server.number);
+        // Before the wake-up: foreign code never runs under this lock.
         drop(servers);
         // Release, before the wake-up: the task that is woken by it sees the flag.
         self.server.closed.store(true, Ordering::Release);

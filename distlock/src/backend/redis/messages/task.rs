@@ -81,6 +81,7 @@ impl Task {
         let mut answered = Instant::now();
         while !self.is_closed() {
             let done = tokio::select! {
+                // In this order: nothing more is sent over a connection that was lost.
                 biased;
                 () = self.server.link.down(epoch) => break,
                 done = self.next_command(&mut connected, answered + SUBSCRIPTION_PING) => done,

@@ -112,6 +112,7 @@ impl Confirmations {
             return;
         };
         if !mem::replace(&mut queue.has_task, true) {
+            // Before the task is made: its drop, if the runtime has ended, takes this lock.
             drop(queue);
             let task = Task {
                 confirmations: Arc::clone(self),

@@ -72,6 +72,7 @@ impl NameWatch {
         if !watched.iter().any(|other| Weak::ptr_eq(other, &names)) {
             watched.push(names);
         }
+        // Not held while the task starts: it locks the list itself.
         drop(watched);
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
         if !self.runs.swap(true, Ordering::AcqRel) {

@@ -31,6 +31,7 @@ impl ConnectedGauge {
 
     fn show(&self) {
         loop {
+            // SeqCst, here and in `count_in`: a thread that shows its value after another one must see what that one has counted.
             let out = self.out.load(Ordering::SeqCst);
             telemetry::note_connected(&self.name, out == 0);
             // If another thread has changed it since, that thread's value may have been shown before this one.

@@ -22,6 +22,7 @@ impl Link {
             return Ok(run);
         }
         let asked = async {
+            // One caller asks for all: the others find the answer when they get this lock.
             let _asking = self.known_run.asking.lock().await;
             match self.known_run.over(epoch) {
                 Some(run) => Ok(run),

@@ -257,6 +257,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
                 .is_err();
             if quiet && !reader.wanted.load(Ordering::Acquire) {
                 pause = MAP_PAUSE.first;
+                // Either way the map is read next: because somebody wants it, or because the interval is over.
                 let _was_woken = timeout_at(due, reader.wake.notified()).await;
             }
         }

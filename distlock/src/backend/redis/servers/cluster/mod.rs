@@ -156,6 +156,7 @@ impl Cluster {
         let any = || state.map.owners().into_iter().next().cloned();
         let seed = || state.map.seeds_without_slots().into_iter().next();
         let address = owner.cloned().or_else(any).or_else(seed);
+        // `node_at` locks it for writing.
         drop(state);
         // Every cluster has a seed.
         let address = address.unwrap_or_else(|| Address::Unix("nowhere".into()));
@@ -267,6 +268,7 @@ impl Cluster {
         let SlotNode { node, .. } = self.node(slot);
         match node.confirm(script, with).await {
             Err(Failed::Elsewhere(elsewhere)) => {
+                // For what the client learns from the redirect. The node that it names is not asked: this confirmation fails in any case.
                 let _node_to_ask = self.sent_elsewhere(&node, &elsewhere)?;
                 Err(moving())
             }

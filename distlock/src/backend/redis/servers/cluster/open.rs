@@ -167,6 +167,7 @@ impl Cluster {
                 }
             }
         };
+        // Whether the time was over does not matter: the state that is read below decides.
         let _in_time = timeout(self.shared.response_timeout, opened).await;
         if opening.is_open() {
             Ok(())

@@ -98,6 +98,7 @@ impl Cluster {
         let connector = &self.shared.connector;
         for seed in &seeds.seeds {
             let known = SeedPlace::new(connector.last_addresses(seed));
+            // A former place is replaced: the addresses of this connection count from now on.
             let _first = seeds.places.lock().insert(seed.clone(), known);
         }
         let names = Arc::downgrade(seeds);
