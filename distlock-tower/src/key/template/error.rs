@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The error of parsing a [`Template`].
+/// The error of parsing a [`Template`](crate::Template).
 ///
 /// # Examples
 /// ```
