@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock::Client;
-use distlock_tests::RedisServer;
+use distlock_tests::{RedisCluster, RedisServer};
 use serde_json::Value;
 
 use self::browser::{Page, browse, browse_with_failures};
@@ -281,6 +281,36 @@ async fn rights_that_are_missing_are_named_and_the_rest_is_shown() {
         page.shows("#notices", "+scan").await;
         page.open(&format!("{}#key=order%3A42", blind.url)).await;
         page.shows("#one-holders", "worker").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn locks_of_the_other_nodes_are_shown_with_a_notice_while_one_is_away() {
+    let builder = RedisCluster::builder().replicas(false);
+    // Otherwise the others serve nothing either.
+    let builder = builder.arg("--cluster-require-full-coverage", "no");
+    let mut cluster = builder.start().await;
+    let watcher = Client::connect(&cluster.url()).await.unwrap();
+    let worker = Client::connect(&cluster.url()).await.unwrap();
+    let site = Site::serve(watcher, |console| console).await;
+    // Nodes are asked in the order of their addresses.
+    let first = (0..3).min_by_key(|node| cluster.node(*node).port());
+    let first = first.unwrap();
+    let mut guards = Vec::new();
+    for node in (0..3).filter(|node| *node != first) {
+        let key = cluster.key_at(node, "order:").await;
+        guards.push(worker.lock(&key).acquire().await.unwrap());
+    }
+    cluster.node_mut(first).kill();
+    browse(async |page| {
+        page.open(&site.url).await;
+        for guard in &guards {
+            page.shows("#rows", guard.key()).await;
+        }
+        page.shows("#notices", "some locks are missing below").await;
+        let address = cluster.node(first).addr().to_string();
+        page.shows("#notices", &address).await;
     })
     .await;
 }

@@ -224,17 +224,22 @@ impl Looks {
             ..View::default()
         };
         match scanned {
-            Ok(Scanned { reports, is_cut }) => {
+            Ok(Scanned {
+                reports,
+                is_cut,
+                failed,
+            }) => {
                 let rights = reports
                     .iter()
                     .flat_map(|(_, report)| &report.missing_rights);
                 view.missing_rights = rights.copied().collect();
                 view.is_cut = is_cut;
+                view.trouble = failed.as_ref().map(Trouble::of_a_part);
                 let found = Found {
                     look,
                     reports,
                     own: OwnWaiters::of(&snapshot),
-                    is_complete: !is_cut,
+                    is_complete: !is_cut && failed.is_none(),
                     is_after_pause,
                 };
                 view.locks = history.take_in(now, found, &before.locks);
@@ -263,7 +268,18 @@ impl Looks {
         let most_pages = SWEEPS * most_keys.div_ceil(u64::from(PAGE));
         let mut reports = Vec::new();
         let mut pages = 0;
-        while let Some(page) = scan.next_page().await? {
+        let mut failed = None;
+        loop {
+            let page = match scan.next_page().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) if reports.is_empty() => return Err(error),
+                // A node of a cluster is away. The others were read before it.
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
             let at = self.now();
             reports.extend(page.into_iter().map(|report| (at, report)));
             pages += 1;
@@ -272,12 +288,14 @@ impl Looks {
                 return Ok(Scanned {
                     reports,
                     is_cut: true,
+                    failed,
                 });
             }
         }
         Ok(Scanned {
             reports,
             is_cut: false,
+            failed,
         })
     }
 }
@@ -285,4 +303,6 @@ impl Looks {
 struct Scanned {
     reports: Vec<(Millis, KeyReport)>,
     is_cut: bool,
+    /// Why the look has ended before all was seen.
+    failed: Option<Error>,
 }

@@ -231,7 +231,10 @@ async fn lock(console: &Console, key: String) -> Response {
                 has_other_data = report.primitive == Primitive::OtherData;
                 // Otherwise the look has gone to this key, and the next one will. It may leave out a number that nobody uses.
                 let is_unused = report.primitive == Primitive::Number;
-                if view.is_cut || trouble.is_some() || is_unused {
+                let is_missing = view.is_cut || trouble.is_some() || is_unused;
+                // The last look may have failed elsewhere.
+                trouble = None;
+                if is_missing {
                     let shown = console.looks.shown(report);
                     lock = shown.filter(|lock| is_lock(&lock.primitive));
                 }

@@ -45,6 +45,14 @@ impl Trouble {
         let text = error.to_string();
         Self { kind, text }
     }
+
+    /// The same, if a part was seen nevertheless.
+    pub(super) fn of_a_part(error: &Error) -> Self {
+        Self {
+            kind: "partial",
+            text: error.to_string(),
+        }
+    }
 }
 
 /// What an answer of `api/locks` and an event contain.

@@ -37,6 +37,8 @@ function notices(update) {
   const trouble = update.trouble;
   if (trouble?.kind === "denied") {
     found.push(notice(`The server does not allow a look, which needs +scan and the rights of scripts. What is below is older or not complete. ${trouble.text}`, true));
+  } else if (trouble?.kind === "partial") {
+    found.push(notice(`The last look could not be finished, so some locks are missing below. ${trouble.text}`, true));
   } else if (trouble) {
     found.push(notice(`The console cannot look at the server, and shows what it saw last. ${trouble.text}`, true));
   }
