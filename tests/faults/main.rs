@@ -18,9 +18,12 @@ mod row;
 mod stage;
 mod support;
 
+mod connections;
 mod leases;
 mod outcomes;
 mod processes;
+mod replication;
+mod rights;
 mod server;
 mod waiters;
 
@@ -40,7 +43,10 @@ fn main() -> ExitCode {
         outcomes::rows(),
         leases::rows(),
         waiters::rows(),
+        connections::rows(),
         server::rows(),
+        replication::rows(),
+        rights::rows(),
         processes::rows(),
         cluster::rows(),
     ]

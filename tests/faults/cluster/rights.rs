@@ -2,10 +2,10 @@
 
 use distlock_tests::{RedisCluster, rights};
 
-use crate::row::{Row, rows};
-use crate::server::changed_rights::{
+use crate::rights::changed::{
     deleted_user_is_denied_until_it_is_back, holds_outlive_changed_passwords,
 };
+use crate::row::{Row, rows};
 
 async fn set_user(cluster: &RedisCluster) {
     let is_sharded = cluster.has_sharded_messages().await;

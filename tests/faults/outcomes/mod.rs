@@ -4,8 +4,8 @@ mod batch;
 pub(crate) mod cancel;
 mod changes;
 mod drops;
+mod lost_replies;
 mod numbers;
-mod outcome;
 mod release;
 mod sweep;
 
@@ -13,7 +13,7 @@ use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
     [
-        outcome::rows(),
+        lost_replies::rows(),
         batch::rows(),
         numbers::rows(),
         sweep::rows(),

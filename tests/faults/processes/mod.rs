@@ -1,11 +1,11 @@
 //! What happens inside a process: panics, runtimes that end, nested scopes.
 
+mod ends;
 mod nesting;
 mod panics;
-mod process;
 
 use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
-    [process::rows(), panics::rows(), nesting::rows()].concat()
+    [ends::rows(), panics::rows(), nesting::rows()].concat()
 }

@@ -11,7 +11,7 @@ use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, ms, warm_up};
 
 /// How often the server has answered with an error of this code.
-pub(super) async fn errors(server: &RedisServer, code: &str) -> u64 {
+pub(crate) async fn errors(server: &RedisServer, code: &str) -> u64 {
     let stats = server.info("errorstats").await;
     let count = stats.get(&format!("errorstat_{code}"));
     count.map_or(0, |count| {

@@ -1,11 +1,11 @@
 //! Waiters, the messages that wake them, and their subscriptions.
 
+mod crowds;
 mod messages;
 mod subscriptions;
-mod waiting;
 
 use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
-    [waiting::rows(), messages::rows(), subscriptions::rows()].concat()
+    [crowds::rows(), messages::rows(), subscriptions::rows()].concat()
 }

@@ -2,8 +2,6 @@
 //!
 //! On one thread and in one task, of several operations that begin at once the first may go alone, and the others go together.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

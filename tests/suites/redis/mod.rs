@@ -1,43 +1,18 @@
 //! What only a real server shows: the data and messages that Redisson expects, in which slots they lie, several processes,
 //! connections that fail.
 
-mod announced;
 mod batches;
+mod changed_by_hand;
 mod cluster;
-mod commands;
-mod connections;
-mod credentials;
-mod expire_after;
-mod fair;
-mod force_release;
-mod golden;
-mod health;
-mod latch;
-mod latch_opened;
-mod lazy;
+mod connecting;
+mod data;
 mod leaders;
-mod names;
-mod no_effect;
 mod other_data;
-mod permit;
-mod permit_lease;
-mod permit_messages;
-mod probes;
 mod processes;
 mod red_lock;
-mod report;
-mod rw;
-mod seed_names;
-mod semaphore;
 mod sentinel;
-mod settings;
-mod slots;
 mod tls;
-mod undeclared;
 mod unpolled;
-mod unsupported;
-mod wire;
-mod without_message;
 use std::time::Duration;
 
 use distlock::Client;

@@ -1,7 +1,5 @@
 //! Futures that are polled once and then left: their answers arrive, and nobody takes them.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
-
 use distlock::{Acquiring, Client};
 use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::future::poll_immediate;

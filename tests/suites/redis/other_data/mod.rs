@@ -1,7 +1,5 @@
 //! Keys that hold data of other programs: no operation of any primitive changes a byte of them, or works for long on them.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
-
 mod beside;
 mod bounds;
 mod owners;

@@ -1,0 +1,79 @@
+//! Keys that change without a message: deleted by hand, cut short by an operator, or changed by a client that publishes
+//! nothing. The first waiter looks at its key now and then, long before the lease that it was told ends.
+
+use std::time::Duration;
+
+use distlock::Client;
+use distlock_tests::{RedisServer, eventually_eq};
+use tokio::time::timeout;
+
+/// The owner's lease: far beyond the end of the test.
+const LEASE_MS: &str = "3600000";
+
+/// Several times the 5 s after which a waiter looks at its key.
+const SOON: Duration = Duration::from_secs(60);
+
+const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
+
+async fn stage(channel: &str, command: &[&str]) -> (RedisServer, Client) {
+    let server = RedisServer::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    server.cli(command).await;
+    server.cli(&["PEXPIRE", "k", LEASE_MS]).await;
+    assert_eq!(server.pubsub_numsub(channel).await, 0);
+    (server, client)
+}
+
+/// Completes when the waiter listens and sleeps.
+async fn waits(server: &RedisServer, channel: &str) {
+    eventually_eq(SOON, "listeners", 1, || server.pubsub_numsub(channel)).await;
+}
+
+#[tokio::test]
+async fn lock_that_was_deleted_is_granted() {
+    let channel = "redisson_lock__channel:{k}";
+    let (server, client) = stage(channel, &["HSET", "k", FOREIGN, "1"]).await;
+    let waiter = tokio::spawn(client.lock("k").acquire().into_future());
+    waits(&server, channel).await;
+    server.cli(&["DEL", "k"]).await;
+    let guard = timeout(SOON, waiter).await.expect("granted");
+    guard.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn lock_whose_lease_was_cut_short_is_granted_after_its_new_end() {
+    let channel = "redisson_lock__channel:{k}";
+    let (server, client) = stage(channel, &["HSET", "k", FOREIGN, "1"]).await;
+    let waiter = tokio::spawn(client.fenced_lock("k").acquire().into_future());
+    waits(&server, channel).await;
+    server.cli(&["PEXPIRE", "k", "6000"]).await;
+    let guard = timeout(SOON, waiter).await.expect("granted");
+    guard.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn reader_gets_in_beside_the_reader_that_a_writer_became() {
+    let channel = "redisson_rwlock:{k}";
+    let (writer, reader) = (format!("{FOREIGN}:write"), FOREIGN);
+    let fields = ["HSET", "k", "mode", "write", &writer, "1", reader, "1"];
+    let (server, client) = stage(channel, &fields).await;
+    let waiter = tokio::spawn(client.rw_lock("k").read().acquire().into_future());
+    waits(&server, channel).await;
+    // As Redisson's `unlock` of the write lock does, which publishes nothing then.
+    server.cli(&["HSET", "k", "mode", "read"]).await;
+    server.cli(&["HDEL", "k", &writer]).await;
+    let guard = timeout(SOON, waiter).await.expect("granted");
+    guard.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_of_a_semaphore_that_were_set_by_hand_are_granted() {
+    let channel = "redisson_sc:{k}";
+    let (server, client) = stage(channel, &["SET", "k", "1"]).await;
+    let seats = client.semaphore("k");
+    let waiter = tokio::spawn(seats.acquire_many(2).into_future());
+    waits(&server, channel).await;
+    server.cli(&["SET", "k", "2"]).await;
+    let permits = timeout(SOON, waiter).await.expect("granted");
+    permits.unwrap().unwrap().release().await.unwrap();
+}

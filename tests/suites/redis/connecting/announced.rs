@@ -1,0 +1,312 @@
+//! Nodes of a cluster that announce addresses at which nobody reaches them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use distlock::{Client, Error};
+use distlock_tests::server::free_port;
+use distlock_tests::server::loopback;
+use distlock_tests::server::sentinel::SERVICE;
+use distlock_tests::{ByNames, Names, RedisCluster, SentinelSet, eventually};
+
+use crate::redis::{SOON, ms};
+
+/// The name by which the client of these tests reaches the servers: the harness's resolver alone knows it.
+const GATE: &str = "gate.test";
+
+/// A cluster whose nodes all announce ports at which nobody listens, and where these are in truth.
+async fn forwarded() -> (RedisCluster, HashMap<u16, u16>) {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let mut ports = HashMap::new();
+    for node in 0..cluster.size() {
+        let announced = announces_nowhere(&cluster, node).await;
+        ports.insert(announced, cluster.node(node).port());
+    }
+    (cluster, ports)
+}
+
+/// Acquires a key at each node, and hands it over by a message.
+async fn works_everywhere(cluster: &RedisCluster, client: &Client, other: &Client) {
+    for node in 0..cluster.size() {
+        let key = cluster.key_at(node, "mapped:").await;
+        let guard = client.lock(&key).acquire().wait(SOON).await.expect(&key);
+        let waits = tokio::spawn(other.lock(&key).acquire().wait(SOON).into_future());
+        guard.release().await.expect(&key);
+        waits
+            .await
+            .unwrap()
+            .expect(&key)
+            .release()
+            .await
+            .expect(&key);
+    }
+}
+
+/// Has a node announce a port at which nobody listens, until all of these nodes name it.
+async fn announces_nowhere(cluster: &RedisCluster, node: usize) -> u16 {
+    let port = free_port();
+    let set = ["CONFIG", "SET", "cluster-announce-port", &port.to_string()];
+    cluster.node(node).cli(&set).await;
+    for teller in 0..cluster.size() {
+        let named = || async {
+            let slots = cluster.node(teller).cli(&["CLUSTER", "SLOTS"]).await;
+            let text = format!("{slots:?}");
+            if text.contains(&port.to_string()) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        };
+        eventually(SOON, "the new port", named).await;
+    }
+    port
+}
+
+#[tokio::test]
+async fn cluster_of_which_no_node_can_be_used_is_refused_with_the_address_that_it_announces() {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let mut ports = Vec::new();
+    for node in 0..cluster.size() {
+        ports.push(announces_nowhere(&cluster, node).await);
+    }
+    let patient = Client::builder().connect_timeout(ms(1_500));
+    let error = patient.connect(&cluster.url()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Unreachable { .. }), "{text}");
+    assert!(text.contains("announce"), "{text}");
+    let names_one = ports.iter().any(|port| text.contains(&port.to_string()));
+    assert!(names_one, "{text}: {ports:?}");
+}
+
+#[tokio::test]
+async fn error_of_a_node_that_cannot_be_reached_names_it_and_where_its_address_comes_from() {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let (lost, there) = (cluster.key_at(0, "k:").await, cluster.key_at(1, "k:").await);
+    let port = announces_nowhere(&cluster, 0).await;
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    drop(client.lock(&there).try_acquire().await.unwrap().unwrap());
+    let error = client.lock(&lost).try_acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(error.is_unavailable(), "{text}");
+    assert!(
+        text.contains(&format!(
+            "127.0.0.1:{port}, an address that the nodes of the cluster announce"
+        )),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others() {
+    let mut cluster = RedisCluster::builder()
+        .replicas(false)
+        // One that stands still does not count as failed.
+        .arg("--cluster-node-timeout", "60000")
+        .start()
+        .await;
+    let mut keys = Vec::new();
+    for node in 0..3 {
+        keys.push(cluster.key_at(node, "k:").await);
+    }
+    let builder = Client::builder().response_timeout(ms(300));
+    let builder = builder.unavailable_after(ms(600));
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    for key in &keys {
+        drop(client.lock(key).acquire().wait(SOON).await.unwrap());
+    }
+    let says = async |node: usize, address: String, words: &str| {
+        let text = async || {
+            let tried = client.lock(&keys[node]).acquire().wait(ms(700)).await;
+            let text = tried.unwrap_err().to_string();
+            if text.contains(&address) && text.contains(words) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        };
+        eventually(SOON, "an error with the name of the node", text).await;
+    };
+    let address = |cluster: &RedisCluster, node| cluster.node(node).addr().to_string();
+    cluster.node_mut(0).stop();
+    says(0, address(&cluster, 0), "no answer within").await;
+    cluster.node_mut(0).cont();
+    let rights = ["ACL", "SETUSER", "default", "-evalsha", "-eval"];
+    cluster.node(1).cli(&rights).await;
+    says(1, address(&cluster, 1), "no permissions").await;
+    let mut admin = cluster.node(2).connection().await;
+    for words in [
+        "ACL SETUSER default resetpass >other",
+        "CLIENT KILL TYPE normal SKIPME yes",
+    ] {
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        command.arg(words.collect::<Vec<_>>());
+        command.query_async::<()>(&mut admin).await.unwrap();
+    }
+    says(2, address(&cluster, 2), "an address of the URL: ").await;
+}
+
+#[tokio::test]
+async fn error_of_the_master_that_sentinels_name_has_its_address() {
+    let set = SentinelSet::builder().start().await;
+    let master = set.server(set.master().await);
+    let client = Client::connect(&set.url()).await.unwrap();
+    drop(client.lock("k").acquire().await.unwrap());
+    let rights = ["ACL", "SETUSER", "default", "-evalsha", "-eval"];
+    master.cli(&rights).await;
+    let error = client.lock("k").acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Denied { .. }), "{text}");
+    assert!(
+        text.contains(&format!("master {}: NoPerm", master.addr())),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn function_maps_announced_addresses_to_those_that_can_be_reached() {
+    let (cluster, ports) = forwarded().await;
+    let names = Names::new();
+    names.lead(GATE, [cluster.node(0).addr()]);
+    let connect = || {
+        let ports = ports.clone();
+        let map = move |host: &str, port: u16| {
+            assert_eq!(host, "127.0.0.1");
+            Some((host.to_owned(), *ports.get(&port)?))
+        };
+        let url = cluster.url();
+        async move { Client::builder().map_address(map).connect(&url).await }
+    };
+    let (one, two) = (connect().await.unwrap(), connect().await.unwrap());
+    works_everywhere(&cluster, &one, &two).await;
+    // A name is looked up as any other.
+    let (announced, reached) = ports.iter().next().map(|(a, b)| (*a, *b)).unwrap();
+    names.lead(GATE, [loopback(reached)]);
+    let others = ports.clone();
+    let by_name = Client::builder()
+        .by_names(&names)
+        .map_address(move |host, port| {
+            let host = if port == announced { GATE } else { host };
+            Some((host.to_owned(), *others.get(&port)?))
+        });
+    let by_name = by_name.connect(&cluster.url()).await.unwrap();
+    works_everywhere(&cluster, &by_name, &two).await;
+    assert!(names.asked(GATE) > 0, "it was reached by its name");
+    // What errors call the node is what it announces.
+    assert!(
+        one.servers().contains(&format!(":{announced}")),
+        "{}",
+        one.servers()
+    );
+}
+
+#[tokio::test]
+async fn panic_of_the_map_and_an_address_that_is_none_are_errors_of_that_connection() {
+    let (cluster, ports) = forwarded().await;
+    let patient = || Client::builder().connect_timeout(ms(1_500));
+    let panics = patient().map_address(|_, _| panic!("no map"));
+    let text = panics
+        .connect(&cluster.url())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("the function panicked: no map"), "{text}");
+    let nowhere = patient().map_address(|_, _| Some((String::new(), 7)));
+    let text = nowhere
+        .connect(&cluster.url())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("`:7`, which is no address"), "{text}");
+    // Mapped to a port where nobody listens, the error has both addresses.
+    let port = free_port();
+    let away = patient().map_address(move |host, _| Some((host.to_owned(), port)));
+    let text = away.connect(&cluster.url()).await.unwrap_err().to_string();
+    let names_one = ports.keys().any(|port| text.contains(&port.to_string()));
+    assert!(
+        names_one && text.contains(&format!("mapped to 127.0.0.1:{port}")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn map_file_is_read_again_for_each_connection_and_its_errors_name_the_line() {
+    let (cluster, ports) = forwarded().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("addresses");
+    let mut lines = String::from("# announced reached\n");
+    for (announced, reached) in &ports {
+        writeln!(lines, "127.0.0.1:{announced} 127.0.0.1:{reached}").unwrap();
+    }
+    let url = format!(
+        "{}?map_file={}&connect_timeout=1500ms",
+        cluster.url(),
+        path.display()
+    );
+    let text = Client::connect(&url).await.unwrap_err().to_string();
+    assert!(
+        text.contains(&format!("{}: No such file", path.display())),
+        "{text}"
+    );
+    std::fs::write(&path, format!("{lines}127.0.0.1:1\n")).unwrap();
+    let text = Client::connect(&url).await.unwrap_err().to_string();
+    let line = ports.len() + 2;
+    assert!(
+        text.contains(&format!("line {line} of the map of addresses")),
+        "{text}"
+    );
+    // The same client goes on once the line is mended.
+    let lazy = Client::connect_lazy(&url).unwrap();
+    let key = cluster.key_at(0, "mapped:").await;
+    let error = lazy.lock(&key).acquire().wait(ms(300)).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    std::fs::write(&path, &lines).unwrap();
+    let other = Client::builder().map_file(&path);
+    let other = other.connect(&cluster.url()).await.unwrap();
+    works_everywhere(&cluster, &lazy, &other).await;
+}
+
+/// The Sentinels name a host that the system finds and the client's resolver does not.
+#[tokio::test]
+async fn master_that_sentinels_name_is_reached_by_the_map() {
+    const NAMED: &str = "127.1";
+    let set = SentinelSet::builder().start().await;
+    let master = set.server(set.master().await);
+    let port = master.port();
+    let mut lines = Vec::new();
+    for sentinel in 0..3 {
+        let sentinel = set.sentinel(sentinel);
+        for words in [
+            &["SENTINEL", "CONFIG", "SET", "resolve-hostnames", "yes"][..],
+            &["SENTINEL", "CONFIG", "SET", "announce-hostnames", "yes"],
+            &["SENTINEL", "REMOVE", SERVICE],
+            &[
+                "SENTINEL",
+                "MONITOR",
+                SERVICE,
+                NAMED,
+                &port.to_string(),
+                "2",
+            ],
+        ] {
+            lines.push(sentinel.cli(words).await);
+        }
+    }
+    let names = Names::new();
+    let builder = || {
+        Client::builder()
+            .by_names(&names)
+            .connect_timeout(ms(1_500))
+    };
+    let text = builder().connect(&set.url()).await.unwrap_err().to_string();
+    assert!(
+        text.contains(&format!("server {NAMED}:{port}")),
+        "{text}: {lines:?}"
+    );
+    let mapped =
+        builder().map_address(|host, port| (host == NAMED).then(|| ("127.0.0.1".to_owned(), port)));
+    let client = mapped.connect(&set.url()).await.unwrap();
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    assert!(master.keys().await.contains(&"k".to_owned()));
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,204 @@
+//! The names of a cluster's seeds and of Sentinels, while a client is connected: they are pointed elsewhere, or hang.
+
+use std::time::Duration;
+
+use distlock::{Builder, Client, Health};
+use distlock_tests::{
+    ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq, lock_once,
+};
+use tokio::time::timeout;
+
+use crate::redis::{SOON, ms};
+
+const NAME: &str = "locks.test";
+const CLUSTER: &str = "redis+cluster://locks.test";
+
+/// How often the clients of these tests look the names up.
+const LOOK: Duration = ms(50);
+
+fn builder(names: &Names) -> Builder {
+    Client::builder().by_names(names).look_up_interval(LOOK)
+}
+
+async fn cluster() -> RedisCluster {
+    RedisCluster::builder().replicas(false).start().await
+}
+
+/// Completes when the name was looked up so often since it was set.
+async fn asked(names: &Names, name: &str, times: u64) {
+    let asked = || async {
+        let asked = names.asked(name);
+        if asked >= times { Ok(()) } else { Err(asked) }
+    };
+    eventually(SOON, "look-ups", asked).await;
+}
+
+/// How many connections of clients of this crate these servers have.
+async fn connections(servers: &[&RedisServer]) -> usize {
+    let mut count = 0;
+    for server in servers {
+        let clients = server.client_list().await;
+        // The name of a client ends with its id.
+        count += clients
+            .iter()
+            .filter(|line| line.field("name").contains(':'))
+            .count();
+    }
+    count
+}
+
+fn nodes(cluster: &RedisCluster) -> Vec<&RedisServer> {
+    (0..cluster.size()).map(|node| cluster.node(node)).collect()
+}
+
+#[tokio::test]
+async fn seed_that_is_pointed_at_another_cluster_takes_clients_there_and_their_holds_are_lost() {
+    let (old, new) = (cluster().await, cluster().await);
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    let client = builder(&names).connect(CLUSTER).await.unwrap();
+    let keys: Vec<String> = [old.key_at(0, "k:").await, old.key_at(1, "k:").await].to_vec();
+    let mut guards = Vec::new();
+    for key in &keys {
+        guards.push(client.lock(key).acquire().wait(SOON).await.unwrap());
+    }
+    // A waiter goes along.
+    let holder = builder(&names).look_up_interval(Duration::ZERO);
+    let holder = holder.connect(CLUSTER).await.unwrap();
+    let _held = holder.lock("waited").acquire().wait(SOON).await.unwrap();
+    let waits = tokio::spawn(client.lock("waited").acquire().wait(2 * SOON).into_future());
+    names.lead(NAME, [new.node(1).addr()]);
+    let later = builder(&names).connect(CLUSTER).await.unwrap();
+    for key in &keys {
+        let other = later.lock(key).acquire().wait(SOON).await;
+        other.expect("free there").release().await.unwrap();
+    }
+    // Far below the lease of 30 s.
+    for guard in guards {
+        timeout(SOON, guard.lost()).await.expect("told as lost");
+        assert!(guard.release().await.is_err());
+    }
+    waits
+        .await
+        .unwrap()
+        .expect("free there")
+        .release()
+        .await
+        .unwrap();
+    let guard = client.lock(&keys[0]).acquire().wait(SOON).await.unwrap();
+    assert!(later.lock(&keys[0]).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    drop((holder, _held));
+    let left = || async { connections(&nodes(&old)).await };
+    eventually_eq(2 * SOON, "connections to the old cluster", 0, left).await;
+    assert_eq!(client.health(), Health::Connected);
+    assert!(
+        client.servers().contains(&new.node(0).addr().to_string()),
+        "{}",
+        client.servers()
+    );
+}
+
+#[tokio::test]
+async fn seed_that_leads_to_other_nodes_of_its_cluster_nowhere_or_to_a_server_alone_changes_nothing()
+ {
+    let (cluster, alone) = (cluster().await, RedisServer::start().await);
+    let names = Names::new();
+    names.lead(NAME, [cluster.node(0).addr()]);
+    let client = builder(&names).connect(CLUSTER).await.unwrap();
+    let key = cluster.key_at(2, "k:").await;
+    let guard = client.lock(&key).acquire().wait(SOON).await.unwrap();
+    let before = client.servers();
+    names.lead(NAME, [cluster.node(1).addr()]);
+    asked(&names, NAME, 12).await;
+    names.lead(NAME, [alone.addr()]);
+    asked(&names, NAME, 12).await;
+    names.lead(NAME, []);
+    asked(&names, NAME, 6).await;
+    names.forget(NAME);
+    asked(&names, NAME, 6).await;
+    assert!(timeout(ms(1), guard.lost()).await.is_err());
+    assert_eq!(client.servers(), before);
+    lock_once(&client, "other").await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name() {
+    let (mut old, new) = (cluster().await, cluster().await);
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    // Nothing looks at the name while the nodes answer: it is the search for the map that does.
+    let builder = builder(&names).look_up_interval(Duration::ZERO);
+    let client = builder.connect(CLUSTER).await.unwrap();
+    lock_once(&client, "k").await;
+    for node in 0..old.size() {
+        old.node_mut(node).kill();
+    }
+    names.lead(NAME, [new.node(2).addr()]);
+    let acquired = client.lock("k").acquire().wait(2 * SOON).await;
+    acquired.unwrap().release().await.unwrap();
+    assert!(
+        client.servers().contains(&new.node(0).addr().to_string()),
+        "{}",
+        client.servers()
+    );
+}
+
+#[tokio::test]
+async fn zero_never_looks_the_names_of_seeds_up_again() {
+    let (old, new) = (cluster().await, cluster().await);
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    let connect = |look| {
+        let builder = builder(&names).look_up_interval(look);
+        async move { builder.connect(CLUSTER).await.unwrap() }
+    };
+    let (stays, goes) = (connect(Duration::ZERO).await, connect(LOOK).await);
+    names.lead(NAME, [new.node(0).addr()]);
+    let moved = || async { goes.servers().contains(&new.node(0).addr().to_string()) };
+    eventually_eq(SOON, "another client has gone", true, moved).await;
+    lock_once(&stays, "k").await;
+    assert!(stays.servers().contains(&old.node(0).addr().to_string()));
+}
+
+#[tokio::test]
+async fn sentinel_whose_name_is_pointed_at_another_set_takes_clients_to_its_master() {
+    let (old, new) = (SentinelSet::start().await, SentinelSet::start().await);
+    let names = Names::new();
+    names.lead(NAME, [old.sentinel(0).addr()]);
+    let client = builder(&names).connect("redis+sentinel://locks.test/locks");
+    let client = client.await.unwrap();
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    names.lead(NAME, [new.sentinel(1).addr()]);
+    timeout(2 * SOON, guard.lost()).await.expect("told as lost");
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    let master = new.server(new.master().await);
+    assert!(master.keys().await.contains(&"k".to_owned()));
+    guard.release().await.unwrap();
+    lock_once(&client, "other").await;
+}
+
+#[tokio::test]
+async fn name_that_hangs_does_not_keep_others_from_being_looked_up() {
+    let set = SentinelSet::start().await;
+    let names = Names::new();
+    for (at, name) in ["a.test", "b.test", "c.test"].iter().enumerate() {
+        names.lead(name, [set.sentinel(at).addr()]);
+    }
+    let client = builder(&names).connect("redis+sentinel://a.test,b.test,c.test/locks");
+    let client = client.await.unwrap();
+    for name in ["a.test", "b.test", "c.test"] {
+        asked(&names, name, 3).await;
+    }
+    names.hang("a.test");
+    names.hang("b.test");
+    for name in ["a.test", "b.test"] {
+        asked(&names, name, 1).await;
+    }
+    names.lead("c.test", [set.sentinel(2).addr()]);
+    asked(&names, "c.test", 20).await;
+    // One look-up of each, which is still under way.
+    assert_eq!((names.asked("a.test"), names.asked("b.test")), (1, 1));
+    lock_once(&client, "k").await;
+}

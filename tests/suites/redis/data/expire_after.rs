@@ -1,0 +1,142 @@
+//! Numbers that expire, as they stand in the server.
+
+use std::time::Duration;
+
+use distlock_tests::{RedisServer, eventually};
+
+use crate::redis::{client, ms};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Far longer than a test takes.
+const LONG: Duration = Duration::from_secs(1_000);
+
+/// Asserts that a key ends in about this time.
+async fn ends_after(server: &RedisServer, key: &str, expected: Duration) {
+    let left = server.pttl(key).await;
+    let most = expected.as_millis() as i64;
+    assert!((most - 100_000..=most).contains(&left), "{key}: {left}");
+}
+
+#[tokio::test]
+async fn key_and_what_is_beside_it_have_the_same_end_and_a_use_moves_both() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    let pool = |time| pool.clone().expire_after(time);
+    pool(LONG).try_set_permits(3).await.unwrap();
+    ends_after(&server, "pool", LONG).await;
+    let held = pool(LONG).acquire().await.unwrap();
+    ends_after(&server, "{pool}:distlock_owners", LONG).await;
+    pool(2 * LONG).add_permits(1).await.unwrap();
+    ends_after(&server, "pool", 2 * LONG).await;
+    ends_after(&server, "{pool}:distlock_owners", 2 * LONG).await;
+    let second = pool(3 * LONG).acquire().await.unwrap();
+    held.release().await.unwrap();
+    ends_after(&server, "pool", 3 * LONG).await;
+    ends_after(&server, "{pool}:distlock_owners", 3 * LONG).await;
+    drop(second);
+    let seats = client.expirable_semaphore("seats").expire_after(LONG);
+    seats.try_set_permits(3).await.unwrap();
+    ends_after(&server, "seats", LONG).await;
+    let seat = seats.acquire().await.unwrap();
+    ends_after(&server, "{seats}:timeout", LONG).await;
+    let later = seats.clone().expire_after(2 * LONG);
+    later.set_permits(4).await.unwrap();
+    ends_after(&server, "seats", 2 * LONG).await;
+    ends_after(&server, "{seats}:timeout", 2 * LONG).await;
+    drop(seat);
+    let jobs = client.count_down_latch("jobs").expire_after(LONG);
+    jobs.try_set_count(3).await.unwrap();
+    ends_after(&server, "jobs", LONG).await;
+    let later = jobs.clone().expire_after(2 * LONG);
+    later.count_down().await.unwrap();
+    ends_after(&server, "jobs", 2 * LONG).await;
+}
+
+/// Redisson's `trySetPermits(permits, ttl)` and `expire` set an end, which a handle with a time moves.
+#[tokio::test]
+async fn end_that_redisson_set_is_moved_and_one_that_it_removed_is_not_set_again() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool").expire_after(LONG);
+    server.cli(&["SET", "pool", "2", "PX", "60000"]).await;
+    client.semaphore("pool").add_permits(1).await.unwrap();
+    assert!(server.pttl("pool").await <= 60_000);
+    pool.acquire().await.unwrap().release().await.unwrap();
+    ends_after(&server, "pool", LONG).await;
+    // As `addPermits` and `drainPermits` do it.
+    server.cli(&["SET", "pool", "5"]).await;
+    pool.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(server.pttl("pool").await, -1);
+}
+
+/// Otherwise the list would end at its former time, and a permit that was taken just before could not be given back.
+#[tokio::test]
+async fn list_beside_a_number_whose_end_redisson_removed_outlives_the_next_permit() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (plain, seats) = (client.semaphore("p"), client.expirable_semaphore("s"));
+    let (short_plain, short_seats) = (
+        plain.clone().expire_after(LONG),
+        seats.clone().expire_after(LONG),
+    );
+    short_plain.try_set_permits(3).await.unwrap();
+    short_seats.try_set_permits(3).await.unwrap();
+    let (held, seat) = (
+        short_plain.acquire().await.unwrap(),
+        short_seats.acquire().await.unwrap(),
+    );
+    for (number, list) in [("p", "{p}:distlock_owners"), ("s", "{s}:timeout")] {
+        // As `addPermits` does it.
+        server.cli(&["SET", number, "5"]).await;
+        ends_after(&server, list, LONG).await;
+    }
+    // By handles with and without a time.
+    let (later, later_seat) = (
+        short_plain.acquire().await.unwrap(),
+        seats.acquire().await.unwrap(),
+    );
+    for (number, list) in [("p", "{p}:distlock_owners"), ("s", "{s}:timeout")] {
+        assert_eq!(server.pttl(number).await, -1);
+        ends_after(&server, list, Duration::from_secs(45 * 24 * 3600)).await;
+    }
+    for permit in [held, later] {
+        permit.release().await.unwrap();
+    }
+    for permit in [seat, later_seat] {
+        permit.release().await.unwrap();
+    }
+    // A number that never had an end has a list without one.
+    let eternal = client.semaphore("e");
+    eternal.try_set_permits(3).await.unwrap();
+    let _held = (
+        eternal.acquire().await.unwrap(),
+        eternal.acquire().await.unwrap(),
+    );
+    assert_eq!(server.pttl("{e}:distlock_owners").await, -1);
+}
+
+#[tokio::test]
+async fn numbers_that_were_used_once_leave_no_keys() {
+    const MANY: usize = 20;
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for n in 0..MANY {
+        let pool = client.semaphore(format!("pool:{n}")).expire_after(ms(300));
+        pool.try_set_permits(1).await.unwrap();
+        pool.acquire().await.unwrap().forget();
+        let seats = client.expirable_semaphore(format!("seats:{n}"));
+        let seats = seats.expire_after(ms(300));
+        seats.try_set_permits(1).await.unwrap();
+        seats.acquire().await.unwrap().release().await.unwrap();
+        let jobs = client.count_down_latch(format!("jobs:{n}"));
+        jobs.expire_after(ms(300)).try_set_count(2).await.unwrap();
+    }
+    eventually(SOON, "no keys", || async {
+        // The mark of the last request goes with the next command.
+        client.semaphore("other").available_permits().await.unwrap();
+        server.keys().await.is_empty()
+    })
+    .await;
+}
