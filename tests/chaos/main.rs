@@ -42,7 +42,7 @@ const KINDS: [(&str, LockKind); 12] = [
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
 const REPEATS: usize = 3;
 
-/// Kills do not depend on the seed: each meets operations of the other processes.
+/// Kills do not depend on the seed: each of them meets operations of other processes.
 const KILLS_COVERAGE: Coverage = Coverage {
     faults: 80,
     contended: 5,
@@ -130,7 +130,7 @@ fn on_real_servers(size: Size) -> Vec<Trial> {
 fn on_several_servers(size: Size) -> impl Iterator<Item = Trial> {
     const GROUNDS: [(&str, Ground); 2] =
         [("cluster", Ground::Cluster), ("sentinel", Ground::Sentinel)];
-    // A Redlock on servers that replace each other is of no use.
+    // A Redlock needs servers that are independent of each other.
     let kinds = KINDS.into_iter().filter(|(name, _)| *name != "red");
     let kinds = kinds.chain([("reentrant", LockKind::Reentrant)]);
     let kinds: Vec<_> = kinds.collect();
@@ -166,12 +166,12 @@ fn processes(size: Size) -> Result<(), Failed> {
     outcomes.judge(KILLS_COVERAGE)
 }
 
-/// A seed to be played on a kind of lock.
+/// A seed and the kind of lock on which it is played.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     seed: u64,
     kind: LockKind,
-    /// It is the same each time.
+    /// The seed is the same in each run.
     fixed: bool,
 }
 
@@ -234,7 +234,7 @@ fn each(runs: VecDeque<Run>, at_once: usize, play: impl Fn(Run) -> Outcome + Syn
     outcomes.into_inner().unwrap()
 }
 
-/// What came of the runs of a test.
+/// The outcome of the runs of a test.
 #[derive(Debug, Default)]
 struct Outcomes {
     fixed: Outcome,
@@ -251,7 +251,7 @@ impl Outcomes {
         sum.add(outcome);
     }
 
-    /// None may violate a rule, and those of fixed seeds must reach the least coverage.
+    /// No run may violate a rule, and the runs of fixed seeds must reach the minimal coverage.
     fn judge(self, least: Coverage) -> Result<(), Failed> {
         let all = [("fixed seeds", &self.fixed), ("other seeds", &self.others)];
         for (name, outcome) in all {

@@ -38,7 +38,7 @@ pub(crate) struct Size {
     pub(crate) ground: Seeds,
     pub(crate) ground_scale: Scale,
     pub(crate) ground_coverage: Coverage,
-    /// The tests on a cluster and with Sentinels that are played unasked. The others are played by hand.
+    /// The tests on a cluster and with Sentinels that every run plays. The others are played by hand.
     pub(crate) grounds: &'static [&'static str],
     /// The kinds of lock whose processes are killed, if not all.
     pub(crate) kinds_of_processes: Option<&'static [&'static str]>,
@@ -60,9 +60,8 @@ const GROUND_COVERAGE: Coverage = Coverage {
     contended: 5,
 };
 
-/// A lease, after which each waiter has to get its turn, and as much as that may be late.
+/// A lease, after which each waiter has to get its turn, and the time by which that may be late.
 const GROUND_UNDISTURBED: Duration = Duration::from_secs(8);
-
 const FULL: Size = Size {
     name: "full",
     memory: Seeds {

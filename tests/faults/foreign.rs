@@ -51,7 +51,7 @@ impl Foreign {
         heard.iter().sum()
     }
 
-    /// Sends any command over its connection, which it had before whatever befell the server since.
+    /// Sends any command over its connection, which is older than the faults of the server.
     pub(crate) async fn send(&mut self, words: &[&str]) {
         self.ask::<redis::Value>(words).await.unwrap();
     }

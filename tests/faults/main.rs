@@ -13,7 +13,6 @@ mod cluster;
 mod failures;
 mod foreign;
 mod lives;
-mod log;
 mod row;
 mod stage;
 mod support;
@@ -29,12 +28,14 @@ mod waiters;
 
 use std::process::ExitCode;
 
+use distlock_tests::log;
 use libtest_mimic::{Arguments, Trial};
+use tracing::level_filters::LevelFilter;
 
 use self::row::{Listed, Row, table};
 
 fn main() -> ExitCode {
-    log::collect();
+    log::collect(LevelFilter::INFO);
     support::silence_wanted_panics();
     let mut args = Arguments::from_args();
     let threads = std::env::var("RUST_TEST_THREADS").ok();

@@ -53,7 +53,7 @@ impl Stage {
             .await
     }
 
-    /// A client with settings of its own.
+    /// A client with these settings.
     pub(crate) async fn client_with(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
         let builder = set(Client::builder());
         let client = match &self.server {

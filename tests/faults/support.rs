@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{self, Sizes, Verbs};
-use distlock::{Builder, Client};
+use distlock::{Builder, Client, Guard};
 use distlock_tests::{Leaks, Proxy, RedisServer, eventually, eventually_eq};
 use futures_util::future::join_all;
+
+use crate::row::Row;
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -97,6 +99,15 @@ pub(crate) async fn assert_told_of_too_few_replicas(client: &Client, numbers: &s
     idle(client).await;
 }
 
+/// The holder of the one learns of its loss soon, and the other hold goes on.
+pub(crate) async fn assert_told_of_one(row: &Row, lost: Guard, kept: Guard) {
+    let told = row.timeout(SOON, lost.lost()).await;
+    told.expect("the holder is told");
+    assert!(lost.release().await.unwrap_err().is_lost());
+    assert!(kept.is_held());
+    kept.release().await.unwrap();
+}
+
 /// Completes when this client's waiters are this many.
 pub(crate) async fn waiting(client: &Client, waiters: usize) {
     eventually_eq(SOON, "waiters", waiters, || async {
@@ -130,7 +141,7 @@ pub(crate) async fn free(server: &RedisServer, clients: &[&Client]) {
 
 /// As [`free`], and when the last handle of these clients goes, no connection and no task is left either.
 ///
-/// Not where a late command may still come: then a client that nobody has goes on releasing for up to a lease.
+/// Not where a late command may still come: then the client goes on releasing for up to a lease after its last handle is gone.
 pub(crate) async fn nothing_is_left(leaks: Leaks, server: &RedisServer, clients: Vec<Client>) {
     free(server, &clients.iter().collect::<Vec<_>>()).await;
     drop(clients);

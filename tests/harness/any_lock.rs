@@ -62,11 +62,11 @@ pub enum LockKind {
     Multi,
     /// A Redlock of the key on several servers.
     Red,
-    /// A count-down latch of [`COUNT`], which is no lock: it is counted down and waited for.
+    /// A count-down latch of [`COUNT`]. It is not a lock: tasks count it down and wait for it.
     Latch,
 }
 
-/// Asks a lock of one key, of whatever kind. The other arms are for locks that are no `Lock<K>`.
+/// Asks a lock of one key, of any kind. The other arms are for locks that are not a `Lock<K>`.
 macro_rules! of_one_key {
     ($any:expr, $lock:ident => $asked:expr, { $($others:tt)* }) => {
         match $any {
@@ -113,10 +113,25 @@ pub enum AnyLock {
 }
 
 impl LockKind {
+    /// The kinds that one server grants. A latch is not a lock.
+    pub const ON_ONE_SERVER: [Self; 11] = [
+        Self::Reentrant,
+        Self::NonReentrant,
+        Self::Spin,
+        Self::Fenced,
+        Self::Fair,
+        Self::NonReentrantFair,
+        Self::Write,
+        Self::Read,
+        Self::Permit,
+        Self::Semaphore,
+        Self::Multi,
+    ];
+
     /// A lock of this kind.
     ///
     /// # Panics
-    /// If it is no lock.
+    /// If it is not a lock.
     #[must_use]
     pub fn lock(self, client: &Client, key: &str) -> AnyLock {
         match self {
@@ -166,7 +181,7 @@ impl LockKind {
         }
     }
 
-    /// Does it end by itself?
+    /// Does it end with a lease?
     #[must_use]
     pub fn has_lease(self) -> bool {
         self != Self::Semaphore
@@ -262,7 +277,7 @@ impl AnyLock {
         }
     }
 
-    /// Who holds it.
+    /// The holders.
     ///
     /// # Errors
     /// Those of the lock.

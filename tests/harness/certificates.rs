@@ -1,6 +1,6 @@
 //! Certificates that a test makes for its server and its clients, good and bad ones.
 //!
-//! Nothing is kept: each [`Authority`] has a key of its own, so that two of them do not trust each other's certificates.
+//! No certificate is stored: each [`Authority`] has its own key, so that two of them do not trust each other's certificates.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -13,6 +13,7 @@
 //! | [`faults`], [`flaws`] | backends that delay, lose and double commands, or make a mistake on purpose; [`Disturbed`] builds them in |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
+//! | `log` | what the library has logged in this process |
 //! | `names` | where names lead, instead of the machine's resolver |
 //! | [`rights`] | the rights that the guide lists |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
@@ -33,11 +34,11 @@
 pub mod any_lock;
 pub mod certificates;
 pub mod drop_after;
-pub mod environment;
 pub mod eventually;
-pub mod guardian;
 pub mod http;
 pub mod leaks;
+#[cfg(feature = "test-util")]
+pub mod log;
 #[cfg(feature = "test-util")]
 pub mod names;
 pub mod plays;
@@ -62,7 +63,7 @@ pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;
 pub use plays::play_until_it_counts;
-pub use process::Process;
+pub use process::{Process, environment, guardian};
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
 pub use pulse::Pulse;
 pub use server::{RedisCluster, RedisServer, SentinelSet};

@@ -48,7 +48,7 @@ impl Names {
         self.set(name, Answer::InTurn(to.into_iter().collect()));
     }
 
-    /// There is no such name from now on.
+    /// From now on the name does not exist.
     pub fn forget(&self, name: &str) {
         self.set(name, Answer::NoSuchName);
     }

@@ -108,7 +108,7 @@ impl Case {
                     Direction::JavaToRust => (java, RUST),
                 };
                 let stage = Stage::new(&name, case.kind, holder, waiter).await;
-                // A task of its own: what it panics with is the failure of this trial.
+                // In another task: its panic is the failure of this trial.
                 let run = tokio::spawn((case.run)(stage));
                 if let Err(error) = run.await {
                     std::panic::resume_unwind(error.into_panic());

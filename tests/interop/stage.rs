@@ -30,7 +30,6 @@ const BY_MESSAGE: u64 = 3_000_000_000;
 /// From a subscription until a waiter sleeps whose sleep is not seen: one of Rust, which needs no message before, and Redisson's
 /// for a fenced lock, which leaves no thread in a latch.
 const SETTLED: Duration = Duration::from_millis(60);
-
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) type Lock = (Kind, Vec<String>);
@@ -211,7 +210,7 @@ impl Stage {
         (kind, vec![self.name.clone()])
     }
 
-    /// Waits until a waiter sleeps until it is told of a release. That of a spin lock is told nothing.
+    /// Waits until a waiter sleeps and listens for a release. The waiter of a spin lock does not listen.
     ///
     /// A Redisson thread that has subscribed and is not asleep yet misses the message of a write lock, and then sleeps until the
     /// end of the lease: see the guide.

@@ -9,7 +9,7 @@ static FIGURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// The time of each trial.
 static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
-/// How many of the longest trials are told.
+/// How many of the longest trials are printed.
 const LONGEST: usize = 12;
 
 /// Adds a line.

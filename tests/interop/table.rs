@@ -77,7 +77,7 @@ impl Direction {
 
 const COLUMNS: [Direction; 2] = [Direction::RustToJava, Direction::JavaToRust];
 
-/// What became of the trials of a cell.
+/// The outcome of the trials of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     begun: usize,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::Client;
+use distlock_tests::lock_once;
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::task::{JoinSet, yield_now};
@@ -55,14 +56,7 @@ async fn every_outcome_and_reason_exists_after_the_first_acquisition_and_the_mak
     let recorder = recorder();
     let _installed = set_default_local_recorder(recorder);
     let client = Client::in_memory();
-    client
-        .lock("first")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&client, "first").await;
     let outcomes = words_of_the_guide("The outcomes are", "All outcomes");
     assert_eq!(outcomes.len(), 8, "{outcomes:?}");
     assert_eq!(

@@ -1,36 +1,8 @@
 //! The commands that the library sends, and nothing else.
 
-use std::time::Duration;
-
+use distlock_bench::bare::{self, ACQUIRE, LEASE, RELEASE, RENEW, STEM, digest};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Script, Value};
-
-macro_rules! script {
-    ($file:literal) => {
-        include_str!(concat!(
-            "../../../distlock/src/backend/redis/scripts/",
-            $file
-        ))
-    };
-}
-
-const ACQUIRE: &str = concat!(
-    script!("held.lua"),
-    script!("acquire.lua"),
-    script!("lock_acquire.lua")
-);
-const RELEASE: &str = concat!(
-    script!("publish.lua"),
-    script!("release.lua"),
-    script!("lock_release.lua")
-);
-const RENEW: &str = script!("lock_renew.lua");
-
-/// The lease of the library's client, in milliseconds.
-const LEASE: u32 = 30_000;
-
-/// As long as what the owners of a client begin with.
-const STEM: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:";
+use redis::{Cmd, Value};
 
 /// A connection of the driver, and the digests of the scripts.
 #[derive(Clone)]
@@ -43,19 +15,7 @@ pub(crate) struct Bare {
 
 impl Bare {
     pub(crate) async fn connect(url: &str) -> Self {
-        // Room in the driver's queue and a response timeout as the library has them.
-        let config = AsyncConnectionConfig::new()
-            .set_pipeline_buffer_size(1024)
-            .set_response_timeout(Some(Duration::from_secs(2)));
-        let client = redis::Client::open(format!("{url}?protocol=resp3")).unwrap();
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.unwrap();
-        for source in [ACQUIRE, RELEASE, RENEW] {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(source);
-            let _: String = load.query_async(&mut connection).await.unwrap();
-        }
-        let digest = |source| Script::new(source).get_hash().to_owned();
+        let connection = bare::connect(url, &[ACQUIRE, RELEASE, RENEW]).await;
         Self {
             connection,
             acquire: digest(ACQUIRE),
@@ -156,7 +116,7 @@ impl Name {
         let key = format!("bare:{number}");
         Self {
             owner: format!("{STEM}{number}"),
-            channel: format!("redisson_lock__channel:{{{key}}}"),
+            channel: bare::channel(&key),
             key,
         }
     }

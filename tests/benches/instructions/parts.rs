@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The functions before whose calls callgrind writes a part.
 pub(crate) const BOUNDARY: &str = "*parts::part_ends*";
 
-/// Who did the operations of a part.
+/// The side that did the operations of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Library,

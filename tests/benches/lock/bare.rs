@@ -1,44 +1,13 @@
 //! The commands that the library sends, and nothing else.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use distlock_bench::bare::{
+    self, ACQUIRE, ACQUIRE_ALL, LEASE, READ_ACQUIRE, READ_RELEASE, RELEASE, RELEASE_ALL, STEM,
+    digest,
+};
+use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Script, Value};
-
-macro_rules! script {
-    ($file:literal) => {
-        include_str!(concat!(
-            "../../../distlock/src/backend/redis/scripts/",
-            $file
-        ))
-    };
-}
-
-pub(crate) const ACQUIRE: &str = concat!(
-    script!("held.lua"),
-    script!("acquire.lua"),
-    script!("lock_acquire.lua")
-);
-const RELEASE: &str = concat!(
-    script!("publish.lua"),
-    script!("release.lua"),
-    script!("lock_release.lua")
-);
-const ACQUIRE_ALL: &str = concat!(script!("held.lua"), script!("lock_acquire_all.lua"));
-const RELEASE_ALL: &str = concat!(script!("publish.lua"), script!("lock_release_all.lua"));
-const READ_ACQUIRE: &str = concat!(
-    script!("owner.lua"),
-    script!("rw_lock.lua"),
-    script!("rw_read_acquire.lua")
-);
-const READ_RELEASE: &str = concat!(
-    script!("publish.lua"),
-    script!("owner.lua"),
-    script!("rw_lock.lua"),
-    script!("rw_readers.lua"),
-    script!("rw_read_release.lua")
-);
 
 /// The library's scripts for plain locks, bare.
 #[derive(Clone)]
@@ -57,36 +26,23 @@ pub(crate) type Names = (String, String, String);
 
 impl Bare {
     pub(crate) async fn new(url: &str) -> Self {
-        // Room in the driver's queue and a response timeout as the library has them.
-        let config = AsyncConnectionConfig::new()
-            .set_pipeline_buffer_size(1024)
-            .set_response_timeout(Some(Duration::from_secs(2)));
-        let client = redis::Client::open(format!("{url}?protocol=resp3")).unwrap();
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.unwrap();
-        for source in [
+        let scripts = [
             ACQUIRE,
             RELEASE,
             ACQUIRE_ALL,
             RELEASE_ALL,
             READ_ACQUIRE,
             READ_RELEASE,
-        ] {
-            let _: String = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(source)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
-        }
+        ];
+        let connection = bare::connect(url, &scripts).await;
         Self {
             connection,
-            acquire: Script::new(ACQUIRE).get_hash().into(),
-            release: Script::new(RELEASE).get_hash().into(),
-            acquire_all: Script::new(ACQUIRE_ALL).get_hash().into(),
-            release_all: Script::new(RELEASE_ALL).get_hash().into(),
-            read_acquire: Script::new(READ_ACQUIRE).get_hash().into(),
-            read_release: Script::new(READ_RELEASE).get_hash().into(),
+            acquire: digest(ACQUIRE).into(),
+            release: digest(RELEASE).into(),
+            acquire_all: digest(ACQUIRE_ALL).into(),
+            release_all: digest(RELEASE_ALL).into(),
+            read_acquire: digest(READ_ACQUIRE).into(),
+            read_release: digest(READ_RELEASE).into(),
         }
     }
 
@@ -96,7 +52,7 @@ impl Bare {
             .arg(1)
             .arg(key)
             .arg(owner)
-            .arg(30_000);
+            .arg(LEASE);
         call.query_async(&mut self.connection).await.unwrap()
     }
 
@@ -134,7 +90,7 @@ impl Bare {
         acquire.arg(&*self.read_acquire).arg(3).arg(key);
         acquire.arg(format!("{stem}rwlock_turn"));
         acquire.arg(format!("{stem}rwlock_readers_wait"));
-        acquire.arg(owner).arg(30_000).arg(&stem).arg("").arg(5_000);
+        acquire.arg(owner).arg(LEASE).arg(&stem).arg("").arg(5_000);
         let acquired: Value = acquire.query_async(&mut self.connection).await.unwrap();
         assert_eq!(acquired, Value::Nil);
         let mut release = redis::cmd("EVALSHA");
@@ -155,7 +111,7 @@ impl Bare {
             release.arg(key);
         }
         for (_, owner, channel) in all {
-            acquire.arg(owner).arg(30_000);
+            acquire.arg(owner).arg(LEASE);
             release.arg(owner).arg(channel);
         }
         let acquired: Value = acquire.query_async(&mut self.connection).await.unwrap();
@@ -168,10 +124,6 @@ impl Bare {
 /// Names as long as the library's own.
 pub(crate) fn names(n: usize) -> Names {
     let key = format!("bare:{n}");
-    let channel = format!("redisson_lock__channel:{{{key}}}");
-    (
-        key,
-        format!("0ddad9e6-60bc-45a5-8797-1987353a9077:{n}"),
-        channel,
-    )
+    let channel = bare::channel(&key);
+    (key, format!("{STEM}{n}"), channel)
 }

@@ -1,6 +1,7 @@
 //! What the benches share. See `attribute.rs`, `layer.rs`, `lock/main.rs` and `scale/main.rs` beside this folder for
 //! what they measure.
 
+pub mod bare;
 mod table;
 
 pub use table::{Row, Table, short};

@@ -10,7 +10,7 @@ use super::worker::other_key;
 /// the scope does not have, and nobody else wants.
 ///
 /// # Panics
-/// If one of them waits for another one for longer than `patience`.
+/// If a branch waits for another one for longer than `patience`.
 pub(super) async fn cross(client: &Client, key: &str, own: &str, patience: Duration) {
     let other = other_key(key);
     let one_by_one = async |first: &str, second: &str| {
@@ -26,7 +26,7 @@ pub(super) async fn cross(client: &Client, key: &str, own: &str, patience: Durat
     };
     let (one, two, all) = tokio::join!(one_by_one(&other, key), one_by_one(own, key), together);
     for ended in [one, two, all] {
-        // Whatever else the servers do to them is checked by tests of their own.
+        // Other effects of the servers on them have tests of their own.
         if let Err(
             error @ Error::Timeout {
                 blocker: Blocker::Sibling,

@@ -1,4 +1,4 @@
-//! Counts what no run may cause, whatever its faults: unplanned panics and errors in the log.
+//! Counts what no run may cause, with or without faults: unplanned panics and errors in the log.
 
 use std::cell::Cell;
 use std::panic;
@@ -25,7 +25,7 @@ pub(super) fn install() {
             let _ending = COUNT_ON_THREAD.try_with(|errors| errors.set(errors.get() + 1));
             before(info);
         }));
-        // A program with a subscriber of its own counts panics only.
+        // A program that has already a subscriber counts panics only.
         let _other = subscriber::set_global_default(Errors);
     });
 }

@@ -1,4 +1,5 @@
-//! A waker that panics, once, after it has woken its task: an executor's may. The panic reaches whoever has woken it.
+//! A waker that panics once, after it has woken its task, as the waker of an executor may. The panic reaches the code that has
+//! called it.
 //!
 //! Only where this crate wakes: a panic in tokio's own timers would end the runtime.
 

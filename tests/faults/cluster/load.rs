@@ -28,7 +28,7 @@ pub(super) enum What {
     MultiLocks,
 }
 
-/// Tasks that take locks until they are told to stop.
+/// Tasks that take locks until `stop` is set.
 pub(super) struct Load {
     tasks: JoinSet<()>,
     seen: Arc<Seen>,

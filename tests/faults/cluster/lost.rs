@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::load::{Load, What};
 use super::{clients, free};
 use crate::row::{Row, rows};
-use crate::support::{SOON, client_with, ms};
+use crate::support::{SOON, assert_told_of_one, client_with, ms};
 
 async fn f02_acquire_whose_reply_is_lost_counts_once_on_a_cluster(row: &Row) {
     let (cluster, client) = behind_proxies().await;
@@ -74,12 +74,7 @@ async fn f42_holders_are_told_soon_when_a_node_comes_back_empty(row: &Row) {
     let kept = client.lock(kept).acquire().await.unwrap();
     cluster.node_mut(0).restart().await;
     row.injected("node killed that loses its data", 1);
-    row.timeout(SOON, lost.lost())
-        .await
-        .expect("the holder is told");
-    assert!(lost.release().await.unwrap_err().is_lost());
-    assert!(kept.is_held());
-    kept.release().await.unwrap();
+    assert_told_of_one(row, lost, kept).await;
     free(&cluster, &[client]).await;
 }
 

@@ -11,7 +11,7 @@ use super::free;
 use crate::row::{Row, rows};
 use crate::support::{SOON, waiting};
 
-/// The time after which a waiter that heard nothing looks at its key by itself is 4 s at least. A message is faster.
+/// A waiter without messages looks at its key after 4 s at least. A message is faster.
 const TOLD: Duration = Duration::from_millis(3_500);
 
 /// Waiters of several keys in the slot of `{hot}`, which moves while they wait.

@@ -142,7 +142,7 @@ async fn f84_node_that_is_killed_while_a_multi_lock_collects_costs_the_other_key
     let gone = client.lock(&keys[1]).try_acquire().await;
     gone.expect_err("a node that was killed granted a lock");
     foreign.release().await.unwrap();
-    // It has no limit of its own, so it ends because the server does not answer.
+    // It waits without a limit, so it ends because the server does not answer.
     let failed = timeout(row.stretch(SOON * 2), waiting).await;
     let failed = failed.expect("it waits for a server that is gone").unwrap();
     let error = failed.expect_err("a node that was killed granted a lock");

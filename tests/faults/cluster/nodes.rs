@@ -208,7 +208,7 @@ async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
     let guard = client.lock("{hot}:k").acquire().await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
     for n in 0..long_size(200, 1_000) {
-        // Every second one waits for a lock of its own in the same slot.
+        // Every second one waits for another lock in the same slot.
         let key = if n % 2 == 0 {
             "{hot}:k".to_owned()
         } else {

@@ -13,7 +13,7 @@ use crate::support::{SOON, assert_told_of_too_few_replicas, client_with, ms};
 /// How long a master serves without its replica.
 const UNREPLICATED: Duration = ms(500);
 
-/// A grant that a replica has confirmed survives the master. So no holder is told of a loss, and no two are inside.
+/// A grant that a replica has confirmed survives the master. So no holder learns of a loss, and no two are inside.
 async fn f56_killed_master_takes_no_confirmed_grant_with_it(row: &Row) {
     let mut cluster = RedisCluster::start().await;
     let mut clients = Vec::new();

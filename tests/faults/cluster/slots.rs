@@ -151,29 +151,18 @@ async fn f61_names_of_several_slots_are_refused_and_nothing_is_sent(row: &Row) {
         is_refused(row, client.count_down_latch(name).count().await, name);
         is_refused(row, client.count_down_latch(name).wait().await, name);
     }
-    // A latch has its channel in braces of its own.
+    // The channel of a latch has its own braces.
     let latch = client.count_down_latch("{tag}:jobs");
     is_refused(row, latch.try_set_count(1).await, "{tag}:jobs");
     // With a hash tag, or without any braces, all names of a primitive are in one slot.
     for name in ["f61:{tag}:k", "f61:k"] {
-        client
-            .fair_lock(name)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        client
-            .fenced_lock(name)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        let fair = client.fair_lock(name).acquire().await.unwrap();
+        fair.release().await.unwrap();
+        let fenced = client.fenced_lock(name).acquire().await.unwrap();
+        fenced.release().await.unwrap();
         let rw = client.rw_lock(format!("{name}:rw"));
-        rw.read().acquire().await.unwrap().release().await.unwrap();
+        let reader = rw.read().acquire().await.unwrap();
+        reader.release().await.unwrap();
     }
     row.injected("name accepted", 2);
 }

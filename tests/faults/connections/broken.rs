@@ -93,7 +93,7 @@ async fn f44_connection_that_breaks_under_500_commands_loses_none_of_them(row: &
             released.await
         };
         assert!(released.iter().all(Result::is_ok), "{released:?}");
-        // The lease is 30 s: what nobody has a guard for is given back.
+        // The lease is 30 s, so a hold without a guard was released.
         idle(&client).await;
         eventually_eq(SOON, "keys", 0, || async { server.keys().await.len() }).await;
     }

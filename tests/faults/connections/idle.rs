@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use distlock::test_util::connections;
 use distlock::{Client, Health};
+use distlock_tests::log::lines_with;
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::replicas::Pair;
-use crate::log::lines_with;
+use crate::replication::pair::Pair;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, free, ms, warm_up};
 
@@ -90,7 +90,7 @@ const REFUSAL: &[u8] = b"-ERR max daily request limit exceeded. Limit: 10000\r\n
 /// What is sent with a script.
 const SCRIPT: &str = "EVALSHA\r\n";
 
-/// A server behind something that counts requests, and refuses some in its own words when it is told to.
+/// A server behind a program that counts requests, and refuses some in its own words while it is asked to.
 struct Quota {
     address: SocketAddr,
     /// What it refuses, and all that comes in one piece with it.

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 
 use distlock::Client;
+use distlock_tests::log::lines_with;
 use distlock_tests::{ByNames, Names, RedisCluster, RedisServer, eventually, lock_once};
 
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
 const NAME: &str = "turning.test";
 const SEED: &str = "rotating-seed.test";
 
-/// Turns the name to and fro, and looks for what is told of it.
+/// Turns the name to and fro, and looks for the warnings.
 async fn turn(row: &Row, (client, names): (&Client, &Names), name: &str, turns: [SocketAddr; 2]) {
     let told = |part: &'static str| async move {
         let count = lines_with(&["WARN", name, part]);

@@ -91,7 +91,7 @@ async fn f42_holder_is_told_soon_when_a_server_with_tls_comes_back_empty(row: &R
     let builder = builder.unavailable_after(SOON * 3);
     let client = builder.connect(&server.tls_url()).await.unwrap();
     let guard = client.lock("k").acquire().await.unwrap();
-    // Of another key: whoever is granted a key finds out that the hold before is gone.
+    // Another key: a grant of the same key would reveal that the hold before it is gone.
     let awaited = client.lock("awaited").acquire().await.unwrap();
     let waits = tokio::spawn(client.lock("awaited").acquire().into_future());
     waiting(&client, 1).await;

@@ -1,4 +1,4 @@
-//! Rows 12 to 14, 17, 18, 20, 21 and 25: what a hold's lease guarantees, and how its end is told.
+//! Rows 12 to 14, 17, 18, 20, 21 and 25: what the lease of a hold guarantees, and how its holder learns of its end.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,13 +7,13 @@ use distlock::test_util::sizes;
 use distlock::{Client, Error, Loss, MemoryServer};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
+use distlock_tests::log::lines_with;
 use distlock_tests::{Flow, Process, RedisServer, Select, Way, size};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, ms, server_and_proxy, warm_up};
 

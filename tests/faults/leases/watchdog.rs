@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use distlock::test_util::sizes;
 use distlock::{Client, Guard};
+use distlock_tests::log::lines_with;
 use distlock_tests::{Flow, RedisServer, Select, Way, eventually, size};
 use futures_util::future::join_all;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, free, idle, ms, renewals, server_and_proxy, warm_up};
 

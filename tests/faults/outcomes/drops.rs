@@ -70,7 +70,7 @@ impl What {
         let prefixes: &[&str] = match self {
             Self::One(_) => &[""],
             Self::Mixed => &["", ""],
-            // With keys of its own each is as good as on a server of its own.
+            // Each has other keys, which is as good as another server.
             Self::Quorum => &["a:", "b:", "c:"],
         };
         let mut clients = Vec::new();

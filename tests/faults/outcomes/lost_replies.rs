@@ -54,7 +54,7 @@ async fn f02_acquire_sent_again_counts_once_and_one_release_frees(row: &Row) {
     let client = client(&proxy.url()).await;
     warm_up(&client).await;
     for lost in 1..=3 {
-        // A key of its own: releases of owners that were in doubt are repeated for a while, and would count.
+        // Another key: releases of owners in doubt are repeated for a while, and would count.
         let key = format!("k:{lost}");
         let faults: Vec<_> = (1..=lost)
             .map(|n| proxy.eat_reply(Select::COMMANDS, Which::nth(n).containing(&key)))
@@ -199,7 +199,7 @@ async fn f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended
     );
 }
 
-/// A caught acquire is carried out now: it makes a hold that nobody has, and nobody renews. Its lease of 30 s would
+/// A caught acquire is executed now: it makes a hold without a guard and without renewals. Its lease of 30 s would
 /// free it too, but that is not what lets the next one in.
 async fn arrives_late(row: &Row, server: &RedisServer, other: &Client, caught: Caught) {
     let before = renewals(server).await;

@@ -4,10 +4,13 @@ mod batch;
 pub(crate) mod cancel;
 mod changes;
 mod drops;
+mod hand_overs;
+mod late_grants;
 mod lost_replies;
 mod numbers;
 mod release;
 mod sweep;
+mod waits;
 
 use crate::row::Listed;
 
@@ -21,6 +24,9 @@ pub(crate) fn rows() -> Vec<Listed> {
         drops::rows(),
         changes::rows(),
         release::rows(),
+        late_grants::rows(),
+        waits::rows(),
+        hand_overs::rows(),
     ]
     .concat()
 }

@@ -103,7 +103,7 @@ async fn f50_numbers_change_while_memory_is_out(row: &Row) {
     assert_eq!(number(&server, "pool").await, Some(2));
 }
 
-/// What each operation of a semaphore and of a latch makes of a key that is none.
+/// What each operation of a semaphore and of a latch does to a key of another type.
 async fn all_operations(client: &Client, key: &str) -> [Option<Error>; 12] {
     let (pool, latch) = (client.semaphore(key), client.count_down_latch(key));
     [

@@ -57,7 +57,7 @@ const LEASE: Duration = ms(4_000);
 struct Bench {
     server: RedisServer,
     proxy: Proxy,
-    /// Behind the proxy, with a lease of 30 s, and with one of its own.
+    /// Behind the proxy, with a lease of 30 s, and with a short one.
     client: Client,
     renewing: Client,
     /// Not behind the proxy.
@@ -88,7 +88,7 @@ impl Bench {
         bench
     }
 
-    /// Awaits an operation on `key` with the wire broken: what came of it, and how often that was seen.
+    /// Awaits an operation on `key` with the wire broken. Returns its outcome, and how often the fault happened.
     async fn broken<T>(
         &mut self,
         how: Break,
@@ -173,7 +173,7 @@ impl Bench {
                 let (forced, seen) = self.in_time(how, &key, TRY, lock.force_release()).await;
                 assert!(!matches!(forced, Ok(false)), "it was held");
                 unavailable(forced.err());
-                // Carried out or not: nobody has promised either.
+                // Executed or not: neither is promised.
                 let released = held.release().await;
                 assert!(
                     released.as_ref().err().is_none_or(Error::is_lost),
@@ -191,7 +191,7 @@ impl Bench {
     }
 
     /// A fault of one connection is survived; a server that stands still for longer than the lease is not, and the
-    /// loss is told before it goes on.
+    /// loss is reported before it goes on.
     async fn meet_renewal(&mut self, how: Break, key: &str) -> u64 {
         let guard = self.renewing.lock(key).acquire().await.unwrap();
         let lost = timeout(LEASE * 3 / 2, guard.lost());

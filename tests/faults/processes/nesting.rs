@@ -16,7 +16,7 @@ use crate::support::{Inside, SOON, ms};
 const KEY: &str = "order:42";
 const WAIT: Duration = ms(50);
 
-/// A nesting that must end by itself, one way or the other.
+/// A nesting that must end, one way or the other.
 async fn ends<T>(row: &Row, nesting: impl Future<Output = T>) -> T {
     row.injected("nesting", 1);
     timeout(SOON, nesting).await.expect("it hangs")

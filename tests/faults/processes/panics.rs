@@ -216,7 +216,7 @@ async fn panicking_wakers(stage: &Stage, row: &Row) {
     drop(waiter);
     released(stage, &client).await;
 
-    // The releaser's: a waiter behind a hold with a lease of its own is told when that is freed.
+    // The releaser's: it wakes a waiter when it frees a hold with a fixed lease.
     let guard = lock.acquire().lease(LEASE).await.unwrap();
     let mut waiter = lock.acquire().into_future();
     assert!(poll_once(&mut waiter, &panics).is_pending());
@@ -225,7 +225,7 @@ async fn panicking_wakers(stage: &Stage, row: &Row) {
     drop(waiter);
     released(stage, &client).await;
 
-    // The watchdog's: the loss of a hold is told. Another hold is kept on, without any call of its client.
+    // The watchdog's: it reports the loss of a hold. It renews another hold, without any call of its client.
     let kept = client.lock("kept").acquire().await.unwrap();
     let guard = lock.acquire().await.unwrap();
     let mut lost = Box::pin(guard.lost());

@@ -1,11 +1,11 @@
 //! Row 56: grants that the replicas confirm which are connected, and the append-only file.
 
 use distlock::{Builder, Client, Error, Replicas};
+use distlock_tests::log::lines_with;
 use distlock_tests::server::free_port;
 use distlock_tests::{RedisServer, lock_once};
 
-use super::replicas::{Pair, TIMEOUT, assert_unconfirmed};
-use crate::log::lines_with;
+use super::pair::{Pair, TIMEOUT, assert_unconfirmed};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, free};
 

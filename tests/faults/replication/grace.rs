@@ -89,7 +89,7 @@ async fn f64_server_that_was_restarted_grants_nothing_within_the_grace(row: &Row
     let client = client_with(&server.url(), graceful).await;
     let holder = default_client(&server.url()).await;
     let held = holder.lock("k").acquire().await.unwrap();
-    // It was up for long enough when the client came.
+    // The server had been up for long enough when the client came.
     drop(client.lock("other").try_acquire().await.unwrap().unwrap());
     server.restart().await;
     row.injected("server restarted without its data", 1);

@@ -1,16 +1,19 @@
 //! Replicas that confirm grants, masters that are replaced, and servers that come back without their data.
 
+mod confirmed;
 mod connected;
+mod cut_off;
 mod grace;
+pub(crate) mod pair;
 mod promoted;
-mod replicas;
 mod sentinel;
 
 use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
     [
-        replicas::rows(),
+        confirmed::rows(),
+        cut_off::rows(),
         grace::rows(),
         connected::rows(),
         sentinel::rows(),

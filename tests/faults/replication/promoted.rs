@@ -8,7 +8,9 @@ use distlock_tests::{eventually, eventually_eq};
 use tokio::time::sleep;
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, assert_told_of_too_few_replicas, client_with, idle, ms};
+use crate::support::{
+    SOON, assert_told_of_one, assert_told_of_too_few_replicas, client_with, idle, ms,
+};
 
 /// A failover takes some seconds: the Sentinels have to find out, to agree, and to elect.
 const FAILOVER: Duration = Duration::from_secs(60);
@@ -44,12 +46,7 @@ async fn f42_hold_that_the_promoted_server_lacks_is_told_soon(row: &Row) {
     set.reconnect_replicas();
     set.master_after(old).await;
     row.injected("failover to a replica that lacks a grant", 1);
-    row.timeout(SOON, lost.lost())
-        .await
-        .expect("the holder is told");
-    assert!(lost.release().await.unwrap_err().is_lost());
-    assert!(kept.is_held());
-    kept.release().await.unwrap();
+    assert_told_of_one(row, lost, kept).await;
     free(&set, &[&client]).await;
 }
 

@@ -58,7 +58,7 @@ impl Inside {
     }
 }
 
-/// Tasks of four clients that share a few keys until they are told to stop.
+/// Tasks of four clients that share a few keys until `stop` is set.
 struct Load {
     inside: Arc<Inside>,
     stop: Arc<AtomicBool>,
@@ -306,7 +306,7 @@ async fn f58_sentinel_that_is_gone_is_forgotten(row: &Row) {
         let listens = || async { connections(at).await > 0 };
         eventually_eq(SOON, "a connection to a learned Sentinel", true, listens).await;
     }
-    // As an operator takes a Sentinel away: it watches the service no more, and the others are told to forget it.
+    // As an operator removes a Sentinel: it watches the service no more, and the others get the command to forget it.
     let remove = ["SENTINEL", "REMOVE", SERVICE];
     set.sentinel(2).cli(&remove).await;
     for at in 0..2 {

@@ -178,7 +178,7 @@ async fn f53_user_with_the_whole_family_can_do_nothing_else(row: &Row) {
             "1",
             "other:a",
         ],
-        // Keys that a script names by itself count, too.
+        // Keys that only the script names count, too.
         &[
             "EVAL",
             "return redis.call('GET', '{other:a}:u:rwlock_timeout:1')",

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::{Client, Credentials, Error};
+use distlock_tests::log::lines_with;
 use distlock_tests::rights;
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{eventually, eventually_eq};
 use tokio::time::sleep;
 
 use super::least::{connect, grant, server_without_default_user};
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, idle, ms, waiting};
 
@@ -84,7 +84,7 @@ async fn f66_waiter_that_may_listen_no_more_asks_by_itself(row: &Row) {
     {
         sleep(ms(5)).await;
     }
-    // The server ends the connection of whoever listens to what it may not.
+    // The server closes the connection of a subscriber that has lost its right.
     grant(&mut admin, "listener", &["resetchannels"]).await;
     row.injected("right to listen taken away", 1);
     guard.release().await.unwrap();

@@ -96,7 +96,7 @@ async fn f53_user_of_the_guide_can_do_nothing_else(row: &Row) {
     }
 }
 
-/// Whether the server says that the user lacks a right, by itself or in a script.
+/// Whether the server says that the user lacks a right, for a command or inside a script.
 pub(crate) fn is_denial(error: &str) -> bool {
     let texts = [
         "NoPerm",
@@ -106,7 +106,7 @@ pub(crate) fn is_denial(error: &str) -> bool {
     texts.iter().any(|text| error.contains(text))
 }
 
-/// A denial is told at once, and not after a wait, which is longer.
+/// A denial is an error at once, and not at the end of the wait, which is longer.
 async fn denied<T: std::fmt::Debug>(what: impl Future<Output = Result<T, Error>>) -> String {
     let error = timeout(SOON, what).await.expect("an answer").unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
@@ -136,7 +136,7 @@ async fn f53_denials_are_told_as_such_and_at_once(row: &Row) {
     grant(&mut admin, "shop", &[]).await;
     let guard = client.lock("k").acquire().await.unwrap();
     grant(&mut admin, "shop", &["resetchannels"]).await;
-    // The key is free, and that nobody is told is no error.
+    // The key is free. It is not an error that no message was sent.
     guard.release().await.unwrap();
     row.injected("channel denied", 1);
     admin
@@ -202,11 +202,17 @@ async fn change_password(admin: &mut Foreign, row: &Row, password: &str) {
     row.injected("connection ended by a new password", killed);
 }
 
-/// A client that waits so long for a connection that a busy machine is no reason to refuse.
+/// A client that waits long enough for a connection, also on a busy machine.
 async fn patient(server: &RedisServer) -> Client {
     let builder = Client::builder().key_prefix("shop:");
     let url = format!("redis://shop:SECRET@{}", server.addr());
     builder.connect(&url).await.unwrap()
+}
+
+/// An attempt that does not wait is denied.
+async fn denied_at_once(client: &Client) {
+    let attempt = client.lock("k").acquire().wait(Duration::ZERO);
+    denied(attempt.into_future()).await;
 }
 
 async fn f66_wait_outlives_a_change_of_the_password(row: &Row) {
@@ -215,14 +221,7 @@ async fn f66_wait_outlives_a_change_of_the_password(row: &Row) {
     let client = patient(&server).await;
     drop(client.lock("k").acquire().await.unwrap());
     change_password(&mut admin, row, "OTHER").await;
-    denied(
-        client
-            .lock("k")
-            .acquire()
-            .wait(Duration::ZERO)
-            .into_future(),
-    )
-    .await;
+    denied_at_once(&client).await;
     let waits = tokio::spawn(client.lock("k").acquire().into_future());
     sleep(ms(1_500)).await;
     assert!(!waits.is_finished(), "it did not wait");
@@ -264,21 +263,13 @@ async fn f66_right_that_is_back_serves_the_next_acquisition(row: &Row) {
     change_password(&mut admin, row, "OTHER").await;
     // Denied for so long that the pauses between the client's own tries are as long as they get.
     for _ in 0..4 {
-        denied(
-            client
-                .lock("k")
-                .acquire()
-                .wait(Duration::ZERO)
-                .into_future(),
-        )
-        .await;
+        denied_at_once(&client).await;
         sleep(ms(1_000)).await;
     }
-    // These pauses last one to two seconds, and whoever asks does not wait for them.
+    // These pauses last one to two seconds, and a caller does not wait for their end.
     let asked = async {
         for _ in 0..10 {
-            let single = client.lock("k").acquire().wait(Duration::ZERO);
-            denied(single.into_future()).await;
+            denied_at_once(&client).await;
         }
     };
     let tried_again = row.timeout(Duration::from_secs(6), asked).await;

@@ -1,15 +1,15 @@
-//! Row 53: the server does not publish what a script wants to tell. The script does the rest, and waiters look by themselves.
+//! Row 53: the server does not publish the message of a script. The script does the rest, and waiters look at their keys.
 
 use std::time::Instant;
 
 use distlock::Client;
+use distlock_tests::log::lines_with;
 use distlock_tests::{RedisCluster, RedisServer, rights};
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
 
 use crate::foreign::Foreign;
 use crate::lives::{LIVES, Stage};
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
@@ -95,13 +95,8 @@ async fn f53_waiter_of_a_client_that_is_not_told_takes_the_key_after_a_look(row:
     distlock_tests::eventually_eq(SOON, "listeners", 1, || server.pubsub_numsub(channel)).await;
     let freed = Instant::now();
     guard.release().await.unwrap();
-    waiter
-        .await
-        .unwrap()
-        .expect("free")
-        .release()
-        .await
-        .unwrap();
+    let guard = waiter.await.unwrap().expect("free");
+    guard.release().await.unwrap();
     // Without a message it has looked, long before the lease of 30 s.
     println!("taken after {:?}", freed.elapsed());
     assert!(freed.elapsed() > ms(20), "it was told");

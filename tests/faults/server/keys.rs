@@ -116,13 +116,8 @@ async fn f80_hash_with_fields_of_other_locks_is_held_by_another(row: &Row) {
         let refused = lock.force_release().await.unwrap_err();
         assert!(matches!(refused, Error::WrongType { .. }), "{refused}");
         server.cli(&["DEL", "k"]).await;
-        lock.try_acquire()
-            .await
-            .unwrap()
-            .expect("free")
-            .release()
-            .await
-            .unwrap();
+        let guard = lock.try_acquire().await.unwrap().expect("free");
+        guard.release().await.unwrap();
         row.injected("odd owner", 1);
     }
     free(&server, &[&client]).await;

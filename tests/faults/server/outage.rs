@@ -1,10 +1,10 @@
 //! Rows 41, 51 and 71: what the log says of a server that is away, that evicts locks, and of a client that ends.
 
 use distlock::Client;
+use distlock_tests::log::lines_with;
 use distlock_tests::server::{free_port, loopback};
 use distlock_tests::{RedisServer, eventually_eq};
 
-use crate::log::lines_with;
 use crate::row::{Row, rows};
 use crate::support::{SOON, client_with, default_client, listened, ms, warm_up};
 

@@ -1,4 +1,4 @@
-//! Rows 49 to 52 and 55: servers that answer with a refusal, for now or for good.
+//! Rows 49 to 52 and 55: servers that answer with a refusal, for a time or for ever.
 
 use distlock::{Builder, Client, Error, Guard};
 use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq, lock_once};

@@ -30,7 +30,7 @@ async fn abort_at_the_wake(row: &Row, [holder, first, second]: [&Client; 3]) {
             yield_now().await;
         }
         one.abort();
-        // The lease is 30 s: the other waiter gets in before that only if it is told.
+        // The lease is 30 s: before its end, the other waiter gets in only if it is woken.
         match one.await {
             Err(gone) => row.injected("woken waiter aborted", u64::from(gone.is_cancelled())),
             Ok(guard) => drop(guard.unwrap()),
@@ -45,7 +45,7 @@ async fn f29_waiter_aborted_when_it_is_woken_leaves_the_wake_up_to_the_next(row:
     let server = MemoryServer::new();
     let build = || Client::builder().in_memory(&server).unwrap();
     let (one, two, three) = (build(), build(), build());
-    // In one queue behind a guard of its own client, and behind that of another; and each in a queue of its own.
+    // In one queue behind a guard of the same client, and of another one; and each in another queue.
     abort_at_the_wake(row, [&one, &one, &one]).await;
     abort_at_the_wake(row, [&two, &one, &one]).await;
     abort_at_the_wake(row, [&three, &one, &two]).await;

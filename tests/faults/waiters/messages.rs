@@ -11,7 +11,7 @@ use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, idle, listened, ms, warm_up};
 
-/// Below the 5 s after which a waiter that was told nothing asks again by itself.
+/// Below the 5 s after which a waiter without messages asks again.
 const TOLD: Duration = Duration::from_secs(3);
 
 fn waits(client: &Client, key: &str) -> JoinHandle<Guard> {

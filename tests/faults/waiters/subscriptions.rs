@@ -17,7 +17,7 @@ use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, listened, ms, waiting, warm_up};
 
-/// Below the 5 s after which a waiter that was told nothing asks again by itself.
+/// Below the 5 s after which a waiter without messages asks again.
 const TOLD: Duration = Duration::from_secs(4);
 
 type Waiting = JoinHandle<Result<Guard, Error>>;

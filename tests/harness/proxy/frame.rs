@@ -4,7 +4,7 @@
 //! must be held or dropped as a whole. Pure: no I/O, no clock.
 //!
 //! # Invariants
-//! 1. The frames together are the bytes that went in, in order, whatever the pieces were.
+//! 1. The frames together are the bytes that went in, in order, however they were cut into pieces.
 //! 2. What is not RESP (TLS, say) is passed through as it comes and never waits for an end.
 
 use bytes::{Bytes, BytesMut};

@@ -59,7 +59,7 @@ struct Trap {
 pub(super) enum Then {
     /// It goes through, its reply is dropped.
     Eat(Hits),
-    /// It is kept back, and this is told of it.
+    /// It is kept back, and the receiver of this channel learns of it.
     Hold(oneshot::Sender<Caught>),
 }
 

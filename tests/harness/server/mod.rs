@@ -58,7 +58,7 @@ const READY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longer than any pause that a test puts on a server, so that a test's own questions get through.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Who may do anything on a server that tests with few rights share. Nobody gets in without a password there.
+/// The administrator of a server on which tests with few rights connect. Every login there needs a password.
 const ADMIN: [&str; 2] = ["harness", "harness-password"];
 
 /// Exit status of a shell that cannot find the program.
@@ -101,7 +101,7 @@ impl Builder {
         let value = value.into();
         self.args.push(name.into());
         match value.to_str() {
-            // Servers before version 7 want each of the words by itself.
+            // Servers before version 7 want the words one by one.
             Some(words) if words.contains(' ') => {
                 self.args.extend(words.split(' ').map(OsString::from));
             }

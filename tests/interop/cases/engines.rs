@@ -88,7 +88,7 @@ async fn over_failover(
     let refused = async || match other.acquire(&lock, Some(0)).answer().await {
         Ok(answer) if answer.value.is_null() => Ok(()),
         Ok(_) if !is_old(stage.waiter) => panic!("held twice"),
-        // Those that still look for the new master are told of errors.
+        // Clients that still look for the new master get errors.
         answer => Err(format!("{answer:?}")),
     };
     eventually(DEADLINE, "a refusal by the new master", refused).await;

@@ -168,7 +168,7 @@ async fn other_side_sees_the_hold(stage: Stage) {
     assert_eq!(waiter.ask::<i64>("remaining_lease", &lock).await, -2);
 }
 
-/// Who waits sleeps: the server counts the scripts of both sides, the holder's renewals included.
+/// A waiter sleeps: the server counts the scripts of both sides, the holder's renewals included.
 async fn waiting_costs_next_to_no_commands(stage: Stage) {
     const MOST: u64 = 4;
     let server = RedisServer::start().await;

@@ -90,7 +90,7 @@ pub struct Call {
     pub kind: Kind,
     /// The names of the object: several for a multi-lock.
     pub names: Vec<String>,
-    /// How long to wait at most; without limit where there is none, and zero is a single attempt.
+    /// The longest time to wait. `None`: without a limit. Zero: a single attempt.
     pub wait: Option<u64>,
     /// The fixed lease; without one the watchdog renews the hold.
     pub lease: Option<u64>,

@@ -1,4 +1,4 @@
-//! Numbers that expire after their last use: what moves their end, what does not, and who is told when they are gone.
+//! Numbers that expire after their last use: what moves their end, what does not, and which waiters learn of it.
 
 use std::time::Duration;
 

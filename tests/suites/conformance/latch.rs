@@ -43,7 +43,7 @@ async fn nobody_waits_for_a_latch_that_is_not_there(stage: &Stage) {
     let start = Instant::now();
     client.count_down_latch(KEY).wait().await.unwrap();
     stage.assert_took(start, Duration::ZERO);
-    // Also where there is no time to wait, and where it was at 0 before.
+    // Also without time to wait, and if it was at 0 before.
     let latch = latch(&client, 1).await;
     latch.count_down().await.unwrap();
     latch.wait().timeout(Duration::ZERO).await.unwrap();
@@ -207,7 +207,7 @@ async fn wait_that_ends_during_the_first_read_tells_a_slow_answer_from_an_outage
     latch.delete().await.unwrap();
 }
 
-/// While no message comes a waiter looks by itself, now and then; and at once when messages come again.
+/// Without messages, a waiter looks at its key now and then; and at once when messages come again.
 async fn waiter_that_misses_the_message_looks_again(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     for heals in [true, false] {
@@ -241,7 +241,7 @@ async fn waiters_of_a_latch_that_is_gone_without_a_0_are_told(stage: &Stage) {
     stage.eventually("two looks", stage.lease(), looks).await;
     sleep(stage.part(3)).await;
     stage.wipe().await;
-    // It looks by itself every 5 s, and then waits for a message that may be under way.
+    // It looks at its key every 5 s, and then waits for a message that may be under way.
     let longest = Duration::from_secs(7) + stage.slack();
     let error = refused(timeout(longest, waiting).await.expect("told").unwrap());
     assert!(error.to_string().contains("its number is gone"), "{error}");

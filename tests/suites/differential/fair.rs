@@ -7,8 +7,9 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::seen;
-use super::side::{self, Event, KEYS, Step};
+use super::side::{self, KEYS};
 
 #[derive(Clone, Debug)]
 enum FairStep {
@@ -89,7 +90,7 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
 /// For a server in real time: leases and places long enough that none ends by chance, and some that end at once.
 fn timeless_step() -> impl Strategy<Value = FairStep> {
     prop_oneof![
-        12 => step(side::long_leases()),
+        12 => step(agree::long_leases()),
         1 => (0..KEYS.len(), OWNERS).prop_map(|(key, owner)| FairStep::Die { key, owner }),
     ]
 }
@@ -159,18 +160,14 @@ impl Step for FairStep {
     }
 }
 
-side::agree_on_all_servers!(
+agree::agree_on_all_servers!(
     Kind::Fair,
     "",
     timeless_step().prop_map(Event::Step),
     (200, 200)
 );
 
-#[test]
-fn memory_and_memory_agree() {
-    let event = side::with_pauses(step(side::odd_leases()), 5);
-    side::memory_and_memory_agree(Kind::NonReentrantFair, event, (300, 120));
-}
+agree::agrees_with_itself!(Kind::NonReentrantFair, with_pauses(step, 5), (300, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

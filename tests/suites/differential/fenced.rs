@@ -10,8 +10,9 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::expire;
-use super::side::{self, DataLoss, Event, KEYS, Step};
+use super::side::{DataLoss, KEYS};
 
 /// Above the time in microseconds for centuries to come, and above what a number of Lua's can tell apart.
 const SEEN: u64 = 1 << 53;
@@ -49,7 +50,7 @@ enum FencedStep {
 
 fn step() -> impl Strategy<Value = FencedStep> {
     let (key, owner) = (0..KEYS.len(), 1..4_u64);
-    let lease = side::long_leases();
+    let lease = agree::long_leases();
     let seen = prop_oneof![Just(0), (0..20_u64).prop_map(|n| SEEN + n)];
     let attempt = (
         key.clone(),
@@ -124,10 +125,10 @@ impl Step for FencedStep {
 // By its own name, which `FAILURES.md` has.
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Fenced, event(), (150, 200));
+    agree::memory_and_redis_agree(Kind::Fenced, event(), (150, 200));
 }
 
-side::agree_on_several_servers!(Kind::Fenced, "", event(), (150, 200));
+agree::agree_on_several_servers!(Kind::Fenced, "", event(), (150, 200));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

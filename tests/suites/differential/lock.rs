@@ -8,7 +8,8 @@ use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::side::{self, Event, KEYS, SOON, Step};
+use super::agree::{self, Event, Step};
+use super::side::{self, KEYS, SOON};
 
 #[derive(Clone, Debug)]
 enum LockStep {
@@ -75,7 +76,7 @@ pub(crate) fn seen(owners: impl IntoIterator<Item = String>, number: Option<i64>
 fn timeless_step() -> impl Strategy<Value = LockStep> {
     let expire = (0..KEYS.len(), 1..4_u64);
     prop_oneof![
-        12 => step(side::long_leases()),
+        12 => step(agree::long_leases()),
         1 => expire.prop_map(|(key, owner)| LockStep::Expire { key, owner }),
     ]
 }
@@ -129,18 +130,14 @@ impl Step for LockStep {
     }
 }
 
-side::agree_on_all_servers!(
+agree::agree_on_all_servers!(
     Kind::Reentrant,
     "",
     timeless_step().prop_map(Event::Step),
     (300, 300)
 );
 
-#[test]
-fn memory_and_memory_agree() {
-    let event = side::with_pauses(step(side::odd_leases()), 6);
-    side::memory_and_memory_agree(Kind::Reentrant, event, (500, 120));
-}
+agree::agrees_with_itself!(Kind::Reentrant, with_pauses(step, 6), (500, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

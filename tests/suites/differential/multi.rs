@@ -7,8 +7,9 @@ use distlock::{Client, Error};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::expire;
-use super::side::{self, Event, KEYS, Step};
+use super::side::KEYS;
 
 /// Some of the keys in any order, with an owner's number and a lease for each. One may come twice, under its owner.
 type Keys = Vec<(usize, u64, Duration)>;
@@ -82,7 +83,7 @@ fn step(
 fn timeless_step() -> impl Strategy<Value = MultiStep> {
     let expire = (0..KEYS.len(), 1..4_u64);
     prop_oneof![
-        8 => step(side::long_leases()),
+        8 => step(agree::long_leases()),
         1 => expire.prop_map(|(key, owner)| MultiStep::Expire { key, owner }),
     ]
 }
@@ -92,7 +93,7 @@ async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error>
     if comes {
         // Each under a request of its own: of a number that has gone nobody should be told what it was.
         number
-            .adjust(key, side::unused(), SemaphoreChange::TrySet(1))
+            .adjust(key, agree::unused(), SemaphoreChange::TrySet(1))
             .await
     } else {
         number.force_release(key).await
@@ -118,24 +119,20 @@ impl Step for MultiStep {
             Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
             Self::Strange { key, comes } => strange(verbs, KEYS[*key], *comes).await,
         };
-        side::or_wrong_type(answer)
+        agree::or_wrong_type(answer)
     }
 
     const COMPARES_LOCKS: bool = true;
 }
 
-side::agree_on_all_servers!(
+agree::agree_on_all_servers!(
     Kind::Reentrant,
     "{one slot}:",
     timeless_step().prop_map(Event::Step),
     (150, 200)
 );
 
-#[test]
-fn memory_and_memory_agree() {
-    let event = side::with_pauses(step(side::odd_leases()), 8);
-    side::memory_and_memory_agree(Kind::Reentrant, event, (300, 120));
-}
+agree::agrees_with_itself!(Kind::Reentrant, with_pauses(step, 8), (300, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,9 @@ use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::seen;
-use super::side::{self, Event, KEYS, SOON, Step};
+use super::side::{KEYS, SOON};
 
 #[derive(Clone, Debug)]
 enum PermitStep {
@@ -94,7 +95,7 @@ fn made() -> impl Strategy<Value = Made> {
         1 => (0..9_u32).prop_map(Made::Set),
         2 => (-3..6_i32).prop_map(Made::Add),
         2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
-        2 => (owner, 0..3_usize, side::long_leases())
+        2 => (owner, 0..3_usize, agree::long_leases())
             .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
     ]
 }
@@ -135,7 +136,7 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
 fn timeless_step() -> impl Strategy<Value = PermitStep> {
     let expire = (0..KEYS.len(), 1..9_u64);
     prop_oneof![
-        10 => step(side::long_leases()),
+        10 => step(agree::long_leases()),
         1 => expire.prop_map(|(key, owner)| PermitStep::Expire { key, owner }),
     ]
 }
@@ -143,7 +144,7 @@ fn timeless_step() -> impl Strategy<Value = PermitStep> {
 /// Has one permit of an owner end, where it is out.
 async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
     let id = id(verbs, owner, 0);
-    let request = side::unused();
+    let request = agree::unused();
     let brief = Duration::from_millis(1);
     let answer = verbs
         .adjust(key, request, PermitChange::UpdateLease(id, brief))
@@ -233,18 +234,14 @@ impl Step for PermitStep {
     }
 }
 
-side::agree_on_all_servers!(
+agree::agree_on_all_servers!(
     Kind::Permit,
     "",
     timeless_step().prop_map(Event::Step),
     (150, 200)
 );
 
-#[test]
-fn memory_and_memory_agree() {
-    let event = side::with_pauses(step(side::odd_leases()), 10);
-    side::memory_and_memory_agree(Kind::Permit, event, (500, 120));
-}
+agree::agrees_with_itself!(Kind::Permit, with_pauses(step, 10), (500, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

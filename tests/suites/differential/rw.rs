@@ -7,8 +7,9 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::seen;
-use super::side::{self, Event, KEYS, Step};
+use super::side::{self, KEYS};
 
 /// Attempts inside this writer's hold; it is one of the owners.
 const AROUND: u64 = 1;
@@ -157,7 +158,7 @@ impl Act {
             Self::PlainInspect => plain.inspect(key).await,
             Self::Renew(_) => unreachable!("not on one key"),
         };
-        side::or_wrong_type(answer)
+        agree::or_wrong_type(answer)
     }
 }
 
@@ -186,18 +187,14 @@ impl Step for RwStep {
     }
 }
 
-side::agree_on_all_servers!(
+agree::agree_on_all_servers!(
     Kind::Read,
     "",
-    step(side::long_leases()).prop_map(Event::Step),
+    step(agree::long_leases()).prop_map(Event::Step),
     (200, 200)
 );
 
-#[test]
-fn memory_and_memory_agree() {
-    let event = side::with_pauses(step(side::odd_leases()), 8);
-    side::memory_and_memory_agree(Kind::Read, event, (300, 120));
-}
+agree::agrees_with_itself!(Kind::Read, with_pauses(step, 8), (300, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

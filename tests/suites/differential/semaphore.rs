@@ -8,8 +8,9 @@ use distlock::test_util::{Answer, Change, Kind, LatchChange, SemaphoreChange, Ve
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::agree::{self, Event, Step};
 use super::lock::seen;
-use super::side::{self, Event, KEYS, Step};
+use super::side::{self, KEYS};
 
 #[derive(Clone, Debug)]
 enum NumberStep {
@@ -184,10 +185,10 @@ impl Step for NumberStep {
 #[test]
 fn semaphores_in_memory_and_redis_agree() {
     let event = some_expiring(semaphore_step()).prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
+    agree::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
 }
 
-side::agree_on_several_servers!(
+agree::agree_on_several_servers!(
     Kind::Semaphore,
     "",
     semaphore_step().prop_map(Event::Step),
@@ -196,7 +197,7 @@ side::agree_on_several_servers!(
 
 #[test]
 fn semaphores_in_memory_and_memory_agree() {
-    side::memory_and_memory_agree(
+    agree::memory_and_memory_agree(
         Kind::Semaphore,
         passing(some_expiring(semaphore_step())),
         (300, 120),
@@ -206,14 +207,14 @@ fn semaphores_in_memory_and_memory_agree() {
 #[test]
 fn latches_in_memory_and_redis_agree() {
     let event = some_expiring(latch_step()).prop_map(Event::Step);
-    side::memory_and_redis_agree(Kind::Latch, event, (150, 200));
+    agree::memory_and_redis_agree(Kind::Latch, event, (150, 200));
 }
 
 /// In a cluster, the name of a latch has no braces: its channel has braces of its own.
 mod latch {
     use super::*;
 
-    side::agree_on_several_servers!(
+    agree::agree_on_several_servers!(
         Kind::Latch,
         "",
         latch_step()
@@ -225,7 +226,7 @@ mod latch {
 
 #[test]
 fn latches_in_memory_and_memory_agree() {
-    side::memory_and_memory_agree(
+    agree::memory_and_memory_agree(
         Kind::Latch,
         passing(some_expiring(latch_step())),
         (300, 120),

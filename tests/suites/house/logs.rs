@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{folder_of, rust_files};
+use super::folders::folder_of;
+use super::rust_files;
 
 /// The macros that write to the log. `log!` is the one of `telemetry`.
 const MACROS: [&str; 8] = [

@@ -12,7 +12,6 @@ const LEASE_MS: &str = "3600000";
 
 /// Several times the 5 s after which a waiter looks at its key.
 const SOON: Duration = Duration::from_secs(60);
-
 const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
 
 async fn stage(channel: &str, command: &[&str]) -> (RedisServer, Client) {

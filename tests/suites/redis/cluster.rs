@@ -174,7 +174,7 @@ async fn marks_of_answered_requests_go_from_all_slots() {
         for node in 0..3 {
             left.extend(cluster.node(node).keys().await);
         }
-        // That a latch was opened is told for some seconds, and ends by its TTL.
+        // The mark of an opened latch stays for some seconds, and ends by its TTL.
         left.retain(|key: &String| !key.ends_with(":distlock_opened"));
         left
     };

@@ -20,7 +20,6 @@ use distlock_tests::{RedisServer, eventually_eq};
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 const SOON: Duration = Duration::from_secs(10);
-
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

@@ -1,4 +1,4 @@
-//! Futures that are polled once and then left: their answers arrive, and nobody takes them.
+//! Futures that are polled once and then left: their answers arrive and stay unread.
 
 use distlock::{Acquiring, Client};
 use distlock_tests::{RedisServer, eventually_eq};
@@ -20,7 +20,7 @@ async fn poll_once<F: Future + Unpin>(left: &mut [F]) {
     unconstrained(poll).await;
 }
 
-/// Begins this many acquisitions, each of a key of its own, and leaves them after one poll. Other acquisitions are served.
+/// Begins this many acquisitions, each of another key, and leaves them after one poll. Other acquisitions are served.
 async fn leave_acquisitions(client: &Client) -> Vec<Acquiring> {
     let acquire = |n| client.lock(format!("left:{n}")).acquire().into_future();
     let mut left: Vec<_> = (0..LEFT).map(acquire).collect();

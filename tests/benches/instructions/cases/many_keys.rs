@@ -1,4 +1,4 @@
-//! Many tasks acquire and release, each a key of its own.
+//! Many tasks acquire and release, each another key.
 
 use distlock::Client;
 use tokio::task::JoinSet;

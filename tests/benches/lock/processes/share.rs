@@ -17,11 +17,10 @@ use crate::tasks::jain;
 /// Tasks of each process.
 const TASKS: usize = 8;
 const SECTION: Duration = Duration::from_millis(1);
-/// The same with nothing inside, where what counts is for how long nobody has the key.
+/// The same with nothing inside. It shows how long the key is idle between two holders.
 const TASKS_WITHOUT_WORK: usize = 16;
 /// For the line that tells the children when to start.
 const NOTICE: f64 = 20e6;
-
 const KINDS: [Kind; 5] = [
     Kind::Lock,
     Kind::Fair,
@@ -30,7 +29,7 @@ const KINDS: [Kind; 5] = [
     Kind::RedisLock,
 ];
 
-/// The fair lock and the write lock are left out: each of their grants is one of the server, whatever is inside.
+/// The fair lock and the write lock are left out: the server makes each of their grants, with or without work inside.
 const KINDS_WITHOUT_WORK: [Kind; 3] = [Kind::Lock, Kind::Rslock, Kind::RedisLock];
 
 /// What a round measures.

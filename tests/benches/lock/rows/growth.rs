@@ -1,4 +1,4 @@
-//! What becomes of the cost of a pair when a client has more keys, more tasks or more holds.
+//! How the cost of a pair changes when a client has more keys, more tasks or more holds.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::peers::RedisMultiLock;
 use crate::plan::Plan;
 use crate::tasks::{TASKS, alone, per_call, together};
 
-/// Who takes three keys. `rslock` cannot.
+/// The library and the crates that can take three keys. `rslock` cannot.
 enum Side {
     Ours(Client),
     Bare(Bare),

@@ -1,7 +1,7 @@
 //! What may overlap because another master took the place of the old one.
 //!
 //! Replication is asynchronous: a replica that becomes the master may lack what the old master granted last. Then the old
-//! owner and a new one both rely on the lock, until the old one is told. Only a fencing token tells the two apart.
+//! owner and a new one both rely on the lock, until the old one learns of it. Only a fencing token tells the two apart.
 //!
 //! An old master that was not killed goes on granting until its clients have heard of the new one. So either of the two
 //! grants may be the later one. The token tells them apart in both orders, because it is the server's time at least.
@@ -26,7 +26,7 @@ pub struct Overlap<'a> {
 }
 
 impl Overlap<'_> {
-    /// A2 and A7: a fencing token tells the two owners apart, and one of them is told soon after its client can reach the new
+    /// A2 and A7: a fencing token tells the two owners apart, and one of them learns of it soon after its client can reach the new
     /// master.
     pub(super) fn violations(&self, operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
         let (first, second) = (self.first, self.second);

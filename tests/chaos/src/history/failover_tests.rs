@@ -114,7 +114,7 @@ fn a_holder_who_is_told_long_after_the_failover_violates_a7() {
     assert_eq!(told_after(BOUNDS.confirmed + 10 * MS), ["A7"]);
 }
 
-/// As [`two_holders`], where the first one has a lease of its own of an hour.
+/// As [`two_holders`], where the first one has a fixed lease of an hour.
 fn long_lease(second: Timestamp, told: Timestamp) -> Vec<Event> {
     const HOUR: Timestamp = 3_600_000 * MS;
     let mut first = called(1, 900 * MS, None);

@@ -4,7 +4,7 @@
 //! events by acquisition, and [`check()`] looks for violations. Nothing here knows the crate under test.
 //!
 //! A *claim* is the time for which an owner was entitled to rely on its hold: from the return of its acquisition until it
-//! calls its release, is told of the loss, or reaches its own deadline, whichever comes first. If the lock's data was
+//! calls its release, learns of the loss, or reaches its own deadline, whichever comes first. If the lock's data was
 //! wiped in the server the claim ends at that time, since the owner learns of it only later. Two claims may overlap where
 //! different masters have granted the lock: see [`overlaps`].
 
@@ -15,6 +15,7 @@ mod failover;
 mod failover_tests;
 mod latch;
 mod operation;
+mod operations;
 mod stalls;
 #[cfg(test)]
 mod stalls_tests;
@@ -34,7 +35,8 @@ pub use check::{Bounds, Violation, check};
 pub use coverage::{contended, fault_coverage};
 pub use failover::{Overlap, overlaps};
 pub use latch::wrong_sum;
-pub use operation::{Claim, LeakedPermit, Operation, Operations};
+pub use operation::{Claim, LeakedPermit, Operation};
+pub use operations::Operations;
 pub use stalls::ProcessStalls;
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.
@@ -71,24 +73,24 @@ pub struct Event {
 pub enum EventKind {
     /// An acquisition began.
     Called {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// Which lock.
         key: String,
         /// The other key of a multi-lock.
         other_key: Option<String>,
-        /// How long it waits at most; without limit where there is none, and zero is a single try.
+        /// The longest time that it waits. `None`: without a limit. Zero: a single attempt.
         wait: Option<Timestamp>,
         /// Its fixed lease, if it has one.
         lease: Option<Timestamp>,
         /// Whether others may have it at the same time: readers.
         shared: bool,
-        /// Whether it ends by itself: a plain permit does not.
+        /// Whether it ends with a lease. A plain permit has none.
         leased: bool,
     },
     /// It was granted.
     Granted {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// The name of the hold in the server.
         owner: String,
@@ -99,65 +101,65 @@ pub enum EventKind {
     },
     /// It was refused.
     Refused {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// Why.
         why: Refusal,
     },
     /// Its caller stops polling it while it waits.
     Unpolled {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// Its caller polls it again.
     Polled {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// Its caller dropped it before it was answered.
     Abandoned {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// The owner entered the guarded resource.
     Entered {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// The owner wrote to the guarded resource.
     Wrote {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
-        /// False where another had entered since.
+        /// False if another owner had entered since.
         accepted: bool,
     },
-    /// The owner was told that its hold is lost.
+    /// The owner learned that its hold is lost.
     LossReported {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// The owner begins to release, or drops its hold.
     Ending {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// The owner's own deadline, as of now.
         deadline: Timestamp,
     },
     /// The release was answered, or the hold dropped.
     Ended {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// How.
         how: End,
     },
-    /// A waiter of a latch was let go.
+    /// A latch released a waiter.
     LatchOpened {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
     },
     /// A change of a latch began.
     Changing {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
         /// Which latch.
         key: String,
@@ -166,9 +168,9 @@ pub enum EventKind {
     },
     /// It was answered.
     Changed {
-        /// Whose.
+        /// Which acquisition.
         id: Id,
-        /// What is left of the count; of a latch that was to be set 1 where it was, and else 0.
+        /// The rest of the count. Where a latch was to be set: 1 if it was set, otherwise 0.
         answer: u64,
     },
     /// A fault that lasted until now.
@@ -199,9 +201,9 @@ pub enum Change {
 /// Why an acquisition was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Held by others until the wait was over.
+    /// Others held the lock until the wait was over.
     Busy,
-    /// Nobody answered.
+    /// The server did not answer.
     Unavailable,
     /// The server refuses the user.
     Denied,
@@ -218,7 +220,7 @@ pub enum End {
     Released,
     /// Its release found it gone.
     Lost,
-    /// Nobody answered its release.
+    /// Its release had no answer.
     Unanswered,
     /// It was dropped.
     Dropped,
@@ -245,14 +247,14 @@ pub struct Fault {
     pub heals: Timestamp,
     /// Whether it happened: a cut that met no connection did not.
     pub hit: bool,
-    /// Whether an attempt sent at its begin may be carried out as late as its end.
+    /// Whether the server may execute an attempt of its begin as late as its end.
     pub delays_attempts: bool,
     /// Whether the clients connect again at its end.
     pub reconnects: bool,
 }
 
 impl Fault {
-    /// Whether no caller may notice it. It excuses no delay and no error.
+    /// Whether no caller may notice it. Such a fault explains no delay and no error.
     #[must_use]
     pub fn is_unnoticed(&self) -> bool {
         self.affected == Affected::Unnoticed
@@ -269,18 +271,18 @@ pub enum Wiped {
     One(String),
     /// Of all.
     Everything,
-    /// Perhaps what was written last of these locks: a replica that may lack it became the master.
+    /// Perhaps the last writes to these locks: a replica became the master and may lack them.
     Unreplicated {
         /// The locks of the master that was lost.
         keys: Vec<String>,
-        /// The master that was lost carried out no request that was sent after this. If that is later than the end of the
-        /// fault, it was not killed, and its clients left it by then.
+        /// The lost master executed no request that was sent after this time. If this is later than the end of the fault, the
+        /// master was not killed, and its clients had left it by then.
         until: Timestamp,
     },
 }
 
 impl Wiped {
-    /// Whether this lock's data was among it.
+    /// Whether this lock's data was part of it.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         match self {
@@ -307,10 +309,10 @@ impl Wiped {
 /// Which processes a fault kept from the server, or from running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Affected {
-    /// Nobody.
+    /// No process.
     #[default]
     Nobody,
-    /// Nobody, and nobody may notice it, as the move of a slot.
+    /// No process, and no caller may notice it, such as the move of a slot.
     Unnoticed,
     /// One process, which did not run at all.
     Process(u32),

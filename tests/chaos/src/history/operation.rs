@@ -1,8 +1,6 @@
 //! The events of a history, grouped by acquisition.
 
-use std::collections::{BTreeMap, HashMap};
-
-use super::{Change, End, Event, EventKind, Fault, Id, ProcessStalls, Refusal, Timestamp, Wiped};
+use super::{Change, End, EventKind, Fault, Id, Refusal, Timestamp, Wiped};
 
 /// One acquisition and what followed.
 #[derive(Clone, Debug)]
@@ -19,7 +17,7 @@ pub struct Operation {
     pub lease: Option<Timestamp>,
     /// Whether others of its kind may have the lock at the same time.
     pub shared: bool,
-    /// Whether its hold ends by itself.
+    /// Whether its hold ends with a lease.
     pub leased: bool,
     /// When it was called.
     pub called: Timestamp,
@@ -41,7 +39,7 @@ pub struct Operation {
     pub granted: bool,
     /// Why it was not.
     pub refused: Option<Refusal>,
-    /// Whether it was let go by a latch that it waited for.
+    /// Whether the latch that it waited for released it.
     pub latch_opened: bool,
     /// Which change of a latch it is, and what was answered.
     pub change: Option<(Change, Option<u64>)>,
@@ -53,7 +51,7 @@ pub struct Operation {
     pub entered: Option<Timestamp>,
     /// When its write was answered, and whether it was accepted.
     pub wrote: Option<(Timestamp, bool)>,
-    /// When the owner was told of a loss.
+    /// When the owner learned of a loss.
     pub loss_reported: Option<Timestamp>,
     /// When the owner began to release.
     pub ending: Option<Timestamp>,
@@ -61,11 +59,11 @@ pub struct Operation {
     pub ended: Option<(Timestamp, End)>,
     /// When its process was killed, if that ended it.
     pub killed: Option<Timestamp>,
-    /// When its process was killed, whatever it had come to by then.
+    /// When its process was killed, also if it had ended by then.
     pub died: Option<Timestamp>,
 }
 
-/// A permit without a lease whose owner died, so that it is never returned.
+/// A permit without a lease whose owner died. It is never returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeakedPermit {
     /// Its owner had it and died.
@@ -93,7 +91,7 @@ impl Claim {
 }
 
 impl Operation {
-    fn new(id: Id, called: Timestamp) -> Self {
+    pub(super) fn new(id: Id, called: Timestamp) -> Self {
         Self {
             id,
             key: String::new(),
@@ -126,8 +124,8 @@ impl Operation {
         }
     }
 
-    /// Whether its permit stays out for ever, and since when. What its owner left to the background `settle` or less
-    /// before its death may not have been done.
+    /// Whether its permit is lost for ever, and since when. The background work of the last `settle` before the death of its
+    /// owner may not have been done.
     #[must_use]
     pub fn leaked_permit(&self, settle: Timestamp) -> Option<(Timestamp, LeakedPermit)> {
         let died = self.died.filter(|_| !self.leased)?;
@@ -144,7 +142,7 @@ impl Operation {
         Some((died, leaked_permit))
     }
 
-    /// Since when it waited and was polled again and again until its answer; never, if it was not polled any more.
+    /// Since when it was polled regularly until its answer; never, if it was not polled any more.
     #[must_use]
     pub fn polled_since(&self) -> Timestamp {
         match self.unpolled {
@@ -167,20 +165,20 @@ impl Operation {
         self.returned.or(self.killed).unwrap_or(end)
     }
 
-    /// The end of its hold by its own doing or knowledge, or `end` where it never had one.
+    /// When its owner ended its hold or learned of the end; `end` if neither happened.
     #[must_use]
     pub fn held_until(&self, end: Timestamp) -> Timestamp {
         let ends = [self.ending, self.loss_reported, self.killed];
         ends.into_iter().flatten().min().unwrap_or(end)
     }
 
-    /// Its claim, if it was granted: no longer than is certain.
+    /// Its claim, if it was granted. In doubt the shorter one.
     #[must_use]
     pub fn claim(&self, faults: &[Fault]) -> Option<Claim> {
         self.claim_until(self.wiped(faults).map(|fault| fault.from))
     }
 
-    /// Its claim, if it was granted: no longer than is certain, unless a master was lost.
+    /// Its claim, if it was granted. In doubt the shorter one, unless a master was lost.
     #[must_use]
     pub(super) fn claim_over_failovers(&self, faults: &[Fault]) -> Option<Claim> {
         let mut faults = faults.iter().filter(|fault| !fault.wiped.is_failover());
@@ -188,8 +186,7 @@ impl Operation {
         self.claim_until(wiped.map(|fault| fault.from))
     }
 
-    /// Its claim, if it was granted: no shorter than is certain. A wipe while its hold was asked for may have come
-    /// before that hold.
+    /// Its claim, if it was granted. In doubt the longer one: a wipe during its attempt may have come before the hold.
     #[must_use]
     pub fn longest_claim(&self, faults: &[Fault]) -> Option<Claim> {
         self.claim_until(self.surely_wiped(faults).map(|fault| fault.from))
@@ -243,7 +240,7 @@ impl Operation {
         wipes.find(|wipe| !comes_back(wipe))
     }
 
-    fn apply(&mut self, at: Timestamp, what: &EventKind) {
+    pub(super) fn apply(&mut self, at: Timestamp, what: &EventKind) {
         match what {
             EventKind::Called {
                 key,
@@ -301,108 +298,6 @@ impl Operation {
                 self.ended = Some((at, how.clone()));
             }
             EventKind::Fault(_) | EventKind::Stalled { .. } | EventKind::Killed { .. } => {}
-        }
-    }
-}
-
-/// All operations of a run, in the order of their calls, and the faults.
-#[derive(Clone, Debug, Default)]
-pub struct Operations {
-    /// The operations.
-    pub all: Vec<Operation>,
-    /// The faults, in the order of their begins.
-    pub faults: Vec<Fault>,
-    /// The times in which a process did not run, although no fault stopped it.
-    pub stalls: ProcessStalls,
-    /// When the last event was.
-    pub end: Timestamp,
-}
-
-impl Operations {
-    /// Puts the events of each operation together; `lease` is the watchdog's.
-    #[must_use]
-    pub fn from_events(events: &[Event], lease: Timestamp) -> Self {
-        let mut all: BTreeMap<Id, Operation> = BTreeMap::new();
-        let (mut faults, mut kills, mut end) = (Vec::new(), Vec::new(), 0);
-        let mut stalls = Vec::new();
-        for Event { at, what } in events {
-            end = end.max(*at);
-            match what {
-                EventKind::Fault(fault) => faults.push(fault.clone()),
-                EventKind::Stalled { process, stall } => stalls.push((*process, *stall)),
-                EventKind::Killed { process } => kills.push((*process, *at)),
-                EventKind::Called { id, .. }
-                | EventKind::Granted { id, .. }
-                | EventKind::Refused { id, .. }
-                | EventKind::Unpolled { id }
-                | EventKind::Polled { id }
-                | EventKind::Abandoned { id }
-                | EventKind::Entered { id }
-                | EventKind::Wrote { id, .. }
-                | EventKind::LossReported { id }
-                | EventKind::LatchOpened { id }
-                | EventKind::Changing { id, .. }
-                | EventKind::Changed { id, .. }
-                | EventKind::Ending { id, .. }
-                | EventKind::Ended { id, .. } => {
-                    let op = all.entry(*id).or_insert_with(|| Operation::new(*id, *at));
-                    op.apply(*at, what);
-                }
-            }
-        }
-        let mut all: Vec<Operation> = all.into_values().collect();
-        all.sort_by_key(|op| op.called);
-        // Afterwards: the last lines of a killed process may tell of what it did while the signal was on its way.
-        for (process, at) in kills {
-            let theirs = all.iter_mut().filter(|op| op.id.process == process);
-            for op in theirs {
-                op.died = Some(at.max(op.called));
-                if op.ended.is_none() {
-                    op.killed = op.died;
-                }
-            }
-        }
-        trace_back(&mut all, lease);
-        faults.sort_by_key(|fault| fault.from);
-        let stalls: ProcessStalls = stalls.into_iter().collect();
-        for fault in &mut faults {
-            // Who stood still hears later of the new master.
-            if let Wiped::Unreplicated { until, .. } = &mut fault.wiped
-                && *until > fault.to
-            {
-                *until = stalls.all().deadline(fault.to, *until - fault.to);
-            }
-        }
-        Self {
-            all,
-            faults,
-            stalls,
-            end,
-        }
-    }
-
-    /// The operations of each key.
-    #[must_use]
-    pub fn by_key(&self) -> BTreeMap<&str, Vec<&Operation>> {
-        let mut keys: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
-        for op in &self.all {
-            keys.entry(&op.key).or_default().push(op);
-        }
-        keys
-    }
-}
-
-/// Finds the beginning of each hold: it may have been handed over from one operation to the next.
-fn trace_back(all: &mut [Operation], lease: Timestamp) {
-    let mut first: HashMap<String, Timestamp> = HashMap::new();
-    let mut granted: Vec<&mut Operation> = all.iter_mut().filter(|op| op.granted).collect();
-    granted.sort_by_key(|op| op.returned);
-    for op in granted {
-        if let (Some(owner), Some(returned)) = (&op.owner, op.returned) {
-            op.held_since = *first.entry(owner.clone()).or_insert(returned);
-            let lease = op.lease.unwrap_or(lease);
-            op.lease_requested = op.granted_until.saturating_sub(lease);
-            op.last_requested = op.deadline.saturating_sub(lease).max(op.lease_requested);
         }
     }
 }

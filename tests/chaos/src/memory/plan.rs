@@ -6,7 +6,8 @@ use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, workload};
+use super::inject::COMMANDS;
+use super::{LEASE, RESPONSE_TIMEOUT, workload};
 use crate::fault_plan::{FaultPlan, PlannedFault};
 use crate::planned_operation::panics;
 use distlock_tests::any_lock::LockKind;
@@ -37,9 +38,9 @@ pub enum MemoryFault {
     Wipe(String),
     /// The server restarts without the lock's data, and the clients connect again.
     Restart(String),
-    /// The server executes the attempts of this time when it is over, and all else of it never.
+    /// The server executes the attempts of this time at its end, and no other command of this time.
     Hang,
-    /// A copy of the server takes over that has a lock as it was before its last release. Somebody waits for it.
+    /// A copy of the server takes over. It has a lock in its state before its last release, and a task waits for this lock.
     StaleCopy,
     /// The first of two waiters is not polled for this long, while the key becomes free.
     Unpolled,
@@ -47,7 +48,7 @@ pub enum MemoryFault {
     HotKeys,
     /// Each server of a Redlock forgets a lock in turn, while it is held.
     Forgotten,
-    /// A key that another library has for long becomes free, or earlier free, without a message.
+    /// A key that another library holds for a long time becomes free without a message, or its lease is cut short.
     Untold(Untold),
 }
 
@@ -185,7 +186,7 @@ fn rare_steps(
 }
 
 fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFault> {
-    // Mostly short ones: an outcome in doubt is then soon put to the test.
+    // Mostly short ones, so that an unknown outcome soon has a consequence.
     let length = LEASE.mul_f64(random.random::<f64>().powi(2) * 1.5);
     let (fault, length) = match kind {
         0 => {

@@ -1,4 +1,4 @@
-//! Faults that random operations rarely meet, each in the situation that shows what comes of it.
+//! Faults that random operations rarely meet, each in a situation that shows its consequence.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl MemoryRun {
             let (client, number) = last.owner.split_once(':')?;
             let verbs = Verbs::new(&self.admin[0], client.parse().ok()?).of_kind(kind);
             let number = number.parse().ok()?;
-            // What happened since the release is not known to the copy either, and nobody hears of it.
+            // The copy does not know either what happened since the release, and sends no message about it.
             self.faults.silence(&last.key);
             let lock = lock_kind.lock_on(&self.admin, &last.key);
             lock.force_release().await.expect("no fault");
@@ -108,7 +108,7 @@ impl MemoryRun {
             sleep(Duration::from_millis(1)).await;
             self.faults.tell_again(&last.key);
             // Clients that have just connected again, after another fault, may have sent the release in this moment, and
-            // nobody heard of it. The next message comes from here.
+            // no client heard of it. The next message comes from here.
             let stored = locks(&self.servers[0]);
             if !stored
                 .get(&last.key)
@@ -262,8 +262,8 @@ impl MemoryRun {
         });
     }
 
-    /// Another library has a lock for long. Meanwhile somebody begins to wait for it, and sleeps. Then it becomes free, or
-    /// its lease is cut short, without a message.
+    /// Another library holds a lock for a long time. A task begins to wait for it, and sleeps. Then the lock becomes free, or its
+    /// lease is cut short, without a message.
     pub(super) async fn untold(&self, how: Untold, length: Duration) {
         let lock_kind = self.context.workload.lock_kind;
         let Some(kind) = plain(lock_kind) else {

@@ -1,4 +1,4 @@
-//! Situations that are played when the faults of a run are over, so that nothing excuses what comes of them: futures that are
+//! Situations that are played when the faults of a run are over, so that no fault explains a failure: futures that are
 //! polled and then left, and latches whose waiters lose their connections at the last count.
 
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, unconstrained};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ground::Effect;
-use super::plan::WireFault;
+use super::wire_fault::WireFault;
 use super::{Ground, RedisRun};
 use distlock_tests::any_lock::{AnyLock, LockKind};
 use distlock_tests::proxy::Select;

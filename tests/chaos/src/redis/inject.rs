@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ground::{Effect, Ground};
-use super::plan::{self, WireFault};
+use super::plan;
+use super::wire_fault::WireFault;
 use super::{RedisRun, forgets};
 use crate::fault_plan::{FaultPlan, PlannedFault};
 use crate::history::{Affected, Event, EventKind, Fault, Timestamp};

@@ -3,102 +3,43 @@
 
 mod calm;
 pub mod child;
+mod children;
+mod config;
 mod ground;
 mod inject;
 mod leftovers;
 mod numbers;
 mod plan;
 mod replicas;
+mod wire_fault;
 mod wires;
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use distlock::Client;
-use tokio::runtime::Builder;
+use distlock_tests::Pulse;
+use distlock_tests::any_lock::{LockKind, PERMITS};
+use distlock_tests::resource::{Resource, ResourceHandle, Served};
 use tokio::sync::Mutex;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::child::{ChildConfig, connect};
-pub use self::ground::Ground;
+use self::child::connect;
+use self::children::Child;
 use self::ground::Servers;
 use self::numbers::Numbers;
-use self::plan::{FaultPlans, plans};
+use self::plan::FaultPlans;
 use self::wires::Wires;
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
-use super::{Outcome, Workload, error_counter, evaluate};
+use super::{Outcome, Workload, evaluate};
 use crate::history::{Bounds, History, Timestamp};
-use distlock_tests::Pulse;
-use distlock_tests::any_lock::{LockKind, PERMITS};
-use distlock_tests::flaws::Flaw;
-use distlock_tests::process::Process;
-use distlock_tests::resource::{Resource, ResourceHandle, Served};
 
-/// How large a run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// For how long faults are injected.
-    faulty: Duration,
-    /// For how long operations go on after the last fault: its consequences [heal](Ground::heals), and afterwards every waiter
-    /// has to make progress.
-    undisturbed: Duration,
-    /// Clients of the tester's process; of a Redlock, sets of clients.
-    client_sets: usize,
-    /// Workers in the tester's process.
-    tasks: u32,
-    /// Child processes.
-    children: usize,
-    /// Workers in each of them.
-    tasks_of_a_child: u32,
-    /// Locks.
-    keys: usize,
-}
-
-impl Scale {
-    /// Keeps some third of a core busy for 20 s.
-    pub const FULL: Self = Self {
-        faulty: Duration::from_secs(12),
-        undisturbed: Duration::from_secs(8),
-        client_sets: 4,
-        tasks: 40,
-        children: 3,
-        tasks_of_a_child: 8,
-        keys: 20,
-    };
-
-    /// So small that a dozen of them run at once.
-    pub const SMOKE: Self = Self {
-        faulty: Duration::from_secs(3),
-        undisturbed: Duration::from_secs(6),
-        client_sets: 2,
-        tasks: 12,
-        children: 2,
-        tasks_of_a_child: 4,
-        keys: 6,
-    };
-
-    /// The same with faults for this long.
-    #[must_use]
-    pub const fn with_faults_for(self, faulty: Duration) -> Self {
-        Self { faulty, ..self }
-    }
-
-    /// The same, and afterwards this long without.
-    #[must_use]
-    pub const fn then_undisturbed_for(self, undisturbed: Duration) -> Self {
-        Self {
-            undisturbed,
-            ..self
-        }
-    }
-}
-
-/// How many waiters in a thousand are not polled for some time, in a third of the runs.
-const UNPOLLED: u32 = 3;
+pub use self::config::{RunConfig, Scale};
+pub use self::ground::Ground;
 
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -119,100 +60,6 @@ const BOUNDS: Bounds = Bounds {
     settle: 0,
 };
 
-/// What a run on real servers is made of.
-#[derive(Clone, Debug)]
-pub struct RunConfig {
-    /// The path of the program `chaos` of this package, which the child processes run.
-    binary: String,
-    ground: Ground,
-    lock_kind: LockKind,
-    /// Of the clients in the tester's process.
-    flaw: Option<Flaw>,
-    scale: Scale,
-    only_kills: bool,
-}
-
-impl RunConfig {
-    /// On one server, with all faults and without a mistake.
-    #[must_use]
-    pub fn new(binary: &str, lock_kind: LockKind, scale: Scale) -> Self {
-        Self {
-            binary: binary.to_owned(),
-            ground: Ground::Server,
-            lock_kind,
-            flaw: None,
-            scale,
-            only_kills: false,
-        }
-    }
-
-    /// The same on these servers.
-    #[must_use]
-    pub fn on(self, ground: Ground) -> Self {
-        Self { ground, ..self }
-    }
-
-    /// The same with this mistake of the clients in the tester's process.
-    #[must_use]
-    pub fn with_flaw(self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self }
-    }
-
-    /// The same, but a child process is killed each second, and nothing else happens.
-    #[must_use]
-    pub fn only_kills(self) -> Self {
-        let only_kills = true;
-        Self { only_kills, ..self }
-    }
-
-    /// Plays the operations and faults of a seed.
-    ///
-    /// # Panics
-    /// If the run itself fails.
-    #[must_use]
-    pub fn run(&self, seed: u64) -> Outcome {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build();
-        let runtime = runtime.expect("a runtime");
-        let outcome = runtime.block_on(self.play(seed));
-        // Not dropped, since that would wait for a blocked thread.
-        runtime.shutdown_background();
-        outcome
-    }
-
-    async fn play(&self, seed: u64) -> Outcome {
-        error_counter::install();
-        let (workload, errors) = (
-            workload(self.ground, self.lock_kind, self.scale.keys, seed),
-            error_counter::count(),
-        );
-        let plans = if self.only_kills {
-            FaultPlans::of_kills(seed, self.scale.faulty)
-        } else {
-            let subscribes = self.lock_kind != LockKind::Spin;
-            let ground = (self.ground, seed);
-            plans(ground, self.scale.faulty, &workload.keys, subscribes)
-        };
-        let run = RedisRun::new(seed, workload, self).await;
-        let mut outcome = run.play(&plans).await;
-        if error_counter::count() > errors {
-            outcome.found("A11", String::from("a panic, or an error in the log"));
-        }
-        if !outcome.violations.is_empty() {
-            let FaultPlans {
-                server,
-                wire,
-                processes,
-            } = &plans;
-            eprintln!("{server}{wire}{processes}{outcome}");
-        }
-        outcome
-    }
-}
-
 fn bounds(ground: Ground, lock_kind: LockKind) -> Bounds {
     Bounds {
         lease: timestamp(ground.lease()),
@@ -223,20 +70,6 @@ fn bounds(ground: Ground, lock_kind: LockKind) -> Bounds {
             _ => 1,
         },
         ..BOUNDS
-    }
-}
-
-fn workload(ground: Ground, lock_kind: LockKind, keys: usize, seed: u64) -> Workload {
-    Workload {
-        lock_kind,
-        lease: ground.lease(),
-        work: Duration::from_millis(4),
-        pause: Duration::from_millis(30),
-        wait: Duration::from_secs(2),
-        long: 2,
-        unpolled: if seed % 3 == 1 { UNPOLLED } else { 0 },
-        panics: 0,
-        keys: (0..keys).map(|n| format!("chaos:{n}")).collect(),
     }
 }
 
@@ -260,26 +93,6 @@ struct RedisRun {
     /// Workers that faults start, and their number.
     more_workers: StdMutex<JoinSet<()>>,
     more_tasks: AtomicU32,
-}
-
-struct Child {
-    process: Process,
-    number: u32,
-    /// Returns the lines that were not events.
-    reader: JoinHandle<Vec<String>>,
-}
-
-impl Child {
-    /// The unexpected output of a child that has ended. The last line of one that was killed may be incomplete.
-    async fn unexpected_output(self, killed: bool) -> Option<String> {
-        let lines = self.reader.await.unwrap_or_default();
-        let said = self.process.stderr();
-        if said.is_empty() && lines.len() <= usize::from(killed) {
-            return None;
-        }
-        let number = self.number;
-        Some(format!("process {number} said {lines:?} and {said:?}"))
-    }
 }
 
 impl RedisRun {
@@ -360,7 +173,7 @@ impl RedisRun {
         let is_done = self.ends(all).await;
         let children = self.children_end().await;
         self.wires.end_silence();
-        // What they took away is no violation. See the checker for what they do not explain.
+        // Data that they took away is not a violation. The checker knows what they do not explain.
         for effect in self.servers.get_mut().unplanned_failovers() {
             let end = self.context.time.now();
             self.note_fault(String::from("UnplannedFailover"), effect, (end, end), false);
@@ -427,54 +240,6 @@ impl RedisRun {
             }
             happened = now;
         }
-    }
-
-    fn start_child(&self) -> Child {
-        let number = self.processes.fetch_add(1, Ordering::Relaxed);
-        let config = ChildConfig {
-            urls: self.urls.clone(),
-            resource: self.served.addr(),
-            process: number,
-            seed: self.context.seed,
-            tasks: self.config.scale.tasks_of_a_child,
-            end: self.end,
-            workload: self.context.workload.clone(),
-        };
-        let mut process = config.start(&self.config.binary);
-        let (mut lines, history) = (process.take_output(), self.history.clone());
-        let reader = tokio::spawn(async move {
-            let mut odd = Vec::new();
-            while let Ok(Some(line)) = lines.next_line().await {
-                match serde_json::from_str(&line) {
-                    Ok(event) => history.add(event),
-                    Err(_) => odd.push(line),
-                }
-            }
-            odd
-        });
-        Child {
-            process,
-            number,
-            reader,
-        }
-    }
-
-    /// Waits for the children. Returns what was unexpected of any child of the run.
-    async fn children_end(&self) -> Vec<String> {
-        let mut odd = std::mem::take(&mut *self.odd.lock().await);
-        for mut child in self.children.lock().await.drain(..) {
-            let ended = child.process.wait(NEVER);
-            match self.pulse.timeout(self.hangs_after(), ended).await {
-                Ok(status) if status.success() => {}
-                Ok(status) => odd.push(format!("process {}: {status}", child.number)),
-                Err(_) => {
-                    odd.push(format!("process {} never ended", child.number));
-                    child.process.kill();
-                }
-            }
-            odd.extend(child.unexpected_output(false).await);
-        }
-        odd
     }
 }
 

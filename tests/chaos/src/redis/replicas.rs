@@ -1,4 +1,4 @@
-//! A replica that stops, and clients whose grants it has to confirm. Beside the run, on servers of its own.
+//! A replica that stops, and clients whose grants it has to confirm. Beside the run, on separate servers.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -29,7 +29,6 @@ const WAITS: Range<f64> = 4.0..7.0;
 
 /// A client gives up after this time without a confirmation.
 const UNAVAILABLE_AFTER: Duration = Duration::from_millis(1_200);
-
 const TASKS: usize = 6;
 const KEYS: usize = 2;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::plan::WireFault;
+use super::wire_fault::WireFault;
 use distlock_tests::proxy::{self, Flow, Proxy, Role, Select, Way, Which};
 
 /// The proxies between the clients and the servers. All clones are the same.

@@ -6,7 +6,7 @@ use super::operations::Operation;
 
 /// For each list of the guide, its rights with an operation that fails without it.
 ///
-/// The key of the operation has a hash tag of its own where the right is a pattern for such keys.
+/// The key of the operation has a hash tag where the right is a pattern for such keys.
 pub(super) const TABLE: &[(&str, &[(&str, Operation)])] = &[
     (
         "locks",

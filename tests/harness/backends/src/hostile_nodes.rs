@@ -1,4 +1,4 @@
-//! A cluster of two nodes that answer what they are told to, and never end a redirect.
+//! A cluster of two nodes that give prepared answers, and never end a redirect.
 
 #![allow(
     clippy::unwrap_used,
@@ -130,7 +130,7 @@ impl Script {
     }
 }
 
-/// The same line, unless it leads to a server that is none of the nodes. The input of a test must not connect to others.
+/// The same line, unless it leads to a server that is not one of the nodes. The input of a test must not connect elsewhere.
 fn at_home(line: &str, ports: [u16; 2]) -> String {
     if !line.trim_start_matches('!').starts_with('-') {
         return line.to_owned();

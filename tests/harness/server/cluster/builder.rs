@@ -112,7 +112,7 @@ impl Builder {
     }
 
     /// All nodes speak TLS, among each other as well, with a certificate of this authority. The plain ports stay open for
-    /// clients. A client on a plain port is told the plain ports of the other nodes. Not for a cluster with proxies.
+    /// clients. A client on a plain port learns the plain ports of the other nodes. Not for a cluster with proxies.
     pub fn tls(mut self, authority: &Authority) -> Self {
         self.tls = Some(SetTls::new(authority, false));
         self
@@ -193,7 +193,7 @@ impl Builder {
         };
         let mut server = RedisServer::builder()
             .arg("--cluster-enabled", "yes")
-            // A machine that stands still for a second is no failure of a node.
+            // A machine that stands still for a second must not fail a node.
             .arg("--cluster-node-timeout", "2500")
             .arg("--cluster-announce-ip", "127.0.0.1")
             // Replicas stay with the master that the test gave them to.

@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// `first-last` or one slot. What is on its way stands in brackets, and is none.
+/// `first-last` or one slot. A slot that moves stands in brackets, and does not count.
 fn run(slots: &str) -> Option<(usize, usize)> {
     let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -164,7 +164,7 @@ impl RedisCluster {
             Some(master) => {
                 let master = self.nodes.iter().find(|node| node.id == master)?;
                 let port = master.announced().to_string();
-                // Of a master that is down there is no link.
+                // A master that is down has no link.
                 let link = !master.server.runs() || is("master_link_status", "up");
                 is("role", "slave") && is("master_port", &port) && link
             }

@@ -185,7 +185,7 @@ impl Builder {
         let mut set = |name: &str, value: &str| {
             lines.push(format!("sentinel {name} {SERVICE} {value}"));
         };
-        // A machine that stands still for a second is no failure of a server.
+        // A machine that stands still for a second must not fail a server.
         set("down-after-milliseconds", "2500");
         set("failover-timeout", "3000");
         set("parallel-syncs", "2");

@@ -1,7 +1,7 @@
 //! One call of a latch: it is set, counted down, or awaited.
 //!
 //! All threads change and await most keys as they like. The last key is changed step by step, by one thread at a time and long
-//! enough apart: its waiters wait for long, and only a message lets them go in time.
+//! enough apart: its waiters wait for a long time, and only a message wakes them in time.
 
 use std::sync::atomic::Ordering;
 

@@ -23,7 +23,7 @@ async fn seen(client: &Client) -> KeyReport {
     client.inspect("k").await.unwrap()
 }
 
-/// Frees what was seen, and returns what came of it.
+/// Frees the holders that were seen, and returns the outcome.
 async fn force(client: &Client, seen: &KeyReport) -> ForceRelease {
     client.force_release(seen).await.unwrap()
 }

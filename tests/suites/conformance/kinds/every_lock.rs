@@ -1,6 +1,6 @@
-//! What every exclusive lock promises, whatever else its kind adds: asked of each kind, on every backend.
+//! What every exclusive lock promises, tested for each kind on every backend.
 //!
-//! The reentrant lock has files of its own, one for each subject; here are those promises of it that another kind could
+//! The reentrant lock has the folder `lock`, with a file for each subject; here are those promises of it that another kind could
 //! break: by its scripts, its place in the queue, or the way its guards are made.
 
 use std::sync::Arc;
@@ -383,7 +383,7 @@ async fn refusal_names_the_holder(stage: &Stage, of: LockKind) {
         let owner = holder.owner.unwrap();
         assert!(owner.starts_with(&client), "{text}");
         assert_eq!(holder.others, 0, "{text}");
-        // Each key of a multi-lock has an owner of its own.
+        // Each key of a multi-lock has another owner.
         if of != LockKind::Multi {
             assert_eq!(owner, guard.owner().to_string(), "{text}");
         }

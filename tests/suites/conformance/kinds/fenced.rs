@@ -1,4 +1,4 @@
-//! Fencing tokens: each grant has a higher one, whatever happened since the last.
+//! Fencing tokens: each grant has a higher one than the last grant, with any events in between.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The non-reentrant lock: entering it again inside its own scope is an error at once.
 
 use distlock::{Error, inherit};
+use distlock_tests::lock_once;
 
 use crate::conformance::stage::{Stage, is_done_within, refused};
 
@@ -44,14 +45,7 @@ async fn other_kinds_of_lock_inside_its_scope_are_an_error_too(stage: &Stage) {
         assert!(refused(client.spin_lock(KEY).acquire().await).is_permanent());
         assert!(refused(client.fenced_lock(KEY).acquire().await).is_permanent());
         // Another key is nobody's business.
-        client
-            .lock("stock:7")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&client, "stock:7").await;
     };
     guard.scope(body).await.unwrap();
     guard.release().await.unwrap();

@@ -36,7 +36,7 @@ async fn acquire_inside_its_scope_enters_again_by_any_handle(stage: &Stage) {
     assert_eq!(stage.faults().calls(Op::Attempt), 1);
 }
 
-/// A function that locks, called by itself: as an annotated one is.
+/// A function that locks and is recursive, as an annotated one may be.
 fn nested(lock: &Lock, depth: u64) -> impl Future<Output = u64> + Send {
     let body = async move {
         let inner = match depth {

@@ -78,11 +78,11 @@ impl Drop for Visit {
 /// What happens in a storm besides locking.
 #[derive(Clone, Copy, Default)]
 struct Weather {
-    /// Fixed leases: holds end by themselves.
+    /// Fixed leases: holds end with them.
     leases: bool,
     /// Lost, late, doubled and delayed commands.
     faults: bool,
-    /// Keys are force-released under their holders: they overlap until they are told.
+    /// Keys are force-released under their holders: two holders overlap until the first one learns of it.
     wiped: bool,
 }
 

@@ -1,11 +1,10 @@
-//! A waiter that exists and is not polled, as a future beside a `select!` loop: it is in nobody's way for long.
+//! A waiter that exists and is not polled, such as a future beside a `select!` loop: it blocks others only for a short time.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Builder, Client, Error, Guard};
-use distlock_tests::Disturbed as _;
+use distlock::{Client, Error, Guard};
 use distlock_tests::faults::{Fault, Op};
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
@@ -102,7 +101,7 @@ async fn unpolled_waiters_lose_their_places_one_after_the_other(stage: &Stage) {
 
 async fn waiter_that_is_polled_keeps_its_place_however_long_it_waits(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
-    // Behind a holder of its own client, and behind one of another.
+    // Behind a holder of the same client, and of another one.
     for holder in [&client, &other] {
         let held = holder.lock(KEY).acquire().await.unwrap();
         let mut first = spawned(&client);
@@ -122,19 +121,10 @@ async fn waiter_that_is_polled_keeps_its_place_however_long_it_waits(stage: &Sta
     }
 }
 
-/// As in an outage: the holder is of its own client, and the server does not answer for a while.
+/// As in an outage: the holder belongs to the same client, and the server does not answer for a while.
 async fn waiter_whose_attempt_behind_its_own_holder_takes_long_keeps_its_place(stage: &Stage) {
     let patience = 4 * BOUND;
-    let set = |builder: Builder| {
-        // The response timeout is at most a sixth of the lease.
-        let builder = builder
-            .faults(stage.faults())
-            .watchdog_timeout(patience * 6);
-        builder
-            .response_timeout(patience)
-            .unavailable_after(patience)
-    };
-    let client = stage.client_with(set).await;
+    let client = stage.patient_client(patience).await;
     let held = client.lock(KEY).acquire().await.unwrap();
     stage
         .faults()

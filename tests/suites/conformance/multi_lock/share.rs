@@ -1,4 +1,4 @@
-//! A multi-lock of keys that are hot by themselves gets its share, and costs the others little.
+//! A multi-lock of hot keys gets its share, and costs the others little.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ impl Grants {
     }
 }
 
-/// Enters again and again, until all are told to stop.
+/// Enters again and again, until `stop` is set.
 fn spin(
     tasks: &mut JoinSet<()>,
     stop: &Arc<AtomicBool>,

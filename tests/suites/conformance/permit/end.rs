@@ -1,5 +1,5 @@
-//! What becomes of a permit that is out: kept by the watchdog, or ended by its id from anywhere, by its lease or with the
-//! semaphore; and which holders are told.
+//! A permit that is out: the watchdog renews it, or it ends by its id from anywhere, by its lease or with the semaphore; and
+//! which holders learn of it.
 
 use std::time::Duration;
 

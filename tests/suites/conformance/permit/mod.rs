@@ -260,7 +260,7 @@ async fn sum_that_redisson_could_not_read_is_refused_and_changes_nothing(stage: 
 async fn as_many_as_can_be_at_once_are_granted_and_more_than_there_are_are_not(stage: &Stage) {
     let client = stage.client().await;
     let most = 1_000;
-    // A short lease and its short timeouts are no measure of what a busy server can do.
+    // A busy server may not meet a short lease with its short timeouts.
     let many = if stage.is_paused() { most } else { 100 };
     let seats = set(&client, many).await;
     let permits = seats.acquire_many(many).await.unwrap();

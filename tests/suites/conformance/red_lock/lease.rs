@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock::{Error, MultiLock};
 use distlock_tests::faults::{Fault, Op};
+use distlock_tests::lock_once;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, LEASE, Servers};
@@ -95,14 +96,7 @@ async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
 async fn servers_whose_clocks_began_at_different_times() {
     let servers = Servers::new(3);
     let program = servers.program();
-    program.clients[0]
-        .lock("other")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock_once(&program.clients[0], "other").await;
     sleep(LEASE * 3).await;
     let guard = program
         .lock()

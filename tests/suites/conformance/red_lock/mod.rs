@@ -1,4 +1,4 @@
-//! Redlock on servers in this process: a majority is enough, and no less. What real servers do to it is a suite of its own.
+//! Redlock on servers in this process: a majority is enough, and no less. The suite `redis` has real servers.
 
 mod lease;
 mod outage;

@@ -324,7 +324,7 @@ async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage() {
     servers.are_empty().await;
 }
 
-/// The holder keeps the key on the one server that answers. That is no quorum.
+/// The holder keeps the key on the one server that answers. One server is not a quorum.
 #[tokio::test(start_paused = true)]
 async fn wait_in_line_behind_a_holder_without_a_majority_is_unavailable() {
     let servers = Servers::new(3);

@@ -64,7 +64,7 @@ async fn reader_that_died_is_kept_alive_by_nobody(stage: &Stage) {
     let dead = dying(&client, Kind::Read);
     let granted = dead.attempt(KEY, 1, stage.part(3)).await.unwrap();
     assert_eq!(granted, Answer::Granted);
-    // Renewed for long after the other's end.
+    // Renewed long after the end of the other.
     let reader = lock.read().acquire().await.unwrap();
     assert_eq!(lock.read().holders().await.unwrap().len(), 2);
     sleep(stage.lease() * 2).await;

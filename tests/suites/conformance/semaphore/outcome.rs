@@ -1,4 +1,4 @@
-//! A semaphore under faults: each acquisition, release and change counts once, whatever is lost, doubled, late or dropped
+//! A semaphore under faults: each acquisition, release and change counts once, also if it is lost, doubled, late or dropped
 //! on the way.
 
 use std::time::Duration;

@@ -123,7 +123,7 @@ async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
     sleep(stage.part(20)).await;
     stage.wipe().await;
     for waiting in waiting {
-        // They ask by themselves every 5 s.
+        // They ask again every 5 s.
         let told = timeout(Duration::from_secs(5) + stage.slack(), waiting).await;
         let error = refused(told.expect("told").unwrap());
         assert!(error.to_string().contains("its number is gone"), "{error}");
@@ -168,7 +168,7 @@ async fn loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait
     let all_told = async || told.load(Ordering::Relaxed) >= TASKS;
     let patience = Duration::from_secs(5) + stage.slack();
     stage.eventually("all told", patience, all_told).await;
-    // All wait again, for permits that nobody has set.
+    // All wait again, for permits that are not set.
     stage.waiting(&one, TASKS / 2).await;
     stage.waiting(&two, TASKS / 2).await;
     sleep(stage.part(100)).await;

@@ -76,7 +76,7 @@ macro_rules! in_one_slot {
     };
 }
 
-/// The same on memory, where each key has a slot of its own, as in a cluster: for what acquires several keys.
+/// The same on memory, where each key has its own slot, as in a cluster: for acquisitions of several keys.
 macro_rules! in_several_slots {
     ($($test:ident),* $(,)?) => {
         mod slots { $(#[test] fn $test() { $crate::conformance::stage::memory_in_slots(|stage| Box::pin(super::$test(stage))); })* }

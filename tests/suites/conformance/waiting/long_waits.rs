@@ -1,53 +1,23 @@
-//! What the log says of acquisitions that wait for long, for each other, or for themselves.
+//! What the log says of acquisitions that wait for a long time, for each other, or for themselves.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use distlock::{Acquire, Client};
+use distlock_tests::log::{self, lines_with};
 use tokio::join;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::level_filters::LevelFilter;
 
 use crate::conformance::stage::{Stage, refused};
 
-static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-struct Writer;
-
-impl io::Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// A key that no other test has, and no other play of the same test. All tests of the process share one log, and a test finds its
 /// own lines by its key.
 fn logged_key(stage: &Stage, name: &str) -> String {
-    static COLLECTS: Once = Once::new();
-    COLLECTS.call_once(|| {
-        tracing_subscriber::fmt()
-            .with_max_level(LevelFilter::WARN)
-            .with_ansi(false)
-            .with_writer(|| Writer)
-            .init();
-    });
+    log::collect(LevelFilter::WARN);
     static KEYS: AtomicU64 = AtomicU64::new(0);
     let number = KEYS.fetch_add(1, Ordering::Relaxed);
     format!("{name} {number} on {}", stage.backend())
-}
-
-/// How many lines have all of these words.
-fn lines_with(words: &[&str]) -> usize {
-    let log = LOG.lock().unwrap();
-    let log = String::from_utf8_lossy(&log);
-    let all = |line: &&str| words.iter().all(|word| line.contains(word));
-    log.lines().filter(all).count()
 }
 
 async fn is_told(stage: &Stage, words: &[&str], times: usize) {
@@ -104,7 +74,7 @@ async fn wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off(stag
     let wait = |acquire: Acquire| timeout(stage.part(2), acquire.into_future());
     assert!(wait(silent.lock(&key).acquire()).await.is_err());
     assert_eq!(lines_with(&[&key]), 0);
-    // The multi-lock waits for this one first, and not for long.
+    // The multi-lock waits for this one first, and only for a short time.
     let first = logged_key(stage, "first");
     let before = other.lock(&first).acquire().await.unwrap();
     let freed = async {
@@ -190,7 +160,7 @@ async fn wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds(stage:
             .is_err()
     );
     assert_eq!(told(), 4);
-    // Another task waits for this one. A wait with a limit is told too, once for its line.
+    // Another task waits for this one. A wait with a limit is logged too, once for its line.
     let another = tokio::spawn(client.lock(&key).acquire().into_future());
     for _ in 0..3 {
         let limited = client.lock(&key).acquire().wait(stage.part(20));
@@ -229,7 +199,7 @@ async fn wait_for_itself_is_told_beside_a_read_of_its_own_and_for_its_own_last_p
         ])
     };
     let limit = stage.part(50);
-    // A write waits for a read of its own task, and a scope would refuse it.
+    // A write waits for a read of the same task, and a scope would refuse it.
     let lock = client.rw_lock(&key);
     let read = lock.read().acquire().await.unwrap();
     for _ in 0..2 {
@@ -300,7 +270,7 @@ async fn guard_that_was_dropped_is_nothing_that_its_task_waits_for(stage: &Stage
     let client = stage.client().await;
     let (plain, write) = (client.lock(&key), client.rw_lock(format!("{key} write")));
     for _ in 0..10 {
-        // One with a lease of its own is not taken back: the next acquisition waits for the release.
+        // A hold with a fixed lease is not taken back: the next acquisition waits for the release.
         for acquire in [plain.acquire(), write.write().acquire()] {
             let leased = || acquire.clone().lease(stage.lease());
             drop(leased().await.unwrap());
@@ -316,7 +286,7 @@ async fn guard_that_was_dropped_is_nothing_that_its_task_waits_for(stage: &Stage
 
 async fn wait_for_permits_that_nobody_has_set_is_told_as_such(stage: &Stage) {
     let key = logged_key(stage, "unset");
-    // It is told once. Both wait by then, also on a busy machine.
+    // It is logged once. Both wait by then, also on a busy machine.
     let after = stage.part(2);
     let client = stage.client_with(|builder| builder.warn_after(after)).await;
     let pool = client.semaphore(&key);

@@ -1,4 +1,4 @@
-//! What waiters cost that hear nothing for long. On paused time, where the number of commands is exact.
+//! What waiters cost that get no message for a long time. On paused time, where the number of commands is exact.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn latch_wait_that_times_out_after_a_look_tells_the_count_that_the_look_sa
     let wait = waiting.count_down_latch("batch").wait();
     let waiter = tokio::spawn(wait.timeout(Duration::from_secs(12)).into_future());
     sleep(Duration::from_secs(1)).await;
-    // Nobody is told of a count above 0.
+    // A count above 0 sends no message.
     latch.count_down().await.unwrap();
     let error = waiter.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("count was still 2"), "{error}");

@@ -1,8 +1,8 @@
-//! Acquisitions that wait, of any kind of lock: what they cost, what they are told, and when they end.
+//! Acquisitions that wait, of any kind of lock: what they cost, what they learn, and when they end.
 
-mod bounds;
 mod long_waits;
 mod looks;
+mod max_waiters;
 mod refusal;
 mod unguarded;
 mod until_free;

@@ -1,12 +1,11 @@
-//! Acquisitions that are granted while nobody polls them. There is no guard, so nobody would end the hold: it is ended within
+//! Acquisitions that are granted while they are not polled. There is no guard that would end the hold, so it is ended within
 //! two seconds. An acquisition that is polled again later begins anew.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::test_util::guard_of;
-use distlock::{Builder, Client, Error, Guard, MultiLock};
-use distlock_tests::Disturbed as _;
+use distlock::{Client, Error, Guard, MultiLock};
 use distlock_tests::LockKind;
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::faults::{Fault, Op};
@@ -16,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::conformance::stage::Stage;
 
-/// How long a grant may last that nobody takes: two looks at the futures.
+/// How long a grant may last whose future is not polled: two looks at the futures.
 const BOUND: Duration = Duration::from_secs(2);
 
 /// Far beyond the end of each test.
@@ -24,20 +23,6 @@ const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The answer takes this long, so an attempt in memory is not answered in the same poll.
 const ANSWER: Fault = Fault::DelayReply(Duration::from_millis(1));
-
-const KINDS: [LockKind; 11] = [
-    LockKind::Reentrant,
-    LockKind::NonReentrant,
-    LockKind::Spin,
-    LockKind::Fenced,
-    LockKind::Fair,
-    LockKind::NonReentrantFair,
-    LockKind::Write,
-    LockKind::Read,
-    LockKind::Permit,
-    LockKind::Semaphore,
-    LockKind::Multi,
-];
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>;
 
@@ -104,7 +89,7 @@ async fn is_soon_free(stage: &Stage, of: LockKind, client: &Client, key: &str) {
 async fn grant_that_nobody_takes_is_released_for_each_kind(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let mut left = Vec::new();
-    for of in KINDS {
+    for of in LockKind::ON_ONE_SERVER {
         for wait in [None, Some(Duration::ZERO)] {
             let key = format!("{of:?}:{}", wait.is_some());
             set_permits(of, &other, &key).await;
@@ -160,22 +145,8 @@ async fn next_waiters_are_granted_what_an_unpolled_one_has_not_taken(stage: &Sta
     left.await.unwrap().release().await.unwrap();
 }
 
-/// A client that waits for each answer for this long.
-async fn patient_client(stage: &Stage, patience: Duration) -> Client {
-    let set = |builder: Builder| {
-        // The response timeout is at most a sixth of the lease.
-        let builder = builder
-            .faults(stage.faults())
-            .watchdog_timeout(patience * 6);
-        builder
-            .response_timeout(patience)
-            .unavailable_after(patience)
-    };
-    stage.client_with(set).await
-}
-
 async fn acquisition_that_is_polled_keeps_its_owner_however_late_its_answer_is(stage: &Stage) {
-    let client = patient_client(stage, BOUND * 4).await;
+    let client = stage.patient_client(BOUND * 4).await;
     stage
         .faults()
         .next(Op::Attempt, Fault::DelayReply(BOUND * 2));

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::SOON;
 use super::soon;
 
+const SUBSCRIBE: &str = "*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n";
+
 /// A client's and a server's end with a proxy between them.
 async fn ends() -> (TcpStream, TcpStream, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -86,12 +88,7 @@ async fn push_before_the_reply_is_delivered_and_not_eaten() {
 #[tokio::test]
 async fn resp2_message_before_the_reply_is_delivered_and_not_eaten() {
     let (mut client, mut server, proxy) = ends().await;
-    send(
-        &mut client,
-        &mut server,
-        "*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n",
-    )
-    .await;
+    send(&mut client, &mut server, SUBSCRIBE).await;
     let eat = proxy.eat_reply(Select::SUBSCRIBERS, Which::NEXT);
     send(&mut client, &mut server, "*1\r\n$4\r\nPING\r\n").await;
     let confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
@@ -110,12 +107,7 @@ async fn resp2_message_before_the_reply_is_delivered_and_not_eaten() {
 #[tokio::test]
 async fn refused_subscription_does_not_shift_the_replies() {
     let (mut client, mut server, proxy) = ends().await;
-    send(
-        &mut client,
-        &mut server,
-        "*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n",
-    )
-    .await;
+    send(&mut client, &mut server, SUBSCRIBE).await;
     send(&mut server, &mut client, "-NOPERM no\r\n").await;
     let eat = proxy.eat_reply(Select::ALL, Which::NEXT);
     send(&mut client, &mut server, "PING\r\n").await;

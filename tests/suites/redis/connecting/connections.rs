@@ -94,7 +94,7 @@ fn client_goes_on_in_another_runtime_when_its_first_has_gone() {
     });
     drop(first);
     second.block_on(async {
-        // No call of the client in between: the watchdog has to come over by itself.
+        // No call of the client in between: the watchdog has to find the new connection.
         tokio::time::sleep(2 * lease).await;
         assert!(guard.is_held(), "nobody renewed it");
         let (held, waiter) = waiting;

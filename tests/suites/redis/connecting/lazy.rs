@@ -1,4 +1,4 @@
-//! Clients that do not wait for their server: it starts later, refuses them, or is none that they can use.
+//! Clients that do not wait for their server: it starts later, refuses them, or cannot be used.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventual
 
 use crate::redis::{SOON, client, ms};
 
-/// Longer than any wait of these tests: what is told earlier is told at once.
+/// Longer than any wait of these tests: an error before it comes at once.
 const LATE: Duration = Duration::from_secs(300);
 
 async fn is_connected(client: &Client) {

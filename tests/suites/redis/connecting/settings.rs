@@ -39,7 +39,7 @@ async fn builder_counts_more_than_the_url_and_the_last_call_more_than_the_first(
     ] {
         assert_eq!(name(&server, built, url).await, expected);
     }
-    // What the builder does not set comes from the URL, in each setting by itself.
+    // A setting that the builder does not set comes from the URL, one by one.
     let holder = Client::connect(&plain).await.unwrap();
     let _held = holder.lock("k").acquire().await.unwrap();
     let waits = builder().name("of-call").connect(&url).await.unwrap();
@@ -80,7 +80,7 @@ async fn lease_of_the_url_is_the_one_that_the_server_gets() {
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_told_by_name_before_anything_is_sent() {
-    // Nobody listens there: whoever connected would be told something else.
+    // No server listens there: a connection would fail with another error.
     let refused = async |query: &str| {
         let url = format!("redis://shop:SeCrEt@127.0.0.1:1?{query}");
         let lazy = Client::connect_lazy(&url).unwrap_err().to_string();

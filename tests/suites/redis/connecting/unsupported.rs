@@ -80,7 +80,7 @@ async fn node_of_a_cluster_is_refused_at_once() {
     assert!(text.contains("node of a cluster"), "{text}");
 }
 
-/// A way to a server on which a node of a cluster looks like a server of its own, as behind the proxies of some providers.
+/// A proxy behind which a node of a cluster looks like a single server, as at some providers.
 async fn as_standalone(server: &RedisServer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (own, behind) = (listener.local_addr().unwrap(), server.addr());

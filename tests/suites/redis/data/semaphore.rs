@@ -13,7 +13,6 @@ use crate::redis::{SOON, client, ms};
 
 /// Far less than a waiter sleeps that no message wakes.
 const AT_ONCE: Duration = ms(3_000);
-
 const OWNERS: &str = "{pool}:distlock_owners";
 
 async fn text(server: &RedisServer, key: &str) -> Option<String> {
@@ -75,13 +74,13 @@ async fn number_messages_and_marks_are_as_they_should_be() {
     assert_eq!(pool.release_permits(1).await.unwrap(), -1);
     assert_eq!(pool.add_permits(3).await.unwrap(), 2);
     assert_eq!(heard.next().await, "2");
-    // Fewer than before are no news.
+    // Fewer permits than before wake no waiter.
     assert_eq!(pool.add_permits(-1).await.unwrap(), 1);
     assert_eq!(pool.drain_permits().await.unwrap(), 1);
     assert_eq!(text(&server, "pool").await.unwrap(), "0");
     pool.add_permits(17).await.unwrap();
     assert_eq!(heard.next().await, "17");
-    // Every key but the number goes by itself.
+    // Every key but the number ends by its TTL.
     for key in server.keys().await {
         let left = server.pttl(&key).await;
         assert!(

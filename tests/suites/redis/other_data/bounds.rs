@@ -1,4 +1,4 @@
-//! No script works for long on what it finds: not on numbers in the server, and not on large values.
+//! No script takes long because of what it finds: neither numbers in the server nor large values.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ async fn play(server: &RedisServer, client: &Client, number: &str) {
         let again = bounded(server, &what("acquire again"), again).await;
         assert_eq!(again.unwrap(), Answer::Granted);
         stage().await;
-        // A number beyond 64 bits is no count.
+        // A number beyond 64 bits is not a count.
         let inspected = bounded(server, &what("inspect"), reads.inspect("k")).await;
         assert!(inspected.is_ok() || number.len() == 20, "{inspected:?}");
         bounded(server, &what("report"), client.inspect("k"))

@@ -16,7 +16,6 @@ use super::ms;
 
 /// An owner as Redisson writes it.
 const JAVA: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
-
 const LEASE: std::time::Duration = ms(30_000);
 
 /// Every kind.

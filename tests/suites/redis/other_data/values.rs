@@ -131,7 +131,7 @@ fn assert_refused(kind: Kind, seen: Seen, operation: &str, answer: &Answered, wh
             matches!(answer, Ok(Answer::Held(_) | Answer::HeldAt(1 | 0, _)))
         }
         "release" | "withdraw" if is_hash => matches!(answer, Ok(Answer::NotOurs)),
-        // A lock that is no read/write lock shows owners that it does not know.
+        // Other locks than the read/write lock show owners that they do not know.
         "inspect" if is_hash && !is_read_write(kind) => {
             is_wrong || matches!(answer, Ok(Answer::Holders(holders, _)) if holders.len() <= 16)
         }

@@ -222,7 +222,7 @@ async fn authority_replaced_in_its_file_is_trusted_by_the_next_connection() {
     write(&file, second.pem());
     assert!(server.kill_clients("normal").await >= 1);
     lock_once(&client, "k").await;
-    // A file that is being written is no reason to give up.
+    // The client goes on when a file is just being written.
     write(&file, "half a file");
     assert!(server.kill_clients("normal").await >= 1);
     let told = || async {

@@ -8,12 +8,12 @@ use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, eventually_eq,
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::{SOON, refused, trusting};
+use super::{SOON, only_own_certificates_are_taken, refused, trusting};
 
 /// Without a message, a waiter looks at its key after 4 s at the earliest.
 const TOLD: Duration = Duration::from_millis(3_500);
 
-/// Who may do anything.
+/// The administrator.
 const RIGHTS: [&str; 3] = ["+@all", "~*", "&*"];
 
 /// The cluster of the tests that only use keys and users of their own, and the authority of its certificates. A node that is
@@ -171,17 +171,7 @@ async fn mutual_tls_is_for_all_nodes() {
     let client = builder.connect(&url).await.unwrap();
     works_on_all_nodes(&cluster, &client).await;
 
-    let error = refused(trusting(&authority), &url).await;
-    let text = error.to_string();
-    assert!(matches!(error, Error::LoginDenied { .. }), "{text}");
-    assert!(
-        text.contains("CertificateRequired") && text.contains("tls_client_pem"),
-        "{text}"
-    );
-    let strange = Authority::new().client();
-    let builder = trusting(&authority).tls_client_pem(strange.cert, strange.key);
-    let error = refused(builder, &url).await;
-    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+    only_own_certificates_are_taken(&authority, &url).await;
 }
 
 /// One of the nodes joined after the clients had connected.
@@ -247,7 +237,7 @@ async fn node_with_a_wrong_certificate_denies_its_own_keys_alone_until_it_is_ren
         })
     };
     eventually_eq(SOON, "denied with the reason", true, denied).await;
-    // Who has time left waits for a right certificate, and the other nodes serve meanwhile.
+    // A caller with time left waits for a right certificate, and the other nodes serve meanwhile.
     let waiting = tokio::spawn(client.lock(&wrong).acquire().wait(2 * SOON).into_future());
     for key in [first, last] {
         lock_once(&client, &key).await;

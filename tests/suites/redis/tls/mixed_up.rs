@@ -1,4 +1,4 @@
-//! TLS where there is none, none where there is TLS, and a handshake that nobody answers.
+//! TLS to a server without TLS, no TLS to a server with TLS, and a handshake without an answer.
 
 use std::time::Duration;
 

@@ -34,3 +34,18 @@ async fn refused(builder: Builder, url: &str) -> Error {
     let connecting = tokio::time::timeout(SOON, builder.connect(url));
     connecting.await.expect("told at once").unwrap_err()
 }
+
+/// Nobody gets in without a certificate, or with one that another authority than that of the servers has issued.
+async fn only_own_certificates_are_taken(servers: &Authority, url: &str) {
+    let error = refused(trusting(servers), url).await;
+    let text = error.to_string();
+    assert!(matches!(error, Error::LoginDenied { .. }), "{text}");
+    assert!(
+        text.contains("CertificateRequired") && text.contains("tls_client_pem"),
+        "{text}"
+    );
+    let strange = Authority::new().client();
+    let builder = trusting(servers).tls_client_pem(strange.cert, strange.key);
+    let error = refused(builder, url).await;
+    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+}

@@ -16,7 +16,7 @@ const URLS: [[&str; 2]; 5] = [
     ["redis+sentinel://", "/locks?sentinel_tls=true"],
 ];
 
-/// The error of a client whose server has never heard of it, whatever the arrangement of the servers.
+/// The error of a client that never reached a server, on one server, with Sentinels and on a cluster.
 async fn refused_unsent(builder: Builder) -> String {
     let mut texts = Vec::new();
     for [scheme, path] in URLS {

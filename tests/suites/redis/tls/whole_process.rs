@@ -1,6 +1,6 @@
 //! What TLS takes from the process: the authorities of its system, and the cryptography that its program has installed.
 //!
-//! Both are the same for all threads of a process. So each test here runs once more, alone in a process of its own.
+//! Both are the same for all threads of a process. So each test here runs once more, alone in another process.
 
 use std::path::Path;
 use std::process::Stdio;

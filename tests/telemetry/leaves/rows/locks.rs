@@ -11,21 +11,6 @@ use crate::play::PATIENCE;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-const KINDS: [LockKind; 12] = [
-    LockKind::Reentrant,
-    LockKind::NonReentrant,
-    LockKind::Spin,
-    LockKind::Fenced,
-    LockKind::Fair,
-    LockKind::NonReentrantFair,
-    LockKind::Write,
-    LockKind::Read,
-    LockKind::Permit,
-    LockKind::Semaphore,
-    LockKind::Multi,
-    LockKind::Red,
-];
-
 /// Once for each lock that has a method of its own.
 macro_rules! of_each {
     ($rows:ident, $world:ident, $lock:ident => $future:expr; $($kind:ident: $items:expr,)*) => {$(
@@ -52,7 +37,7 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn acquire(rows: &mut Vec<Row>, world: World) {
-    for kind in KINDS {
+    for kind in LockKind::ON_ONE_SERVER.into_iter().chain([LockKind::Red]) {
         for lease in [None, Some(HOUR)] {
             if lease.is_some() && !kind.has_lease() {
                 continue;

@@ -15,7 +15,7 @@ use crate::history::{Affected, Timestamp, Wiped};
 use crate::time::timestamp;
 use distlock_tests::server::{ClientLine, RedisServer};
 
-use super::plan::WireFault;
+use super::wire_fault::WireFault;
 use super::wires::Wires;
 use cluster::Cluster;
 use sentinel::Sentinels;

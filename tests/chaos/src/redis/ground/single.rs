@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::Effect;
 use crate::fault_plan::PlannedFault;
 use crate::history::{Affected, Wiped};
-use crate::redis::plan::WireFault;
+use crate::redis::wire_fault::WireFault;
 use crate::redis::wires::Wires;
 use distlock_tests::any_lock::LockKind;
 use distlock_tests::proxy::Proxy;

@@ -81,7 +81,7 @@ pub struct Faults {
     broken: Arc<watch::Sender<u64>>,
     /// How often a server that hung has gone on.
     gone_on: Arc<watch::Sender<u64>>,
-    /// Whether each key has a slot of its own.
+    /// Whether each key has its own slot.
     has_slots: Arc<AtomicBool>,
 }
 
@@ -205,7 +205,7 @@ impl Faults {
         self.reconnect();
     }
 
-    /// Gives each key a slot of its own, as if the server were a cluster. A command that names several of them fails.
+    /// Gives each key its own slot, as if the server were a cluster. A command that names several of them fails.
     pub fn split_slots(&self) {
         self.has_slots.store(true, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ pub(super) struct Subscriptions {
     muted: Arc<AtomicBool>,
     /// How long new subscriptions take to become active.
     delay: Mutex<Duration>,
-    /// The keys about which nothing is told, although their subscriptions stay active.
+    /// The keys without messages, although their subscriptions stay active.
     silent: Arc<Mutex<HashSet<String>>>,
     /// The number of the next subscription.
     next: AtomicU64,

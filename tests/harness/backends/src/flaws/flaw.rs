@@ -44,9 +44,9 @@ pub enum Flaw {
     /// A hold that is handed over is not confirmed: until a third of the lease has passed since the last renewal, an answer
     /// that the server does not have the hold is ignored.
     HandOverNotConfirmed,
-    /// Nobody is told that the connection for commands was replaced.
+    /// The client does not learn that the connection for commands was replaced.
     ReconnectUntold,
-    /// A look at the key of a waiter that has heard nothing for long never shows a change.
+    /// When a waiter without messages looks at its key, it never sees a change.
     LookSeesNothing,
     /// A release that was answered is not sent again over another connection.
     ReleaseNotRepeated,

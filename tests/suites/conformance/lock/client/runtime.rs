@@ -1,4 +1,4 @@
-//! Clients, guards and futures that outlive their runtime, and drops where there is none.
+//! Clients, guards and futures that outlive their runtime, and drops without a runtime.
 //!
 //! These tests make runtimes of their own, so they do not play on a stage. Memory only: what is tested is the client's
 //! own tasks.

@@ -81,7 +81,7 @@ async fn hold_beside_one_that_the_server_granted_later_is_not_handed_over(stage:
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let first = client.lock(KEY).acquire().await.unwrap();
     let second = tokio::spawn(client.lock(KEY).acquire().into_future());
-    // It trusts the holder of its own client no longer, and listens.
+    // It no longer relies on the holder of the same client, and listens.
     sleep(stage.part(10)).await;
     stage.faults().always(Op::Renew, Fault::FailBefore);
     assert!(other.lock(KEY).force_release().await.unwrap());

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::conformance::stage::{Stage, refused, server_shows};
 
 const KEY: &str = "order:42";
-
 const KINDS: [Mode; 5] = [
     Mode::Reentrant,
     Mode::NonReentrant,

@@ -1,19 +1,19 @@
-//! A hold that is lost: how and when its holder is told, and that the former holder can do nothing any more.
+//! A hold that is lost: how and when its holder learns of it, and that the former holder can change nothing any more.
 
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Verbs};
 use distlock::{Client, Error, Loss};
-use distlock_tests::faults::{Fault, Op};
+use distlock_tests::lock_once;
 use futures_util::future::poll_immediate;
 use tokio::time::{Instant, sleep};
 
 use crate::conformance::stage::{Stage, refused};
 
-const KEY: &str = "order:42";
+pub(super) const KEY: &str = "order:42";
 
 #[track_caller]
-fn assert_lost(error: &Error, expected: Loss, completed: bool) {
+pub(super) fn assert_lost(error: &Error, expected: Loss, completed: bool) {
     let Error::Lost {
         key,
         reason,
@@ -35,99 +35,6 @@ async fn take_over(by: &Client) -> distlock::Guard {
     let lock = by.lock(KEY);
     assert!(lock.force_release().await.unwrap());
     lock.try_acquire().await.unwrap().unwrap()
-}
-
-async fn lost_renewal_is_tried_again_and_the_hold_survives(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Delay(stage.part(5)),
-        Fault::DelayReply(stage.part(5)),
-        Fault::Late(stage.part(5)),
-        Fault::Never,
-        Fault::Double,
-    ];
-    for (n, fault) in faults.into_iter().enumerate() {
-        let guard = client.lock(KEY).acquire().await.unwrap();
-        stage.faults().next(Op::Renew, fault);
-        sleep(stage.size(stage.lease() * 4 / 3, 2 * stage.lease())).await;
-        assert_eq!(stage.faults().hits(Op::Renew), n + 1, "{fault:?}");
-        assert!(guard.is_held(), "{fault:?}");
-        stage.is_taken(KEY).await;
-        guard.release().await.unwrap();
-    }
-}
-
-async fn outage_shorter_than_the_lease_is_survived(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    for fault in [Fault::FailBefore, Fault::FailAfter, Fault::Never] {
-        let guard = client.lock(KEY).acquire().await.unwrap();
-        stage.faults().always(Op::Renew, fault);
-        sleep(stage.part(2)).await;
-        stage.faults().clear(Op::Renew);
-        sleep(stage.size(stage.lease() * 4 / 3, 3 * stage.lease())).await;
-        assert!(guard.is_held(), "{fault:?}");
-        guard.release().await.unwrap();
-    }
-}
-
-async fn hold_that_cannot_be_renewed_is_lost_when_its_lease_is_over(stage: &Stage) {
-    let (client, other) = (stage.faulty_client().await, stage.client().await);
-    for fault in [Fault::FailBefore, Fault::Never, Fault::Delay(stage.lease())] {
-        stage.faults().always(Op::Renew, fault);
-        let hits = stage.faults().hits(Op::Renew);
-        let start = Instant::now();
-        let guard = client.lock(KEY).acquire().await.unwrap();
-        let next = other.lock(KEY).acquire().into_future();
-        let next = tokio::spawn(next);
-        guard.lost().await;
-        stage.assert_took(start, stage.lease());
-        assert!(!guard.is_held());
-        let next = next.await.unwrap().unwrap();
-        stage.assert_took(start, stage.lease());
-        assert_lost(&refused(guard.reenter()), Loss::Expired, false);
-        assert_lost(&refused(guard.release().await), Loss::Expired, false);
-        let tries = stage.faults().hits(Op::Renew) - hits;
-        assert!(tries >= 2, "{fault:?} was tried {tries} times");
-        stage.faults().clear(Op::Renew);
-        next.release().await.unwrap();
-    }
-}
-
-async fn unheard_renewals_do_not_move_the_deadline(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    stage.faults().always(Op::Renew, Fault::FailAfter);
-    let start = Instant::now();
-    let guard = client.lock(KEY).acquire().await.unwrap();
-    guard.lost().await;
-    stage.assert_took(start, stage.lease());
-    // The server still has it, renewed and unheard: it is ended in the background.
-    let free = async || !client.lock(KEY).is_locked().await.unwrap();
-    stage.eventually("freed", stage.part(10), free).await;
-    assert_lost(&refused(guard.release().await), Loss::Expired, false);
-}
-
-async fn deadline_counts_from_before_sending_and_not_from_the_answer(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    let slow = Fault::DelayReply(stage.part(20));
-    // The grant's answer is slow, and no renewal gets through.
-    stage.faults().next(Op::Attempt, slow);
-    stage.faults().always(Op::Renew, Fault::FailBefore);
-    let start = Instant::now();
-    let guard = client.lock(KEY).acquire().await.unwrap();
-    stage.assert_took(start, stage.part(20));
-    guard.lost().await;
-    stage.assert_took(start, stage.lease());
-    drop(guard);
-    stage.faults().clear(Op::Renew);
-    // The answer of a renewal is slow, and no other gets through.
-    let start = Instant::now();
-    let guard = client.lock(KEY).acquire().await.unwrap();
-    stage.faults().next(Op::Renew, slow);
-    stage.faults().always(Op::Renew, Fault::FailBefore);
-    guard.lost().await;
-    stage.assert_took(start, stage.part(3) + stage.lease());
 }
 
 async fn force_release_is_told_within_a_third_of_the_lease(stage: &Stage) {
@@ -302,21 +209,6 @@ async fn try_run_gives_the_bodys_own_error_before_a_loss(stage: &Stage) {
     assert!(matches!(run.await, Err(Failed::Lock(error)) if error.is_busy()));
 }
 
-async fn renewal_under_way_at_the_release_revives_nothing(stage: &Stage) {
-    let (client, other) = (stage.faulty_client().await, stage.client().await);
-    for fault in [Fault::Delay(stage.part(20)), Fault::Late(stage.part(20))] {
-        let guard = client.lock(KEY).acquire().await.unwrap();
-        stage.faults().next(Op::Renew, fault);
-        sleep(stage.part(3) + stage.part(100)).await;
-        guard.release().await.unwrap();
-        let next = other.lock(KEY).try_acquire().await.unwrap().unwrap();
-        sleep(stage.part(10)).await;
-        assert_eq!(other.lock(KEY).hold_count().await.unwrap(), 1);
-        next.release().await.unwrap();
-        stage.is_free(KEY).await;
-    }
-}
-
 async fn guard_that_was_lost_and_lives_on_is_in_nobodys_way(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let lost = client.lock(KEY).acquire().await.unwrap();
@@ -341,14 +233,7 @@ async fn release_that_nobody_waits_for_is_no_loss(stage: &Stage) {
         sleep(stage.part(100)).await;
         drop(release);
         // It is granted again when the release was answered.
-        client
-            .lock(KEY)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        lock_once(&client, KEY).await;
     }
     stage.is_quiet_within(stage.lease() * 3).await;
     assert_eq!(client.snapshot().losses, []);
@@ -395,11 +280,6 @@ on_every_backend![
     release_that_nobody_waits_for_is_no_loss,
     loss_that_a_release_finds_is_shown,
     guard_that_was_lost_and_lives_on_is_in_nobodys_way,
-    lost_renewal_is_tried_again_and_the_hold_survives,
-    outage_shorter_than_the_lease_is_survived,
-    hold_that_cannot_be_renewed_is_lost_when_its_lease_is_over,
-    unheard_renewals_do_not_move_the_deadline,
-    deadline_counts_from_before_sending_and_not_from_the_answer,
     force_release_is_told_within_a_third_of_the_lease,
     take_over_is_told_and_the_new_owner_is_not_touched,
     hold_lost_to_the_clock_leaves_the_next_owner_alone,
@@ -408,5 +288,4 @@ on_every_backend![
     nested_scopes_are_all_dropped_at_a_loss,
     loss_found_after_the_body_says_that_it_completed,
     try_run_gives_the_bodys_own_error_before_a_loss,
-    renewal_under_way_at_the_release_revives_nothing,
 ];

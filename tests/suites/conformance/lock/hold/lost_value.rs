@@ -7,7 +7,7 @@ use distlock::{Client, Error, Loss};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::sleep;
 
-use crate::conformance::stage::{Stage, refused};
+use crate::conformance::stage::{Stage, assert_lost_by, refused};
 
 const KEY: &str = "order:42";
 
@@ -88,16 +88,7 @@ async fn function_is_not_called_for_a_body_that_kept_its_lock_was_cut_or_never_r
     lock.acquire().on_lost(told).run(async {}).await.unwrap();
     let short = lock.acquire().lease(stage.part(4)).on_lost(told);
     let cut = refused(short.run(sleep(2 * stage.lease())).await);
-    assert!(
-        matches!(
-            cut,
-            Error::Lost {
-                reason: Loss::Expired,
-                ..
-            }
-        ),
-        "{cut}"
-    );
+    assert_lost_by(&cut, Loss::Expired);
     assert!(!cut.body_completed());
     stage.is_free_within(stage.lease(), KEY).await;
     let held = other.lock(KEY).acquire().await.unwrap();

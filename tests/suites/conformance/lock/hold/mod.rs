@@ -2,7 +2,10 @@
 
 mod confirmed;
 mod detached;
+mod hold_at_least;
 mod lease;
 mod loss;
 mod lost_value;
+mod max_hold;
+mod renewals;
 mod time_left;

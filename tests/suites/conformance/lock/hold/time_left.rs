@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::conformance::stage::{Stage, refused};
 
 const KEY: &str = "order:42";
-
 const KINDS: [Mode; 7] = [
     Mode::Reentrant,
     Mode::NonReentrant,
@@ -27,7 +26,7 @@ fn assert_lost(error: &Error, expected: Loss) {
     assert!(lost, "{error}");
 }
 
-/// A hold on the key with a lease of its own.
+/// A hold on the key with a fixed lease.
 async fn leased(stage: &Stage, client: &Client) -> Guard {
     let acquire = client.lock(KEY).acquire().lease(stage.lease());
     acquire.await.unwrap()
@@ -273,14 +272,8 @@ async fn release_in_time_frees_the_key_at_once_whatever_the_margin_is(stage: &St
             None => acquire.await,
         };
         guard.unwrap().release().await.unwrap();
-        other
-            .try_acquire()
-            .await
-            .unwrap()
-            .expect("free")
-            .release()
-            .await
-            .unwrap();
+        let guard = other.try_acquire().await.unwrap().expect("free");
+        guard.release().await.unwrap();
     }
 }
 

@@ -43,7 +43,7 @@ async fn all_in_line_are_told_of_an_outage_when_the_first_one_is(stage: &Stage) 
     }
 }
 
-/// A free key, so the first in line is granted it each time. The replicas are away, which the others are told as well.
+/// A free key, so the first in line is granted it each time. The replicas are away, and the others learn that as well.
 async fn all_in_line_are_told_that_no_replica_confirms_when_the_first_one_is(stage: &Stage) {
     let client = stage.faulty_client().await;
     for fault in [Fault::FailBefore, Fault::Never] {
@@ -157,7 +157,7 @@ async fn waiters_that_come_after_an_outage_are_served(stage: &Stage) {
     let second = tokio::spawn(client.lock(KEY).acquire().into_future());
     assert!(refused(first.await.unwrap()).is_unavailable());
     assert!(refused(second.await.unwrap()).is_unavailable());
-    // They ask by themselves, although the outage is known.
+    // They ask again, although the outage is known.
     stage.faults().clear(Op::Attempt);
     let late = (0..3).map(|_| client.lock(KEY).acquire().into_future());
     join_all(late.map(|acquiring| async { acquiring.await.unwrap().release().await.unwrap() }))

@@ -7,7 +7,7 @@ use distlock::{Error, Loss};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
-use crate::conformance::stage::{Stage, is_done_within, refused, server_shows};
+use crate::conformance::stage::{Stage, assert_lost_by, is_done_within, refused, server_shows};
 
 const KEY: &str = "order:42";
 
@@ -297,16 +297,7 @@ async fn release_of_a_hold_that_is_gone_is_lost_at_the_first_answer(stage: &Stag
             stage.faults().next(Op::Release, fault);
         }
         let error = refused(guard.release().await);
-        assert!(
-            matches!(
-                error,
-                Error::Lost {
-                    reason: Loss::Gone,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_lost_by(&error, Loss::Gone);
     }
 }
 

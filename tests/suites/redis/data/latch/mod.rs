@@ -28,7 +28,7 @@ async fn latch_of_two_says_1_nothing_and_0_and_goes() {
         let mut heard = Heard::on(&server, channel).await;
         let latch = client.count_down_latch(key);
         for _ in 0..2 {
-            // Where there is none, nothing happens and nothing is said.
+            // Without a latch, nothing happens and no message is sent.
             assert_eq!(latch.count_down().await.unwrap(), 0);
             assert_eq!(text(&server, key).await, None);
             assert!(latch.try_set_count(2).await.unwrap());

@@ -33,7 +33,7 @@ enum End {
 struct Scene {
     server: RedisServer,
     proxy: Proxy,
-    /// Of a client on a connection of its own.
+    /// Of a client on another connection.
     latch: distlock::CountDownLatch,
     waiting: JoinHandle<Result<(), Error>>,
 }

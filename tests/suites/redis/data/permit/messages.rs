@@ -11,7 +11,7 @@ use super::{
 };
 use crate::redis::{SOON, client};
 
-/// Below the 5 s after which a waiter that was told nothing asks again by itself.
+/// Below the 5 s after which a waiter without messages asks again.
 const TOLD: Duration = Duration::from_secs(3);
 
 async fn listened(server: &RedisServer) {

@@ -1,0 +1,216 @@
+//! Members of several kinds and of several clients.
+
+use std::time::Duration;
+
+use distlock::test_util::sizes;
+use distlock::{Member, MultiLock};
+use distlock_tests::LockKind;
+use distlock_tests::faults::{Fault, Op};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::is_free;
+use crate::conformance::stage::{Stage, refused};
+
+async fn crowd_with_members_of_several_kinds_gets_on(stage: &Stage) {
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let client = stage.client().await;
+        tasks.spawn(async move {
+            let mut keys: [Member; 3] = [
+                client.fair_lock("a").into(),
+                client.lock("b").into(),
+                client.fenced_lock("c").into(),
+            ];
+            keys.rotate_left(n % 3);
+            let multi = MultiLock::of(keys);
+            for _ in 0..5 {
+                let guard = multi.acquire().await.unwrap();
+                sleep(Duration::from_millis(3)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let start = Instant::now();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert!(start.elapsed() < stage.lease(), "{:?}", start.elapsed());
+}
+
+async fn member_that_does_not_answer_once_is_asked_again(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let multi = MultiLock::of([client.lock("a").into(), client.fenced_lock("b").into()]);
+    stage.faults().pass(Op::Attempt);
+    stage.faults().next(Op::Attempt, Fault::FailAfter);
+    let guard = multi.acquire().wait(stage.lease()).await.unwrap();
+    assert_eq!(stage.faults().hits(Op::Attempt), 1);
+    guard.release().await.unwrap();
+    stage.faults().pass(Op::Attempt);
+    stage.faults().next(Op::Attempt, Fault::FailBefore);
+    assert!(refused(multi.try_acquire().await).is_unavailable());
+}
+
+in_one_slot! {
+    members_of_several_kinds_are_taken_in_one_order_however_they_are_given,
+}
+
+on_every_backend_and_in_several_slots![
+    member_that_does_not_answer_once_is_asked_again,
+    crowd_with_members_of_several_kinds_gets_on,
+    members_of_other_kinds_and_clients,
+    member_of_another_client_that_is_taken_is_waited_for,
+    members_of_every_kind_are_held_and_freed_together,
+    nothing_is_kept_while_a_member_of_another_kind_is_waited_for,
+];
+
+async fn members_of_other_kinds_and_clients(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let multi = || {
+        MultiLock::of([
+            two.fenced_lock("fenced").into(),
+            one.lock("plain").into(),
+            one.spin_lock("spin").into(),
+            two.non_reentrant_lock("once").into(),
+        ])
+    };
+    let guard = multi().acquire().await.unwrap();
+    for key in ["fenced", "plain", "spin", "once"] {
+        assert!(!is_free(&one, key).await, "{key}");
+    }
+    assert!(multi().try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    for key in ["fenced", "plain", "spin", "once"] {
+        assert!(is_free(&one, key).await, "{key}");
+    }
+}
+
+async fn member_of_another_client_that_is_taken_is_waited_for(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let held = one.fenced_lock("b").acquire().await.unwrap();
+    let multi = MultiLock::of([one.lock("a").into(), two.fenced_lock("b").into()]);
+    let error = refused(multi.acquire().wait(stage.part(10)).await);
+    assert!(error.is_busy(), "{error}");
+    assert!(multi.try_acquire().await.unwrap().is_none());
+    let releasing = async {
+        sleep(stage.part(10)).await;
+        held.release().await.unwrap();
+    };
+    let waiting = async { multi.acquire().await.unwrap() };
+    let ((), guard) = tokio::join!(releasing, waiting);
+    guard.release().await.unwrap();
+}
+
+async fn members_of_every_kind_are_held_and_freed_together(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let multi = MultiLock::of([
+        one.rw_lock("reading").read().into(),
+        one.rw_lock("writing").write().into(),
+        two.fair_lock("fair").into(),
+        two.non_reentrant_fair_lock("fair once").into(),
+        one.spin_lock("spin").into(),
+        one.fenced_lock("fenced").into(),
+        two.non_reentrant_lock("once").into(),
+        two.lock("plain").into(),
+    ]);
+    let other = stage.client().await;
+    // Others that want one of the keys alone; a key that is read, to write it.
+    let alone = [
+        LockKind::Write.lock(&other, "reading"),
+        LockKind::Read.lock(&other, "writing"),
+        LockKind::Fair.lock(&other, "fair"),
+        LockKind::NonReentrantFair.lock(&other, "fair once"),
+        LockKind::Spin.lock(&other, "spin"),
+        LockKind::Fenced.lock(&other, "fenced"),
+        LockKind::NonReentrant.lock(&other, "once"),
+        LockKind::Reentrant.lock(&other, "plain"),
+    ];
+    let guard = multi.acquire().await.unwrap();
+    assert_eq!(guard.keys().count(), alone.len());
+    for lock in &alone {
+        assert!(lock.try_acquire().await.unwrap().is_none(), "{lock:?}");
+    }
+    guard.release().await.unwrap();
+    for lock in &alone {
+        // What a try in vain had of others goes back in the background.
+        let held = lock.acquire(Some(stage.part(4)), None).await.unwrap();
+        assert!(multi.try_acquire().await.unwrap().is_none(), "{lock:?}");
+        held.release().await.unwrap();
+    }
+    let guard = multi.acquire().wait(stage.part(4)).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Wherever in the order of the keys it stands.
+async fn nothing_is_kept_while_a_member_of_another_kind_is_waited_for(stage: &Stage) {
+    let other = stage.client().await;
+    for taken in ["a", "b", "c"] {
+        let client = stage.client().await;
+        let held = LockKind::Fenced.lock(&other, taken);
+        let held = held.acquire(None, None).await.unwrap();
+        let multi = MultiLock::of([
+            client.lock("a").into(),
+            client.fair_lock("b").into(),
+            client.fenced_lock("c").into(),
+        ]);
+        let waiting = tokio::spawn(multi.acquire().into_future());
+        // In memory only the server knows; Redis is listened to for a while after that, by clients before.
+        let listens = async || {
+            if stage.is_paused() {
+                stage.listened_channels().await > 0
+            } else {
+                sizes(&client).channels > 0
+            }
+        };
+        stage.eventually("it listens", stage.lease(), listens).await;
+        let others_are_free = async || {
+            let keys = ["a", "b", "c"].into_iter().filter(|key| *key != taken);
+            for key in keys {
+                if !is_free(&other, key).await {
+                    return false;
+                }
+            }
+            true
+        };
+        stage
+            .eventually("the others are free", stage.part(10), others_are_free)
+            .await;
+        let end = Instant::now() + stage.part(10);
+        while Instant::now() < end {
+            assert!(others_are_free().await, "{taken} is waited for");
+            sleep(Duration::from_millis(1)).await;
+        }
+        held.release().await.unwrap();
+        let guard = timeout(stage.lease(), waiting).await.unwrap();
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Otherwise two that want the same members could each have one of them whenever they try, and neither gets on.
+async fn members_of_several_kinds_are_taken_in_one_order_however_they_are_given(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let members: [Member; 3] = [
+        client.fair_lock("a").into(),
+        client.fenced_lock("b").into(),
+        client.rw_lock("c").write().into(),
+    ];
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        // The first one in the order of the keys is taken, so the others are not even tried.
+        let held = other.lock("a").acquire().await.unwrap();
+        let releases = stage.faults().calls(Op::Release);
+        let multi = MultiLock::of(order.map(|at| members[at].clone()));
+        let waiter = tokio::spawn(multi.acquire().into_future());
+        stage.has_places("a", 1).await;
+        held.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        let releases = stage.faults().calls(Op::Release) - releases;
+        assert_eq!(releases, 3, "one of each member: {order:?}");
+    }
+}

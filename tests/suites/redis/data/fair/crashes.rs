@@ -1,0 +1,134 @@
+//! Waiters that died: their places in the queue, and processes that are killed.
+
+use std::time::Duration;
+
+use distlock::test_util::{Kind, Verbs};
+use distlock_tests::{Process, Pulse, RedisServer, eventually_eq};
+use futures_util::StreamExt;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    JAVA, OURS, QUEUE, REDISSONS, TIMEOUTS, granted, has_places, java_waits, queue, queued,
+};
+use crate::redis::{SOON, client, ms};
+
+#[tokio::test]
+async fn dead_heads_and_heads_without_a_time_are_dropped() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    java_waits(&server, JAVA[0], -1.0).await;
+    server.cli(&["RPUSH", QUEUE, JAVA[1]]).await;
+    let waiter = queued(&server, &client, 0).await;
+    let line = queue(&server).await;
+    server.cli(&["LPUSH", QUEUE, JAVA[1]]).await;
+    held.release().await.unwrap();
+    let guard = granted(waiter).await;
+    assert_eq!(guard.owner().to_string(), line[0]);
+    guard.release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn waiter_that_others_took_for_dead_comes_back_before_them() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    let ours = queued(&server, &client, 0).await;
+    let line = queue(&server).await;
+    java_waits(&server, JAVA[0], 5_000.0 + REDISSONS).await;
+    // By our own time it lives, also if the other client disagrees.
+    server.cli(&["ZADD", TIMEOUTS, "1", &line[0]]).await;
+    assert!(client.fair_lock("k").try_acquire().await.unwrap().is_none());
+    assert_eq!(queue(&server).await[0], line[0]);
+    // As Redisson drops a head that is dead.
+    server.cli(&["LPOP", QUEUE]).await;
+    server.cli(&["ZREM", TIMEOUTS, &line[0]]).await;
+    let expected = [&line[0], JAVA[0]].map(str::to_owned).to_vec();
+    eventually_eq(SOON, "the queue", expected, || queue(&server)).await;
+    held.release().await.unwrap();
+    granted(ours).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn client_that_finds_the_first_waiter_dead_wakes_the_next() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let dies = Verbs::new(&client, Uuid::from_u128(7))
+        .of_kind(Kind::Fair)
+        .waiting(ms(1));
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    dies.attempt("k", 1, ms(30_000)).await.unwrap();
+    java_waits(&server, JAVA[0], REDISSONS).await;
+    server.cli(&["DEL", "k"]).await;
+    let mut messages = server.client().get_async_pubsub().await.unwrap();
+    let channel = format!("redisson_lock__channel:{{k}}:{}", JAVA[0]);
+    messages.subscribe(&channel).await.unwrap();
+    let mut messages = messages.into_on_message();
+    eventually_eq(SOON, "the queue", vec![JAVA[0].to_owned()], || async {
+        assert!(client.fair_lock("k").try_acquire().await.unwrap().is_none());
+        queue(&server).await
+    })
+    .await;
+    let message = timeout(SOON, messages.next()).await.unwrap().unwrap();
+    assert_eq!(message.get_payload_bytes(), b"0");
+    drop(held);
+}
+
+#[tokio::test]
+async fn processes_go_in_order_and_killed_ones_delay_them_once() {
+    let pulse = Pulse::start();
+    let server = RedisServer::start().await;
+    let mut processes = Vec::new();
+    for n in 0..8 {
+        let args = [server.url(), String::from("30000")];
+        let mut process = Process::start(env!("CARGO_BIN_EXE_holder"), args);
+        process.send("fair k");
+        match n {
+            0 => drop(process.expect("granted", SOON).await),
+            n => has_places(&server, n).await,
+        }
+        processes.push(process);
+    }
+    let killed = std::time::Instant::now();
+    for n in [2, 3, 5] {
+        processes[n].kill();
+    }
+    for n in [0, 1, 4, 6, 7] {
+        if n > 0 {
+            processes[n].expect("granted", SOON).await;
+        }
+        processes[n].ask("release", "released", SOON).await;
+    }
+    assert!(killed.elapsed() < pulse.stretch(Duration::from_secs(5) + SOON / 2));
+    assert!(server.keys().await.is_empty(), "{:?}", server.keys().await);
+}
+
+#[tokio::test]
+async fn killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_them() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    let mut process = Process::start(env!("CARGO_BIN_EXE_holder"), [server.url()]);
+    process.send("fair k");
+    has_places(&server, 1).await;
+    process.kill();
+    // At once, so that this release still finds the dead waiter alive and leaves it its place.
+    held.release().await.unwrap();
+    assert_eq!(server.keys().await, [QUEUE, TIMEOUTS, OURS]);
+    let left = vec![QUEUE.to_owned(), TIMEOUTS.to_owned()];
+    eventually_eq(SOON, "keys", left, || server.keys()).await;
+    // Not sooner: Redisson does not move this time when its own waiter joins the queue, and hangs if the queue is gone.
+    let day = 86_400_000;
+    for key in [QUEUE, TIMEOUTS] {
+        let ttl = server.pttl(key).await;
+        assert!(
+            (day - 3_600_000..=day + 5_000).contains(&ttl),
+            "{key}: {ttl}"
+        );
+    }
+    let guard = client.fair_lock("k").try_acquire().await.unwrap();
+    guard.expect("free").release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}

@@ -1,0 +1,61 @@
+//! Read locks with thousands of readers.
+
+use distlock::Guard;
+use distlock::test_util::Kind;
+use distlock_tests::{RedisServer, size};
+
+use super::{assert_left, assert_said, freed, granted, messages, owner, timeout_key, verbs};
+use crate::redis::client;
+
+#[tokio::test]
+async fn thousands_of_readers_that_leave_at_once_are_all_confirmed() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let lock = client.rw_lock("k");
+    let readers = size(1_000, 4_000);
+    let enter = (0..readers).map(|_| lock.read().acquire().into_future());
+    let guards = futures_util::future::try_join_all(enter).await.unwrap();
+    let leave = guards.into_iter().map(Guard::release);
+    futures_util::future::try_join_all(leave).await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn last_of_a_crowd_frees_the_lock_also_when_the_others_died() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    let mut messages = messages(&server).await;
+    for number in 1..=41 {
+        granted(&reads, number, 60_000).await;
+    }
+    for number in 1..=40 {
+        server.cli(&["DEL", &timeout_key(&owner(number), 1)]).await;
+    }
+    freed(&reads, 41).await;
+    assert!(server.keys().await.is_empty());
+    assert_said(&mut messages, "0").await;
+}
+
+#[tokio::test]
+async fn lock_of_a_crowd_keeps_its_ttl_until_few_readers_are_left() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    let mut messages = messages(&server).await;
+    for number in 1..=9 {
+        granted(&reads, number, 60_000).await;
+    }
+    granted(&reads, 10, 90_000).await;
+    freed(&reads, 10).await;
+    assert_left(&server, "k", 90_000).await;
+    freed(&reads, 9).await;
+    assert_left(&server, "k", 60_000).await;
+    // Only this was told: the lock may be free earlier than a waiter was answered.
+    assert_said(&mut messages, "0").await;
+    for number in 1..=8 {
+        freed(&reads, number).await;
+    }
+    assert!(server.keys().await.is_empty());
+    assert_said(&mut messages, "0").await;
+}
