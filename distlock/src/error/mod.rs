@@ -2,6 +2,7 @@
 
 mod blocker;
 mod busy;
+mod debug;
 mod held_by;
 mod loss;
 mod text;
@@ -15,7 +16,7 @@ use self::busy::timed_out;
 pub use self::held_by::HeldBy;
 pub use self::loss::Loss;
 pub(crate) use self::text::{LEASES, exact, show};
-use self::text::{bounds_of_lease, cut};
+use self::text::{bounds_of_lease, cut, not_ended};
 
 /// The cause of an error. Its concrete type is not part of the public API.
 pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
@@ -31,6 +32,9 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 ///   it protected.
 /// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
 ///
+/// Both forms of an error are for people: `{:?}` is the name of the variant and the text of `{}`. So a `main` that returns the error
+/// shows the text, and so does `unwrap`.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -42,7 +46,7 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 /// assert!(error.is_busy() && !error.is_unavailable());
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The wait ended while the lock was still taken, or before a server that is not known to be away had answered.
@@ -123,12 +127,7 @@ pub enum Error {
     /// Guards go on as before: their holds are renewed until they end. The client keeps retrying the releases in the
     /// background. A hold whose release never arrives ends with its lease; permits of a [`Semaphore`](crate::Semaphore)
     /// have no lease and stay taken.
-    #[error(
-        "the client is closed, and after {} there are still locks or permits that it holds ({holds}; they are renewed until \
-         their guards end) or releases that are not confirmed ({releases}; they are retried in the background until their \
-         leases end)",
-        show(*after)
-    )]
+    #[error("{}", not_ended(*holds, *releases, *after))]
     #[non_exhaustive]
     ReleasesPending {
         /// How many holds still have a guard.

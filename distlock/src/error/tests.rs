@@ -47,6 +47,43 @@ fn messages_have_the_key_the_numbers_and_the_way_out() {
 }
 
 #[test]
+fn close_that_was_too_short_says_what_is_left_and_what_to_do() {
+    let pending = |holds, releases| Error::ReleasesPending {
+        holds,
+        releases,
+        after: Duration::from_secs(5),
+    };
+    let guards = "guards that hold something: 2 (named in the log; end them before `close`, or give it more time)";
+    let releases = "releases without the server's confirmation: 3 (repeated while the program runs; otherwise their leases end)";
+    let start = "the client is closed, and after 5s there are still ";
+    assert_eq!(pending(2, 0).to_string(), format!("{start}{guards}"));
+    assert_eq!(pending(0, 3).to_string(), format!("{start}{releases}"));
+    assert_eq!(
+        pending(2, 3).to_string(),
+        format!("{start}{guards}, and {releases}")
+    );
+}
+
+#[test]
+fn error_that_a_program_ends_with_is_shown_with_its_variant_and_its_text() {
+    let pending = Error::ReleasesPending {
+        holds: 1,
+        releases: 0,
+        after: Duration::from_secs(5),
+    };
+    assert_eq!(
+        format!("{pending:?}"),
+        format!("ReleasesPending: {pending}")
+    );
+    let boxed: Box<dyn std::error::Error> = Box::new(pending.clone());
+    assert_eq!(format!("{boxed:?}"), format!("ReleasesPending: {pending}"));
+    assert_eq!(
+        format!("{:?}", Error::NoKeys),
+        format!("NoKeys: {}", Error::NoKeys)
+    );
+}
+
+#[test]
 fn each_error_answers_to_one_predicate() {
     let cause: Cause = Arc::new(std::io::Error::other("down"));
     let key = String::from("k");

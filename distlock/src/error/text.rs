@@ -27,6 +27,26 @@ pub(crate) fn exact(duration: Duration) -> String {
     }
 }
 
+/// What a close did not see end: guards that hold something, releases without a confirmation, or both.
+pub(super) fn not_ended(holds: usize, releases: usize, after: Duration) -> String {
+    let guards = (holds > 0).then(|| {
+        format!(
+            "guards that hold something: {holds} (named in the log; end them before `close`, or give it more time)"
+        )
+    });
+    let releases = (releases > 0).then(|| {
+        format!(
+            "releases without the server's confirmation: {releases} (repeated while the program runs; otherwise their leases end)"
+        )
+    });
+    let parts: Vec<String> = guards.into_iter().chain(releases).collect();
+    format!(
+        "the client is closed, and after {} there are still {}",
+        show(after),
+        parts.join(", and ")
+    )
+}
+
 /// Shortens a long text to its beginning.
 pub(super) fn cut(text: &str) -> String {
     const SHOWN: usize = 64;
