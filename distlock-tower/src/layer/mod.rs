@@ -1,12 +1,13 @@
 //! The layer for HTTP services: `LockLayer::new` and a key function make a layer, and setters change its defaults.
 
 mod completing;
+#[cfg(not(all(feature = "json", feature = "form")))]
+mod no_feature;
 mod no_key;
 mod setters;
 mod unkeyed;
 
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
 use distlock::{LockSource, Mode};
@@ -88,9 +89,8 @@ impl LockLayer {
         clippy::new_ret_no_self,
         reason = "a layer without a key would lock nothing"
     )]
-    #[track_caller]
     pub fn new(locks: impl Into<LockSource>) -> Unkeyed<()> {
-        Unkeyed::new(locks.into(), Location::caller())
+        Unkeyed::new(locks.into())
     }
 }
 

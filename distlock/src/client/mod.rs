@@ -12,6 +12,7 @@ mod in_memory;
 pub(crate) mod inherit;
 pub(crate) mod installed;
 pub(crate) mod leader;
+mod no_feature;
 mod probe;
 pub(crate) mod quorum;
 mod renew;
