@@ -1,13 +1,15 @@
 //! The setters of both layers: how long a request waits for its lock and holds it.
 
 /// Makes these setters for a layer. The layers differ in what they run, in what a refused request gets, and in how the examples
-/// make them. `body`: a sentence about the body of a response, if there is one.
+/// make them. `body`: a sentence about the body of a response, if there is one. `place`: which line an acquisition has by default,
+/// and the type of a layer.
 macro_rules! lock_setters {
     (
         $layer:ident, $new:literal;
         runs: $work:literal;
         refused: $busy:literal, $lost:literal, $config:literal, $overloaded:literal, $too_many:literal, $unavailable:literal;
-        body: $body:literal
+        body: $body:literal;
+        place: $line:literal, $made:literal
     ) => {
         impl<R> $layer<R> {
             /// Sets how long a request waits for its lock at most. By default the client's
@@ -110,6 +112,31 @@ macro_rules! lock_setters {
             pub fn max_pending_requests(mut self, limit: u32) -> Self {
                 let settings = Arc::make_mut(&mut self.settings);
                 settings.lock.set_max_pending_requests(limit);
+                self
+            }
+
+            /// Sets the line of the code that the acquisitions of this layer are said to be made at: in
+            /// [snapshots](distlock::Client::snapshot), on the console and in the log.
+            #[doc = concat!("By default it is the line of ", $line, ".")]
+            ///
+            /// Use it in a function that makes the layers of several routes, so that each of them has its own line.
+            ///
+            /// # Examples
+            /// ```
+            /// use std::panic::Location;
+            ///
+            /// #[track_caller]
+            #[doc = concat!("fn exclusive(client: distlock::Client) -> distlock_tower::", $made, " {")]
+            #[doc = concat!("    distlock_tower::", $new)]
+            ///         .called_from(Location::caller())
+            /// }
+            ///
+            /// let client = distlock::Client::in_memory();
+            /// let imports = exclusive(client.clone());
+            /// let exports = exclusive(client); // another line
+            /// ```
+            pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
+                Arc::make_mut(&mut self.settings).lock.place = place;
                 self
             }
         }

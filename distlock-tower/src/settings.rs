@@ -30,8 +30,8 @@ const DEFAULT_MAX_WAITERS: u32 = 1024;
 #[derive(Clone)]
 pub(crate) struct LockSettings {
     pub(crate) source: LockSource,
-    /// Where the user has made the layer: its acquisitions are reported to be made there.
-    place: &'static Location<'static>,
+    /// Where the user has given the layer its key: its acquisitions are reported to be made there.
+    pub(crate) place: &'static Location<'static>,
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,

@@ -234,6 +234,59 @@ async fn annotated(client: &Client) -> Result<u32, Error> {
     Ok(client.snapshot().holds[0].place.line())
 }
 
+/// A layer that is said to be made where this function is called.
+#[track_caller]
+fn keyed(client: &Client, key: &'static str) -> LockLayer {
+    LockLayer::new(client).key(move |_: &Parts| key)
+}
+
+#[track_caller]
+fn of_services(client: &Client) -> ServiceLockLayer<()> {
+    ServiceLockLayer::new(client, |(): &()| "service")
+}
+
+/// The line of the hold of a request under a layer.
+async fn place_of(client: &Client, layer: LockLayer) -> &'static Location<'static> {
+    let seen = client.clone();
+    let handler = service_fn(move |_: Request<()>| {
+        let mut answer = Response::new(String::new());
+        answer
+            .extensions_mut()
+            .insert(Place(seen.snapshot().holds[0].place));
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let answer = layer.layer(handler).oneshot(Request::new(())).await;
+    answer.unwrap().extensions().get::<Place>().unwrap().0
+}
+
+async fn place_of_service(
+    client: &Client,
+    layer: ServiceLockLayer<()>,
+) -> &'static Location<'static> {
+    let seen = client.clone();
+    let service = service_fn(move |(): ()| {
+        let place = seen.snapshot().holds[0].place;
+        async move { Ok::<_, Infallible>(place) }
+    });
+    layer.layer(service).oneshot(()).await.unwrap()
+}
+
+#[tokio::test]
+async fn layers_of_one_closure_have_the_lines_that_give_them_their_keys() {
+    let client = Client::in_memory();
+    let lock = || LockLayer::new(client.clone());
+    let (by_function, line) = (lock().key(|_: &Parts| "function"), line!());
+    is_here(place_of(&client, by_function).await, line);
+    let (by_template, line) = (lock().key_template("template:<method>"), line!());
+    is_here(place_of(&client, by_template).await, line);
+    let shared = LockLayer::new(client.clone()).key(|_: &Parts| "shared");
+    let (told, line) = (Location::caller(), line!());
+    is_here(place_of(&client, shared.called_from(told)).await, line);
+    let (told, line) = (Location::caller(), line!());
+    let service = of_services(&client).called_from(told);
+    is_here(place_of_service(&client, service).await, line);
+}
+
 #[tokio::test]
 async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user() {
     let client = Client::in_memory();
@@ -243,30 +296,11 @@ async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user
         "{line}"
     );
 
-    let seen = client.clone();
-    let handler = service_fn(move |_: Request<()>| {
-        let place = seen.snapshot().holds[0].place;
-        let mut answer = Response::new(String::new());
-        answer.extensions_mut().insert(Place(place));
-        async move { Ok::<_, Infallible>(answer) }
-    });
-    let (layer, line) = (LockLayer::new(client.clone()), line!());
-    let layer = layer.key(|_: &Parts| "layer");
-    let answer = layer
-        .layer(handler)
-        .oneshot(Request::new(()))
-        .await
-        .unwrap();
-    is_here(answer.extensions().get::<Place>().unwrap().0, line);
+    let (layer, line) = (keyed(&client, "layer"), line!());
+    is_here(place_of(&client, layer).await, line);
 
-    let seen = client.clone();
-    let service = service_fn(move |(): ()| {
-        let place = seen.snapshot().holds[0].place;
-        async move { Ok::<_, Infallible>(place) }
-    });
-    let line = line!() + 1;
-    let layer = ServiceLockLayer::new(client.clone(), |(): &()| "service");
-    is_here(layer.layer(service).oneshot(()).await.unwrap(), line);
+    let (layer, line) = (of_services(&client), line!());
+    is_here(place_of_service(&client, layer).await, line);
 
     let (tried, line) = (client.lock("try").try_acquire().await.unwrap(), line!());
     is_here(client.snapshot().holds[0].place, line);

@@ -37,6 +37,7 @@ settings_without_a_key!(
     drain_limit(value),
     max_waiters(value),
     max_pending_requests(value),
+    called_from(value),
     mode(value),
     read_write(),
     when(value),

@@ -1,5 +1,6 @@
 //! How long a request waits for its lock and holds it.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ lock_setters! {
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:unavailable`";
-    body: "A response [body](super::HoldUntil::Body) that takes longer ends in an error."
+    body: "A response [body](super::HoldUntil::Body) that takes longer ends in an error.";
+    place: "the call that gave the layer its key, such as [`key`](super::Unkeyed::key)", "LockLayer"
 }
 
 impl<R> LockLayer<R> {

@@ -37,19 +37,12 @@ use crate::settings::{LockSettings, Settings};
 #[must_use = "this is not a layer yet: call `.key(..)`"]
 pub struct Unkeyed<S = ()> {
     source: LockSource,
-    /// Where the layer is made.
-    place: &'static Location<'static>,
     state: S,
 }
 
 impl Unkeyed<()> {
-    pub(super) fn new(source: LockSource, place: &'static Location<'static>) -> Self {
-        let state = ();
-        Self {
-            source,
-            place,
-            state,
-        }
+    pub(super) fn new(source: LockSource) -> Self {
+        Self { source, state: () }
     }
 }
 
@@ -61,7 +54,6 @@ impl<S> Unkeyed<S> {
     pub fn with_state<T>(self, state: T) -> Unkeyed<T> {
         Unkeyed {
             source: self.source,
-            place: self.place,
             state,
         }
     }
@@ -71,6 +63,9 @@ impl<S> Unkeyed<S> {
     ///
     /// [`KeyFn`] describes its arguments, and [`IntoLockKeys`] what it can return. It runs before the handler. The
     /// handler still gets the whole request. The function cannot read the body.
+    ///
+    /// The line of this call, or of another `key` method, is the line of the layer's acquisitions in the log, in snapshots and on the
+    /// console, unless [`called_from`](LockLayer::called_from) sets another one.
     ///
     /// # Examples
     /// ```
@@ -83,6 +78,7 @@ impl<S> Unkeyed<S> {
     ///     Some(format!("account:{account}")) // without a readable header: 400
     /// });
     /// ```
+    #[track_caller]
     pub fn key<F, M>(self, key: F) -> LockLayer
     where
         F: KeyFn<M, S>,
@@ -91,7 +87,7 @@ impl<S> Unkeyed<S> {
     {
         LockLayer {
             settings: Arc::new(Settings::new(
-                LockSettings::new(self.source, self.place),
+                LockSettings::new(self.source, Location::caller()),
                 ErasedKey::new(key, self.state),
             )),
             reads: Head,
@@ -205,6 +201,7 @@ impl<S> Unkeyed<S> {
     /// assert_eq!(body, "42 is placed under order:42");
     /// # }
     /// ```
+    #[track_caller]
     pub fn key_from_body<F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
     where
         F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
@@ -253,6 +250,7 @@ impl<S> Unkeyed<S> {
     /// ```
     #[cfg(feature = "json")]
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+    #[track_caller]
     pub fn key_json<T, F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
     where
         T: DeserializeOwned + 'static,
@@ -280,6 +278,7 @@ impl<S> Unkeyed<S> {
     /// ```
     #[cfg(feature = "form")]
     #[cfg_attr(docsrs, doc(cfg(feature = "form")))]
+    #[track_caller]
     pub fn key_form<T, F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
     where
         T: DeserializeOwned + 'static,
@@ -289,6 +288,7 @@ impl<S> Unkeyed<S> {
         self.of_body(limit, ParsedKeyFn::form(key))
     }
 
+    #[track_caller]
     fn of_body<F, M>(self, limit: usize, key: F) -> LockLayer<WholeBody>
     where
         F: KeyFn<M, ()>,

@@ -1,5 +1,6 @@
 //! How long a request waits for its lock and holds it.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,5 +17,6 @@ lock_setters! {
         "fails with [`Error::Overloaded`](distlock::Error::Overloaded)",
         "fails with [`LockError::TooManyPending`](super::LockError::TooManyPending)",
         "fails with [`Error::Unavailable`](distlock::Error::Unavailable)";
-    body: ""
+    body: "";
+    place: "the call of [`new`](Self::new)", "ServiceLockLayer<u32>"
 }

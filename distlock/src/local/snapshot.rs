@@ -100,7 +100,7 @@ pub struct HoldSnapshot {
     pub lease_left: Option<Duration>,
     /// How many guards the hold has: 1, and 1 more for each re-entry.
     pub count: u32,
-    /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that made the layer.
+    /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
@@ -136,7 +136,7 @@ pub struct WaitSnapshot {
     pub blocked_by: BlockedBy,
     /// The keys that are held around it: it waits in the [scopes](crate::Guard::scope) of these holds of this client.
     pub inside: Vec<String>,
-    /// Where in the code it was made: the call of `acquire`, the attribute, or the line that made the layer.
+    /// Where in the code it was made: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
@@ -174,7 +174,7 @@ pub struct LossSnapshot {
     /// The time since this client noticed the loss.
     #[cfg_attr(feature = "serde", serde(rename = "ago_ms", serialize_with = "millis"))]
     pub ago: Duration,
-    /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that made the layer.
+    /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
