@@ -95,6 +95,9 @@ async fn page_of_a_key_shows_who_holds_it_who_waits_and_who_held_it() {
         page.shows("#one-holders", "second").await;
         page.shows("#one-past", "first").await;
         page.shows("#one-past", "released").await;
+        let ended = "return document.querySelector('#one-past td:nth-child(2) > span').title";
+        let ended = page.run(ended).await.as_str().unwrap().to_owned();
+        assert!(ended.starts_with("between "), "{ended}");
 
         page.click("#back").await;
         page.shows("#rows", "a/b?#c").await;

@@ -44,7 +44,7 @@ pub(super) struct Holder {
     pub(super) owner: String,
     pub(super) client: Option<Named>,
     pub(super) count: u64,
-    /// When the console saw it first.
+    /// When the console saw it first, or when this process acquired it.
     pub(super) since: Millis,
     /// Whether the hold began at `since`, and not before somebody watched.
     pub(super) is_since_exact: bool,
@@ -115,6 +115,9 @@ pub(super) struct PastHold {
     pub(super) owner: String,
     pub(super) client: Option<Named>,
     pub(super) since: Millis,
+    /// The last look that saw it. It ended between then and `until`.
+    pub(super) last_seen: Millis,
+    /// The first look that did not see it, or the moment at which this console freed it.
     pub(super) until: Millis,
     /// Whether somebody watched when it began and when it ended.
     pub(super) is_exact: bool,

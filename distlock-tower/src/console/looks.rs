@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::{Clock, Millis};
 use super::history::{Found, History};
 use super::lock::{Lock, PastHold};
-use super::own::{Own, OwnWaiters};
+use super::own::{self, Own, OwnWaiters};
 use super::problems::problems;
 use super::view::{Trouble, View};
 
@@ -194,10 +194,12 @@ impl Looks {
     /// The report of a key that the view has not, as it is shown.
     pub(super) fn shown(&self, report: KeyReport) -> Option<Arc<Lock>> {
         let at = self.now();
+        let snapshot = self.client.snapshot();
         let found = Found {
             look: 0,
             reports: vec![(at, report)],
-            own: OwnWaiters::of(&self.client.snapshot()),
+            own: OwnWaiters::of(&snapshot),
+            own_since: own::since(at, &snapshot),
             is_complete: false,
             is_after_pause: true,
         };
@@ -239,6 +241,7 @@ impl Looks {
                     look,
                     reports,
                     own: OwnWaiters::of(&snapshot),
+                    own_since: own::since(now, &snapshot),
                     is_complete: !is_cut && failed.is_none(),
                     is_after_pause,
                 };

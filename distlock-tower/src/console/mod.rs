@@ -82,7 +82,32 @@ pub fn console(client: Client) -> Console {
 /// | `POST /api/force-release` | frees a lock, a semaphore or a latch, if [`allow_force_release`](Console::allow_force_release) is set |
 ///
 /// Times in the JSON are milliseconds since 1970, by the clock of this machine; each answer has this clock's `now`.
-/// Members may be added in any release.
+/// Members may be added in any release. A refusal has the member `error`, which is a text.
+///
+/// # To free a lock without the page
+/// The body of `POST /api/force-release` is JSON:
+///
+/// | member | what it is |
+/// | --- | --- |
+/// | `key` | the key, without the client's prefix |
+/// | `confirmation` | the key once more, as a person has typed it. If it differs from `key`, nothing is freed |
+/// | `owners` | optional: the `owner` of each holder that you have seen, as `GET /api/lock` shows it. If another owner holds the key by then, nothing is freed. Without it any holder loses the lock |
+/// | `number` | optional: the free permits of the semaphore, or the count of the latch, that you have seen. If the number is another one by then, nothing is deleted |
+///
+/// ```text
+/// curl http://localhost:8080/locks/api/force-release -H 'content-type: application/json' \
+///   -d '{ "key": "order:42", "confirmation": "order:42", "owners": ["90ab0d7c-5c1e-4d3b-9f7a-0c6f5e2d1b3a:7"] }'
+/// ```
+///
+/// | answer | what it means |
+/// | --- | --- |
+/// | 200 `{ "released": true }` | it is freed; with `false` there was nothing to free |
+/// | 400 | the body is not this JSON, or the key is no key |
+/// | 403 | [force releases are not allowed](Console::allow_force_release), or not from this [origin](Console::trusted_origins) or by this [host](Console::hosts) |
+/// | 404 | the key does not match the console's [pattern](Console::pattern) |
+/// | 409 | another owner holds the key, the number is another one, or the key has data of another program |
+/// | 422 | `confirmation` is not the key |
+/// | 502, 503 | the lock server refused, or did not answer |
 ///
 /// # What a look costs
 /// The console looks at the server only while somebody watches, at most every 2 s for all watchers together, and
@@ -94,6 +119,10 @@ pub fn console(client: Client) -> Console {
 /// # What the history knows
 /// The history contains what the console has seen, and is empty when the program starts. A hold that is shorter than the
 /// time between two looks may be missing. Nothing is noted while nobody watches.
+///
+/// A hold of this process began at `since` exactly. One of another process began before its first look: up to 2 s if somebody
+/// watched, and otherwise at an unknown time (`is_since_exact` is `false`). Each hold has ended between `last_seen` and `until`, the
+/// looks before and after its end. Both are the same for a lock that this console has freed.
 ///
 /// # Shutdown
 /// A stream of events ends after 5 s, and the page then opens the next one. At most 100 streams are open at once. Further pages

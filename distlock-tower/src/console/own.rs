@@ -103,6 +103,13 @@ impl OwnWaiters {
     }
 }
 
+/// Since when this process has each of its holds, by owner.
+pub(super) fn since(now: Millis, snapshot: &Snapshot) -> HashMap<String, Millis> {
+    let holds = snapshot.holds.iter();
+    let since = holds.map(|hold| (hold.owner.to_string(), before_now(now, hold.held_for)));
+    since.collect()
+}
+
 impl Own {
     /// A snapshot as the console shows it. `before` is what it showed last, so that times do not seem to change.
     pub(super) fn new(now: Millis, snapshot: &Snapshot, before: &Self) -> Self {

@@ -50,6 +50,10 @@ async fn key_has_its_waiters_and_after_its_release_its_history() {
     let past = &seen["past"][0];
     assert_eq!(past["client"]["name"], "worker");
     assert_eq!(past["end"], "released");
+    assert!(
+        past["last_seen"].as_u64() < past["until"].as_u64(),
+        "{past}"
+    );
     assert!(past["most_waiting"].as_u64() >= Some(1), "{past}");
     assert_eq!(
         seen["lock"]["holders"][0]["owner"],

@@ -63,11 +63,15 @@ async fn typed_key_frees_the_lock_and_the_history_says_who_did_it() {
     );
     assert!(!watcher.lock("k").is_locked().await.unwrap());
     until_next_look().await;
-    let past = &json(&app, "/locks/api/locks/k").await["past"][0];
+    let seen = json(&app, "/locks/api/locks/k").await;
+    let past = &seen["past"][0];
     assert_eq!(
         (&past["end"], &past["by"]),
         (&json!("force_released"), &json!("ann"))
     );
+    // The moment is known: it is before the look that missed the hold.
+    assert_eq!(past["last_seen"], past["until"]);
+    assert!(past["until"].as_u64() < seen["now"].as_u64(), "{seen}");
 }
 
 #[tokio::test(start_paused = true)]

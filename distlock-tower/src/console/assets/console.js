@@ -98,7 +98,6 @@ function hear(update) {
   if (update.is_whole) locks.clear();
   for (const key of update.gone) locks.delete(key);
   for (const lock of update.locks) locks.set(lock.key, lock);
-  ownHolds = update.own.holds;
   head(update);
   state(update.trouble ? "down" : "live", update.trouble ? "Last look failed" : "Live");
   notices(update);

@@ -50,7 +50,6 @@ function showKey(detail) {
     number: lock?.permits?.free ?? lock?.count ?? null,
   };
   if (lock) showReleaseOf(lock);
-  ownHolds = detail.own_holds;
   fill("one-holders", 4, "Nobody holds it.", lock?.holders ?? [], holderRow);
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);
@@ -76,9 +75,13 @@ const ENDS = { released: "released", lease_ran_out: "lease ran out", force_relea
 
 function pastRow(past) {
   const ended = element("span");
-  clock(ended, (node) => { node.textContent = `${duration(serverNow() - past.until)} ago`; });
-  ended.title = moment(past.until);
-  const held = `${past.is_exact ? "about " : "over "}${duration(past.until - past.since)}`;
+  clock(ended, (node) => {
+    const ago = duration(serverNow() - past.until);
+    node.textContent = past.end === "unknown" ? `${ago} to ${duration(serverNow() - past.last_seen)} ago` : `${ago} ago`;
+  });
+  // Nothing tells the moment, unless this console has freed it.
+  ended.title = past.last_seen < past.until ? `between ${moment(past.last_seen)} and ${moment(past.until)}` : moment(past.until);
+  const held = past.is_exact ? `about ${duration(past.until - past.since)}` : `over ${duration(past.last_seen - past.since)}`;
   const end = ENDS[past.end] + (past.by ? ` by ${past.by}` : "");
   return cells(["Holder", owner(past)], ["Ended", ended], ["Held for", element("span", "", held)], ["End", element("span", ["released", "unknown"].includes(past.end) ? "" : "many", end)], ["Most waiters", element("span", "", number(past.most_waiting)), "number"]);
 }

@@ -87,12 +87,8 @@ function shortOwner(holder) {
   return `${client.slice(0, 8)}:${rest.join(":")}`;
 }
 
-// What this process holds itself. It knows since when, also if nobody watched.
-let ownHolds = [];
-
 function age(holder) {
-  const own = ownHolds.find((it) => it.owner === holder.owner);
-  const [since, isExact] = own ? [own.since, true] : [holder.since, holder.is_since_exact];
+  const { since, is_since_exact: isExact } = holder;
   const content = element("span");
   clock(content, (node) => {
     const text = duration(serverNow() - since);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use distlock::KeyReport;
 
-use self::reported::lock;
+use self::reported::{Sight, lock};
 pub(super) use self::waiting::CONTENTION_SPAN;
 use self::waiting::WaitingNumbers;
 use super::clock::{Millis, millis};
@@ -37,8 +37,8 @@ struct KeyHistory {
     /// The most that waited at a look, by owner of the hold that was there.
     most_waiting: HashMap<String, u64>,
     waiting: WaitingNumbers,
-    /// Who has freed it by force, by owner of the hold that was there. A look that was under way may still have seen it.
-    forced_by: HashMap<String, String>,
+    /// Who has freed it by force and when, by owner of the hold that was there. A look that was under way may still have seen it.
+    forced_by: HashMap<String, (String, Millis)>,
     changed: Millis,
 }
 
@@ -50,10 +50,21 @@ pub(super) struct Found {
     pub(super) reports: Vec<(Millis, KeyReport)>,
     /// Who waits for which key in this process.
     pub(super) own: HashMap<String, OwnWaiters>,
+    /// Since when this process has its holds, by owner.
+    pub(super) own_since: HashMap<String, Millis>,
     /// Whether a key that is not among the reports is gone.
     pub(super) is_complete: bool,
     /// Whether nobody watched for a while before this look.
     pub(super) is_after_pause: bool,
+}
+
+/// The look, and the one before it.
+#[derive(Clone, Copy)]
+struct Looked {
+    last: Millis,
+    now: Millis,
+    /// Whether somebody watched from the one to the other.
+    is_exact: bool,
 }
 
 impl History {
@@ -65,12 +76,21 @@ impl History {
         earlier: &BTreeMap<String, Arc<Lock>>,
     ) -> BTreeMap<String, Arc<Lock>> {
         let is_exact = self.looked.is_some() && !found.is_after_pause;
-        self.looked = Some(now);
+        let looked = Looked {
+            last: self.looked.replace(now).unwrap_or(now),
+            now,
+            is_exact,
+        };
         let mut locks = BTreeMap::new();
         for (at, report) in found.reports {
             let before = earlier.get(&report.key);
             let own = found.own.get(&report.key).copied().unwrap_or_default();
-            let mut lock = lock(at, &report, own, before.map(|lock| &**lock), is_exact);
+            let sight = Sight {
+                at,
+                is_exact,
+                own_since: &found.own_since,
+            };
+            let mut lock = lock(sight, &report, own, before.map(|lock| &**lock));
             lock.changed = before.map_or(0, |before| before.changed);
             lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
             let lock = match before {
@@ -85,7 +105,7 @@ impl History {
         for (key, before) in earlier {
             let lock = locks.get(key);
             if lock.is_some() || found.is_complete {
-                self.end_holds(now, before, lock.map(|lock| &**lock), is_exact);
+                self.end_holds(looked, before, lock.map(|lock| &**lock));
             }
         }
         for lock in locks.values_mut() {
@@ -111,7 +131,7 @@ impl History {
         let owners = report.holders.iter().map(|holder| holder.owner.clone());
         history
             .forced_by
-            .extend(owners.map(|owner| (owner, who.to_owned())));
+            .extend(owners.map(|owner| (owner, (who.to_owned(), now))));
         history.changed = now;
     }
 
@@ -142,7 +162,12 @@ impl History {
     }
 
     /// Notes the holders that were there before and are not any more.
-    fn end_holds(&mut self, now: Millis, before: &Lock, after: Option<&Lock>, is_exact: bool) {
+    fn end_holds(&mut self, looked: Looked, before: &Lock, after: Option<&Lock>) {
+        let Looked {
+            last,
+            now,
+            is_exact,
+        } = looked;
         let is_there = |owner: &str| {
             let mut holders = after.into_iter().flat_map(|lock| &lock.holders);
             holders.any(|holder| holder.owner == owner)
@@ -158,8 +183,8 @@ impl History {
         let history = self.keys.entry(before.key.clone()).or_default();
         for holder in ended {
             let has_run_out = holder.lease_ends.is_some_and(|ends| ends <= now);
-            let by = history.forced_by.remove(&holder.owner);
-            let end = match &by {
+            let forced = history.forced_by.remove(&holder.owner);
+            let end = match &forced {
                 Some(_) => End::ForceReleased,
                 // Its lease may have been renewed while nobody watched.
                 None if !is_exact => End::Unknown,
@@ -167,15 +192,17 @@ impl History {
                 None if has_run_out && !holder.is_released => End::LeaseRanOut,
                 None => End::Released,
             };
+            let until = forced.as_ref().map_or(now, |(_, at)| *at);
             history.past.push_back(PastHold {
                 owner: holder.owner.clone(),
                 client: holder.client.clone(),
                 since: holder.since,
-                until: now,
-                is_exact: is_exact && holder.is_since_exact,
+                last_seen: if forced.is_some() { until } else { last },
+                until,
+                is_exact: (is_exact || forced.is_some()) && holder.is_since_exact,
                 most_waiting: history.most_waiting.remove(&holder.owner).unwrap_or(0),
                 end,
-                by,
+                by: forced.map(|(who, _)| who),
             });
         }
         let excess = history.past.len().saturating_sub(PAST_HOLDS);

@@ -1,5 +1,6 @@
 //! A report of the server as the console shows it, with what is known from the look before.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock::{HolderReport, KeyReport, WaiterReport, visible};
@@ -11,14 +12,24 @@ use crate::console::own::OwnWaiters;
 /// Two looks at one lease differ by so much at most, unless it was renewed.
 const LEASE_TOLERANCE: Millis = 1_000;
 
+/// How a look sees a key.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) at: Millis,
+    /// Whether somebody watched since the look before.
+    pub(super) is_exact: bool,
+    /// Since when this process has its holds, by owner.
+    pub(super) own_since: &'a HashMap<String, Millis>,
+}
+
 /// A report as the console shows it, with what is known from the look before.
 pub(super) fn lock(
-    at: Millis,
+    sight: Sight<'_>,
     report: &KeyReport,
     own: OwnWaiters,
     before: Option<&Lock>,
-    is_exact: bool,
 ) -> Lock {
+    let at = sight.at;
     // That it cannot be read at this moment does not say that its holds have ended.
     if let (Some(_), Some(before)) = (&report.fault, before) {
         return Lock {
@@ -30,7 +41,7 @@ pub(super) fn lock(
     }
     let holder = |holder: &HolderReport| {
         let known = before.and_then(|lock| lock.holders.iter().find(|it| it.owner == holder.owner));
-        known_holder(at, holder, known, is_exact)
+        known_holder(sight, holder, known)
     };
     let waiter = |waiter: &WaiterReport| {
         let known = before.and_then(|lock| lock.waiters.iter().find(|it| it.owner == waiter.owner));
@@ -67,21 +78,25 @@ pub(super) fn lock(
     }
 }
 
-fn known_holder(
-    at: Millis,
-    holder: &HolderReport,
-    known: Option<&Holder>,
-    is_exact: bool,
-) -> Holder {
+fn known_holder(sight: Sight<'_>, holder: &HolderReport, known: Option<&Holder>) -> Holder {
+    let at = sight.at;
     let lease = holder.lease_left.map(|left| millis(left.as_millis()));
     let longest = known.and_then(|known| known.lease_millis);
     let ends = known.and_then(|known| known.lease_ends);
+    let seen = known.map_or((at, sight.is_exact), |it| (it.since, it.is_since_exact));
+    let own = sight.own_since.get(&holder.owner);
+    let (since, is_since_exact) = match (known, own) {
+        // What is known stays, although the process tells it anew with a little difference.
+        (Some(known), _) if known.is_since_exact => seen,
+        (_, Some(own)) => (*own, true),
+        (_, None) => seen,
+    };
     Holder {
         owner: holder.owner.clone(),
         client: holder.client.as_ref().map(Named::new),
         count: holder.count,
-        since: known.map_or(at, |known| known.since),
-        is_since_exact: known.map_or(is_exact, |known| known.is_since_exact),
+        since,
+        is_since_exact,
         lease_ends: holder.lease_left.map(|left| end(at, left, ends)),
         lease_millis: lease.map(|lease| lease.max(longest.unwrap_or(0))),
         is_released: holder.is_released,

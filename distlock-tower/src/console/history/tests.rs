@@ -5,6 +5,7 @@ use std::time::Duration;
 use distlock::{Client, MemoryServer};
 
 use super::*;
+use crate::console::own;
 
 /// A history that takes in what a client sees.
 struct Watched {
@@ -43,6 +44,7 @@ impl Watched {
             look: self.look,
             reports,
             own: HashMap::new(),
+            own_since: own::since(now, &self.client.snapshot()),
             is_complete: true,
             is_after_pause: self.is_after_pause,
         };
@@ -87,6 +89,7 @@ async fn hold_that_was_released_between_two_looks_is_past_with_its_times() {
     assert!(watched.locks.is_empty());
     let past = watched.history.past("a");
     assert_eq!((past[0].since, past[0].until), (3_000, 5_000));
+    assert_eq!(past[0].last_seen, 3_000);
     assert_eq!((past[0].end, past[0].is_exact), (End::Released, true));
     assert_eq!(past[0].client.as_ref().unwrap().name, "other");
 }
@@ -95,9 +98,49 @@ async fn hold_that_was_released_between_two_looks_is_past_with_its_times() {
 async fn hold_that_was_there_at_the_first_look_began_at_an_unknown_time() {
     let server = MemoryServer::new();
     let mut watched = Watched::new(&server);
-    let _guard = watched.client.lock("a").acquire().await.unwrap();
+    let other = Client::builder().in_memory(&server).unwrap();
+    let _guard = other.lock("a").acquire().await.unwrap();
     watched.look(1_000).await;
     assert!(!watched.locks["a"].holders[0].is_since_exact);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_of_this_process_began_when_it_was_acquired_although_nobody_watched() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let guard = watched.client.lock("a").acquire().await.unwrap();
+    tokio::time::advance(Duration::from_millis(700)).await;
+    watched.look(1_000).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    watched.look(3_000).await;
+    let holder = &watched.locks["a"].holders[0];
+    assert_eq!((holder.since, holder.is_since_exact), (300, true));
+    guard.release().await.unwrap();
+    watched.look(5_000).await;
+    let past = &watched.history.past("a")[0];
+    assert_eq!(
+        (past.since, past.last_seen, past.until),
+        (300, 3_000, 5_000)
+    );
+    assert!(past.is_exact);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_was_freed_by_force_ended_when_the_console_freed_it() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let _guard = watched.client.lock("a").acquire().await.unwrap();
+    watched.look(1_000).await;
+    let report = watched.client.inspect("a").await.unwrap();
+    watched.client.lock("a").force_release().await.unwrap();
+    watched.history.forced(1_700, &report, "ann");
+    watched.look(3_000).await;
+    let past = &watched.history.past("a")[0];
+    assert_eq!((past.last_seen, past.until), (1_700, 1_700));
+    assert_eq!(
+        (past.end, past.by.as_deref()),
+        (End::ForceReleased, Some("ann"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
