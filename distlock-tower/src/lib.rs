@@ -32,6 +32,9 @@
 //! # }
 //! ```
 //!
+//! The examples of this crate send their requests by `oneshot` of tower's `ServiceExt`, as tests do. That needs tower 0.5 with its
+//! feature `util`: `cargo add --dev tower --features util`.
+//!
 //! Start with [`LockLayer`], which lists what is guaranteed. [`KeyFn`] says what a key function can read from the request,
 //! and [`IntoLockKeys`] what it can return. A [`Template`] replaces a key function by a text with placeholders. [`Held`] is
 //! the hold as the handler sees it.
