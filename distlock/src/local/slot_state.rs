@@ -12,6 +12,8 @@ use crate::hold::Hold;
 /// What a slot is worth now.
 #[derive(Debug)]
 pub(crate) enum SlotState {
+    /// It was not polled for too long, and is in the queue no more.
+    Lost,
     /// Others are before it in the queue.
     InLine,
     /// It is first in line, behind this hold of its own client.
@@ -66,12 +68,15 @@ impl<'a> QueueSlot<'a> {
     /// What the slot is worth. Changes nothing.
     pub(crate) fn state(&self) -> SlotState {
         let state = self.with_entry(|entry, ticket| {
-            if !entry.queue.is_head(ticket) {
-                return SlotState::InLine;
+            if entry.queue.is_head(ticket) {
+                entry.state_of_head()
+            } else if entry.queue.has(ticket) {
+                SlotState::InLine
+            } else {
+                SlotState::Lost
             }
-            entry.state_of_head()
         });
-        state.unwrap_or(SlotState::InLine)
+        state.unwrap_or(SlotState::Lost)
     }
 
     /// What the slot at the end of the queue is worth to a waiter that rests. Others that rest are not in its way. Shows that

@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::rows;
 
-/// The text that `.ci/run api` compares with the code.
-const TEXT: &str = include_str!("../../gates/checks/api/distlock.txt");
+/// The texts that `.ci/run api` compares with the code.
+const TEXTS: [&str; 3] = [
+    include_str!("../../gates/checks/api/distlock.txt"),
+    include_str!("../../gates/checks/api/distlock_macros.txt"),
+    include_str!("../../gates/checks/api/distlock_tower.txt"),
+];
 
 /// Their futures are the closures' of a user, who awaits nothing of the crate in them.
 const NONE_OF_OURS: [&str; 3] = [
@@ -27,16 +31,24 @@ fn without_parameters(name: &str) -> String {
 }
 
 fn own(name: &str) -> Option<String> {
-    Some(without_parameters(name.strip_prefix("distlock::")?))
+    let name = name
+        .strip_prefix("distlock::")
+        .or_else(|| name.strip_prefix("distlock_tower::"))?;
+    Some(without_parameters(name))
 }
 
-/// The type of a line that says that it is a future, a stream, or turns into a future.
+/// The type of a line that says that it is a future, a stream, the body of a message, or turns into a future.
 fn awaitable(line: &str) -> Option<String> {
-    let (_, ty) = line
-        .strip_prefix("impl")?
-        .split_once("Future for ")
-        .or_else(|| line.split_once("Stream for "))?;
+    let line = line.strip_prefix("impl")?;
+    let traits = ["Future for ", "Stream for ", "Body for "];
+    let ty = traits.iter().find_map(|name| line.split_once(name))?.1;
     own(ty.split(" where ").next()?)
+}
+
+/// The attribute of a line. It makes the future of the function under it another one.
+fn attribute(line: &str) -> Option<String> {
+    let name = line.strip_prefix("pub proc macro distlock_macros::#[")?;
+    Some(name.strip_suffix(']')?.to_owned())
 }
 
 /// The function of a line, if it is asynchronous or returns a future.
@@ -54,15 +66,14 @@ fn asynchronous(line: &str, futures: &BTreeSet<String>) -> Option<String> {
 
 /// What the text has of futures. Whoever returns a builder of one awaits nothing.
 fn futures() -> BTreeSet<String> {
-    let mut types: BTreeSet<String> = TEXT.lines().filter_map(awaitable).collect();
+    let lines = || TEXTS.into_iter().flat_map(str::lines);
+    let mut types: BTreeSet<String> = lines().filter_map(awaitable).collect();
     let mut returned = types.clone();
     for builder in ["Acquire", "LatchWait", "UntilFree"] {
         assert!(returned.remove(builder), "{builder} is awaited no more");
     }
-    types.extend(
-        TEXT.lines()
-            .filter_map(|line| asynchronous(line, &returned)),
-    );
+    types.extend(lines().filter_map(|line| asynchronous(line, &returned)));
+    types.extend(lines().filter_map(attribute));
     for name in NONE_OF_OURS {
         types.remove(name);
     }

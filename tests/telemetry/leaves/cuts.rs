@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use distlock_tests::LockKind;
 use tokio::time::{sleep, timeout};
 
 use crate::calls::{self, Plan};
@@ -78,7 +77,7 @@ impl Cut {
     }
 
     /// Polls a future as far as it is to go, and drops it. Returns whether it was cut before its end.
-    pub(crate) async fn apply(&self, mut subject: Subject, kind: LockKind, what: &str) -> bool {
+    pub(crate) async fn apply(&self, mut subject: Subject, what: &str) -> bool {
         let polls = match self {
             Self::Drop(polls) | Self::Leave { polls, .. } => *polls,
             Self::Marked(_) | Self::Own(_) => u32::MAX,
@@ -89,12 +88,7 @@ impl Cut {
         if let (false, Self::Leave { time, goes_on, .. }) = (ended, self) {
             sleep(*time).await;
             if *goes_on {
-                // One of several keys may rest for as long as it seems to have kept others from its keys, three times.
-                let soon = match kind {
-                    LockKind::Multi => Duration::from_secs(200),
-                    _ => SOON,
-                };
-                let ended = timeout(soon, polled(&mut subject, u32::MAX)).await;
+                let ended = timeout(SOON, polled(&mut subject, u32::MAX)).await;
                 ended.unwrap_or_else(hangs);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes, stored};
-use distlock::{Client, Error, Guard, MemoryServer};
+use distlock::{Client, Error, Guard, LockSource, MemoryServer, Quorum};
 use distlock_tests::any_lock::SERVERS;
 use distlock_tests::{AnyLock, LockKind};
 use tokio::runtime::{Builder, Handle};
@@ -91,7 +91,7 @@ async fn play(ground: &Ground, row: &Row, cut: &Cut) -> bool {
     play.block(row.world).await;
     let subject = (row.setup)(Rc::clone(&play)).await;
     let plan = cut.plan();
-    let mut was_cut = cut.apply(subject, row.kind, &what).await;
+    let mut was_cut = cut.apply(subject, &what).await;
     if let Some(plan) = plan {
         // What goes on in the background may call foreign code, too.
         let start = Instant::now();
@@ -188,6 +188,23 @@ impl Play {
     /// The row's lock.
     pub(crate) fn lock(&self) -> AnyLock {
         self.kind.lock_on(&self.program, &self.key)
+    }
+
+    /// Where a layer or an annotated function finds the row's lock.
+    pub(crate) fn source(&self) -> LockSource {
+        match self.kind {
+            LockKind::Red => Quorum::new(self.program.iter().cloned()).into(),
+            _ => self.client().into(),
+        }
+    }
+
+    /// The keys of the row's lock.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let key = self.key.clone();
+        match self.kind {
+            LockKind::Multi => vec![format!("{key}:other"), key],
+            _ => vec![key],
+        }
     }
 
     /// Holds the row's lock until the future is made.

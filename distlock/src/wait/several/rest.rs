@@ -76,7 +76,7 @@ impl WaitPosition {
 fn in_the_way(slots: &mut [QueueSlot<'_>]) -> Option<Option<Arc<Hold>>> {
     let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
     states.find_map(|state| match state {
-        SlotState::InLine => Some(None),
+        SlotState::Lost | SlotState::InLine => Some(None),
         SlotState::Behind(hold) => Some(Some(hold)),
         SlotState::Offered | SlotState::Free { .. } => None,
     })

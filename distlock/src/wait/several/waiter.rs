@@ -52,6 +52,8 @@ struct Overview {
     yields: Option<usize>,
     free: Part,
     offered: bool,
+    /// It was not polled for too long, and is in no queue any more. Nobody wakes it then.
+    has_lost_its_place: bool,
 }
 
 impl<'a> SeveralKeysWaiter<'a> {
@@ -219,6 +221,11 @@ impl<'a> SeveralKeysWaiter<'a> {
         let mut trusted = now.after(OWN_HOLDER_TRUST);
         let free = loop {
             let overview = self.overview();
+            if overview.has_lost_its_place {
+                // Its turn begins anew, at the end of the queue.
+                self.slots.clear();
+                return Ok(None);
+            }
             if let Some(at) = overview.yields {
                 return Ok(Some(self.elsewhere(at)));
             }
@@ -315,6 +322,7 @@ impl<'a> SeveralKeysWaiter<'a> {
         slots.sort_unstable_by_key(|(at, _)| *at);
         for (at, slot) in slots {
             match slot.state() {
+                SlotState::Lost => overview.has_lost_its_place = true,
                 SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
                 SlotState::Behind(hold) => {
                     overview.busy = overview.busy.or(Some((at, Some(hold))));

@@ -1,7 +1,9 @@
 //! The table of the futures of the public API. A row makes one future, of which each poll and each call is disturbed once.
 
+mod attribute;
 mod client;
 mod guards;
+mod layer;
 mod leader;
 mod locks;
 mod numbers;
@@ -111,6 +113,8 @@ pub(crate) fn all() -> Vec<Row> {
         guards::rows(),
         numbers::rows(),
         client::rows(),
+        layer::rows(),
+        attribute::rows(),
     ];
     parts.into_iter().flatten().collect()
 }
