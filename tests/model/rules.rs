@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{check, failover, hand_over, regain, releases, restart_grace, tokens, yielding};
+use crate::{
+    batches, check, failover, hand_over, regain, releases, restart_grace, tokens, yielding,
+};
 
 /// For each rule: the model, the file and the function that have it, and the promise that breaks without it.
 macro_rules! rules {
@@ -48,6 +50,12 @@ rules! {
     release_is_sent_until_it_is_answered: releases, "session/release/tries.rs", "retry_until_confirmed", NOTHING_IS_LEFT;
     release_is_repeated_while_an_attempt_may_come: releases, "session/release/tries.rs", "was_answered", NOTHING_IS_LEFT;
     missing_hold_after_an_earlier_try_is_no_loss: releases, "session/release/confirm.rs", "settle", NO_FALSE_LOSS;
+
+    // Attempts that travel together.
+    attempt_of_a_dropped_caller_is_withdrawn: batches, "backend/redis/batch_sender.rs", "tell", NOTHING_IS_LEFT;
+    attempt_that_was_given_up_is_not_withdrawn: batches, "backend/redis/batches/operation.rs", "end", NO_TWO_CLAIMS;
+    caller_that_has_left_is_sent_nothing: batches, "backend/redis/batches/collector.rs", "next_batch", NOTHING_IS_LEFT;
+    batch_is_sent_before_its_callers_give_up: batches, "backend/redis/batch_sender.rs", "send_with_others", NOTHING_IS_LEFT;
 
     // After a reconnect.
     releases_are_said_again: failover, "session/mod.rs", "reconnected", NOTHING_IS_LEFT;

@@ -49,6 +49,7 @@ impl RedisBackend {
 
     /// Has an operation wait for the next batch, and waits for its answer.
     async fn send_with_others(&self, target: &Target, wanted: Wanted) -> Sent<'_> {
+        // A rule of tests/model: batch_is_sent_before_its_callers_give_up.
         let key = &target.resource.key;
         // A caller without a connection waits for one in its own way.
         if self.servers.disconnected(key).is_some() {
@@ -61,9 +62,9 @@ impl RedisBackend {
             wanted,
             caller: Some(caller),
         });
-        // The sender has its own timeouts, one for the connection and one for the answer. This one is longer, and ends the wait
-        // if the runtime of the sender has stopped.
-        let patience = self.response_timeout * 2 + WAIT_FOR_OTHERS * 2;
+        // The sender has its own timeouts, one for the connection and one for the answer, and needs them twice if the server does not
+        // know the script. This one is longer, and ends the wait if the runtime of the sender has stopped.
+        let patience = self.response_timeout * 4 + WAIT_FOR_OTHERS * 2;
         let told = timeout(patience, &mut waiting.answer).await;
         waiting.end();
         match told {
@@ -153,6 +154,7 @@ impl RedisBackend {
     /// Tells a caller its answer. The attempt of a caller that was dropped is withdrawn: it may have been sent after its caller
     /// has withdrawn it. A caller that has given up may have been granted the key since then, under the same owner.
     fn tell(&self, operation: Operation, answer: Result<Value, Fault>) {
+        // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
         let Operation {
             key,
             owner,

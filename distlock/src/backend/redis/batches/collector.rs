@@ -112,6 +112,7 @@ impl<T: Collected> Collector<T> {
 
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
     pub(in crate::backend::redis) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
+        // A rule of tests/model: caller_that_has_left_is_sent_nothing.
         self.leave(phase);
         let mut batch = Vec::with_capacity(self.waiting().min(MOST_IN_BATCH));
         let mut room = BATCH_BYTES;
