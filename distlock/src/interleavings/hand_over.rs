@@ -1,5 +1,9 @@
 //! Hand-overs inside of one client.
 
+use std::time::Duration;
+
+use futures_util::future::poll_immediate;
+
 use super::{
     Inside, NONE, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop, yield_now,
 };
@@ -63,6 +67,30 @@ fn hold_that_is_dropped_while_nobody_waits_is_released_or_taken_back() {
         all(tasks).await;
         nothing_is_left(&client, &server).await;
     });
+}
+
+#[test]
+fn waiter_that_is_left_alone_lets_the_next_one_pass_and_comes_back() {
+    const TWO_LOOKS: Duration = Duration::from_secs(3);
+    explore(
+        "hand-over against a waiter left alone",
+        TWO_LOOKS,
+        || async {
+            let server = MemoryServer::new();
+            let [client] = clients(&server);
+            let lock = client.lock("key");
+            let inside = Inside::default();
+            let first = lock.acquire().await.unwrap();
+            let mut left = Box::pin(lock.acquire().into_future());
+            assert!(poll_immediate(&mut left).await.is_none());
+            let next = [0; 2].map(|_| spawn(visit(lock.acquire(), inside.clone())));
+            let ends = spawn(async move { first.release().await.unwrap() });
+            all(next).await;
+            all([ends]).await;
+            left.await.unwrap().release().await.unwrap();
+            nothing_is_left(&client, &server).await;
+        },
+    );
 }
 
 #[test]

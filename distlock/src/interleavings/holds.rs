@@ -10,7 +10,7 @@ use crate::sync::time::sleep;
 /// The default lease, three times.
 const THREE_LEASES: Duration = Duration::from_secs(90);
 
-fn ended_or_lost(release: Result<(), Error>) {
+pub(super) fn ended_or_lost(release: Result<(), Error>) {
     match release {
         Ok(()) | Err(Error::Lost { .. }) => {}
         Err(error) => panic!("{error}"),

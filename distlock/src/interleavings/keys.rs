@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Inside, NONE, TURNS, all, clients, explore, nothing_is_left, spawn, visit};
+use super::{Inside, TURNS, all, clients, explore, nothing_is_left, spawn, visit};
 use crate::backend::memory::MemoryServer;
 
 #[test]
@@ -60,11 +60,11 @@ fn readers_share_and_a_writer_is_alone() {
 
 #[test]
 fn fencing_tokens_grow_in_the_order_of_the_grants() {
-    explore("fenced grants", NONE, || async {
+    explore("fenced grants", TURNS, || async {
         let server = MemoryServer::new();
-        let [client] = clients(&server);
+        let [one, two] = clients(&server);
         let seen = Arc::new(AtomicU64::new(0));
-        let tasks = [0; 3].map(|_| {
+        let tasks = [&one, &two, &one].map(|client| {
             let acquire = client.fenced_lock("key").acquire();
             let seen = seen.clone();
             spawn(async move {
@@ -74,6 +74,7 @@ fn fencing_tokens_grow_in_the_order_of_the_grants() {
             })
         });
         all(tasks).await;
-        nothing_is_left(&client, &server).await;
+        one.close(TURNS).await.unwrap();
+        nothing_is_left(&two, &server).await;
     });
 }

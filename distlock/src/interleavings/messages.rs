@@ -1,7 +1,11 @@
 //! Messages between the clients of one server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::{Inside, TURNS, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop};
 use crate::backend::memory::MemoryServer;
+use crate::client::Client;
 
 #[test]
 fn release_that_another_client_waits_for_wakes_it() {
@@ -50,5 +54,31 @@ fn fair_waiters_of_two_clients_all_get_the_key() {
         all(tasks).await;
         one.close(TURNS).await.unwrap();
         nothing_is_left(&two, &server).await;
+    });
+}
+
+#[test]
+fn fair_waiter_that_came_first_is_first() {
+    explore("places in the fair queue", TURNS, || async {
+        let server = MemoryServer::new();
+        let [one, two, three] = clients(&server);
+        let first = one.fair_lock("key").acquire().await.unwrap();
+        let turns = Arc::new(AtomicU32::new(0));
+        let comes = |turn, client: &Client| {
+            let acquire = client.fair_lock("key").acquire();
+            let turns = Arc::clone(&turns);
+            spawn(async move {
+                let guard = acquire.await.unwrap();
+                assert_eq!(turns.fetch_add(1, Ordering::SeqCst), turn);
+                guard.release().await.unwrap();
+            })
+        };
+        let earlier = comes(0, &two);
+        server.until_waiting("key", 1).await;
+        let later = comes(1, &three);
+        first.release().await.unwrap();
+        all([earlier, later]).await;
+        two.close(TURNS).await.unwrap();
+        nothing_is_left(&three, &server).await;
     });
 }

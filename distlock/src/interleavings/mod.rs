@@ -10,6 +10,7 @@
 
 mod ends;
 mod explorer;
+mod faults;
 mod hand_over;
 mod holds;
 mod keys;
