@@ -138,7 +138,8 @@ async fn a_throttled_subscriber_overflows_at_the_server() {
             "the server never dropped its slow subscriber"
         );
     }
-    assert!(throttle.hits() > 0);
+    // The proxy may read its first piece after the server has given up.
+    throttle.reach(1, SOON).await;
 }
 
 #[tokio::test]
