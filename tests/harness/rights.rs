@@ -9,7 +9,10 @@ pub const PASSWORD: &str = "SECRET";
 pub const LOCKS: &str = "locks";
 
 /// The lists of what the client can do without.
-pub const OPTIONAL: [&str; 2] = ["warning of a server that evicts locks", DRIVER];
+pub const OPTIONAL: [&str; 3] = ["warning of a server that evicts locks", TRACKING, DRIVER];
+
+/// What a server needs that tells losses at once.
+pub const TRACKING: &str = "losses told at once";
 
 /// What a user of a cluster needs beside the locks' rights.
 pub const CLUSTER: &str = "Redis Cluster";

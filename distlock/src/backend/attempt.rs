@@ -81,6 +81,8 @@ pub struct Renewal {
     pub count: u32,
     /// The lease, counted from now.
     pub lease: Duration,
+    /// Whether the server is to tell of the next change of the key, as by [`track`](super::Backend::track).
+    pub track: bool,
 }
 
 /// The outcome of an attempt.

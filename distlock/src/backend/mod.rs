@@ -19,7 +19,9 @@
 //! | [`scan`](Backend::scan), [`named_clients`](Backend::named_clients) | users, by [`Client::scan`](crate::Client::scan) | which keys there are, and the names of clients |
 //! | [`server_facts`](Backend::server_facts), [`ping`](Backend::ping) | users, about the servers | what the servers say of themselves |
 //!
-//! The watchdog does not read: a renewal tells whether a hold is still there ([`renew`](Backend::renew)).
+//! | [`track`](Backend::track) | the watchdog, for holds that are old, and those whose key has changed | whether the hold is still there |
+//!
+//! Apart from that the watchdog does not read: a renewal tells whether a hold is still there ([`renew`](Backend::renew)).
 
 // `pub` for the decorators of the workspace's tests, which reach this module through the feature `test-util`.
 #![cfg_attr(
@@ -42,6 +44,7 @@ mod seen;
 pub(crate) mod side_keys;
 mod subscription;
 mod through;
+mod told;
 
 use std::fmt;
 use std::future::ready;
@@ -67,6 +70,7 @@ pub use self::scanned::{ScanCursor, ScanFilter, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
 pub use self::subscription::{Signal, Subscription, watched};
 pub use self::through::{DetachedOwner, Through};
+pub use self::told::Told;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
@@ -200,6 +204,22 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
     /// [`slot`](Home::slot). Changes nothing.
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>>;
+
+    /// Whether the server tells by [`told`](Backend::told) of changes of the keys of holds.
+    fn tracks(&self) -> bool {
+        false
+    }
+
+    /// Reads whether each of these holds still is its owner's, and has the server tell of the next change of its key. All of them
+    /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told.
+    fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Vec<bool>> {
+        Box::pin(ready(Ok(Vec::new())))
+    }
+
+    /// Completes when the server has told of changes of tracked keys, with what it has told since the last call.
+    fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
 
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
     /// same `request` takes effect once.

@@ -239,6 +239,23 @@ pub(crate) const RENEWED_EARLY: u32 = 10;
 /// busy server answers each of them long before its timeout.
 pub(crate) const RENEWALS_AT_ONCE: usize = 16;
 
+/// A hold that is older is tracked: its loss is told at once. Most holds are shorter, and cost no command more.
+pub(crate) const TRACK_AFTER: Duration = Duration::from_secs(1);
+
+/// The time between two looks for holds that have become [that old](TRACK_AFTER).
+pub(crate) const TRACK_LOOK: Duration = Duration::from_millis(500);
+
+/// A key is read again at most once in this time because of a change, however many changes there are.
+pub(crate) const TRACK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How many names of changed keys are kept until they are read. More count as all keys.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_NAMES_TOLD: usize = 10_000;
+
+/// How many permits of one owner are read when a semaphore has changed. The next renewal finds out about the others.
+#[cfg(feature = "redis")]
+pub(crate) const PERMITS_READ: u32 = 100;
+
 /// How many background releases a client sends concurrently: few enough that a busy server answers each of them before
 /// its timeout.
 pub(crate) const RELEASES_AT_ONCE: usize = 256;

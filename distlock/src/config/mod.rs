@@ -82,6 +82,9 @@ pub(crate) struct Config {
     pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
     pub(crate) nodelay: bool,
+    /// Whether servers are to tell at once that a hold may be lost.
+    #[cfg(feature = "redis")]
+    pub(crate) track_holds: bool,
     #[cfg(feature = "redis")]
     pub(crate) pub_sub: PubSub,
     #[cfg(feature = "redis")]
@@ -139,6 +142,8 @@ impl Default for Config {
             fencing_token_ttl: None,
             #[cfg(feature = "redis")]
             nodelay: false,
+            #[cfg(feature = "redis")]
+            track_holds: true,
             #[cfg(feature = "redis")]
             pub_sub: PubSub::Auto,
             #[cfg(feature = "redis")]

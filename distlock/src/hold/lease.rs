@@ -398,11 +398,17 @@ impl Lease {
                 self.verify(now);
                 None
             }
-            Answer::NotOurs => {
-                self.state = State::Lost(Loss::Gone);
-                Some(Loss::Gone)
-            }
+            Answer::NotOurs => self.gone(),
         }
+    }
+
+    /// The server does not have the hold any more. Returns the loss, unless the lease was over before.
+    pub(crate) fn gone(&mut self) -> Option<Loss> {
+        if self.state != State::Held {
+            return None;
+        }
+        self.state = State::Lost(Loss::Gone);
+        Some(Loss::Gone)
     }
 
     /// Allows renewals again: the task that waited for the answer ended with its runtime.

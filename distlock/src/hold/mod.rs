@@ -64,6 +64,8 @@ pub(crate) struct Hold {
     over: Flag,
     /// Whether code was run in a scope of its guard.
     in_a_scope: AtomicBool,
+    /// Whether the server is asked to tell of changes of its key.
+    is_tracked: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -98,6 +100,7 @@ impl Hold {
             release_sent_over: AtomicU64::new(NOT_SENT),
             over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
+            is_tracked: AtomicBool::new(false),
             state: Mutex::new(State::granted(
                 Lease::granted(sent, lease, term, watchdog).with_margin(margin),
                 now,
@@ -268,6 +271,21 @@ impl Hold {
 
     pub(crate) fn is_in_a_scope(&self) -> bool {
         self.in_a_scope.load(Ordering::Relaxed)
+    }
+
+    /// From now on the server is asked to tell of changes of its key.
+    pub(crate) fn track(&self) {
+        // Relaxed, here and below: the worst is one renewal more or less that has the key tracked.
+        self.is_tracked.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.is_tracked.load(Ordering::Relaxed)
+    }
+
+    /// A read has found that the server does not have the hold any more. Returns the loss, unless the hold was over before.
+    pub(crate) fn gone(&self) -> Option<Loss> {
+        self.state.lock().lease.gone()
     }
 
     /// Wakes everything that waits for the end of the hold. Not under a mutex: a waker may run any code.

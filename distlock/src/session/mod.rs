@@ -16,6 +16,7 @@ mod seen_names;
 mod seen_numbers;
 mod seen_tokens;
 mod tasks;
+mod tracking;
 mod unguarded;
 mod watchdog;
 
@@ -40,6 +41,7 @@ use self::seen_names::SeenNames;
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;
 use self::tasks::Tasks;
+use self::tracking::Tracking;
 use self::unguarded::Cells;
 pub(crate) use self::unguarded::Unguarded;
 use self::watchdog::Watchdog;
@@ -68,6 +70,7 @@ pub(crate) struct Session {
     pub(crate) clock: Clock,
     pub(crate) backend: Arc<dyn Backend>,
     watchdog: Watchdog,
+    tracking: Tracking,
     releaser: Releaser,
     inspection: Inspection,
     peeks: Peeks,
@@ -102,6 +105,7 @@ impl Session {
             identity,
             config,
             clock,
+            tracking: Tracking::new(backend.tracks()),
             backend,
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
@@ -211,6 +215,7 @@ impl Session {
         if self.watchdog.watch(hold, hold.next_check()) {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
+            self.tracking.began(&hold.resource, || self.now());
         }
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);

@@ -140,6 +140,15 @@ pub(crate) fn nobody_is_told(server: &str, why: &str) {
     );
 }
 
+/// The server, or what the user may do, does not allow tracking.
+#[cfg(feature = "redis")]
+pub(crate) fn tracking_refused(server: &str, why: &dyn Display) {
+    log!(
+        debug, target: TARGET, server, %why,
+        "the server does not tell at once when a hold is lost; each loss is found at the next renewal"
+    );
+}
+
 pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
     log!(
         warn, target: TARGET, key = key.text(), %owner, %fault,

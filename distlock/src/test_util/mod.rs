@@ -24,7 +24,7 @@ pub use crate::backend::{
     DetachedOwner, Disconnection, Fault, Forced, Home, Inspected, LatchChange, LatchSeen,
     NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanFilter,
     ScanPosition, Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, Through,
-    cause, renewed_together, watched,
+    Told, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::foreign::{ForeignPanic, is_waking};

@@ -220,6 +220,7 @@ impl Verbs {
                 target,
                 count: *count,
                 lease: *lease,
+                track: false,
             })
         };
         let batch = batch

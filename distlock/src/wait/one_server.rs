@@ -34,6 +34,7 @@ pub(crate) async fn has_hold(
         target,
         count: hold.count().max(1),
         lease: MIN_LEASE,
+        track: false,
     };
     // The backend limits the time of a question, which is that of a single attempt as well.
     let until = if acquisition.is_single_try() {

@@ -12,6 +12,7 @@ mod processes;
 mod red_lock;
 mod sentinel;
 mod tls;
+mod tracking;
 mod unpolled;
 use std::time::Duration;
 

@@ -37,6 +37,7 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     if (prefix.is_some() || !is_of_some_keys(facts)) && !lacks_key(facts) {
         findings.extend([messages(facts), undeclared_keys(facts)]);
     }
+    findings.push(losses(facts));
     match &facts.info {
         Ok(info) => findings.extend([
             eviction(info),
@@ -224,6 +225,23 @@ fn undeclared_keys(facts: &ServerFacts) -> Finding {
                 "Read/write locks do not work: each reader has a key of its own, which scripts find in the lock. All other \
                  primitives work. Start Dragonfly with --default_lua_flags=allow-undeclared-keys. A user needs the pattern of \
                  keys that begin with a brace, such as ~{shop:*",
+            )
+        }
+    }
+}
+
+fn losses(facts: &ServerFacts) -> Finding {
+    match &facts.tracking {
+        Ok(()) => Finding::new(
+            "losses",
+            Verdict::Ok,
+            "the server tells at once that a hold may be lost",
+        ),
+        Err(refused) => {
+            let value = format!("the server does not tell at once that a hold is lost: {refused}");
+            Finding::new("losses", Verdict::Warn, value).advice(
+                "A hold whose key was deleted or freed by force is told at its next renewal, up to a third of its lease later. Give \
+                 the user the rights +client|tracking and +client|caching, or use a server or plan that has CLIENT TRACKING.",
             )
         }
     }

@@ -13,7 +13,7 @@ use super::connection::url::Url;
 use super::refused_messages::RefusedMessages;
 use super::script::{Fill, Script};
 use super::servers::Servers;
-use crate::backend::{Fault, cause};
+use crate::backend::{Fault, Renewal, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::error::{Error, show};
@@ -27,6 +27,8 @@ pub(crate) struct RedisBackend {
     pub(super) me: Weak<Self>,
     pub(super) servers: Servers,
     pub(super) response_timeout: Duration,
+    /// Whether servers are to tell of changes of the keys of holds.
+    pub(super) tracks: bool,
     /// How long an unused fencing token is kept; `None` keeps it forever.
     pub(super) fencing_token_ttl: Option<Duration>,
     /// How long the server remembers a withdrawn owner of expirable permits.
@@ -64,6 +66,7 @@ impl RedisBackend {
             batches: Batches::new(servers.is_one_server()),
             servers,
             response_timeout: config.response_timeout,
+            tracks: config.track_holds,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
             opening_remembered: config.opening_remembered(),
@@ -110,6 +113,30 @@ impl RedisBackend {
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
         Ok(self.refused_messages.read(value?, &self.servers))
+    }
+
+    /// Runs a script for a key, and has the server track the keys that it reads last.
+    pub(super) async fn run_tracked(
+        &self,
+        key: &Key,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        self.servers.run_tracked(key, script, with).await
+    }
+
+    /// Runs a script that renews. If one of the holds is tracked, the server tracks the keys again.
+    pub(super) async fn run_renewal(
+        &self,
+        key: &Key,
+        (script, batch): (&Script, &[Renewal]),
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        if batch.iter().any(|renewal| renewal.track) {
+            self.run_tracked(key, script, with).await
+        } else {
+            self.run(key, script, with).await
+        }
     }
 
     /// Takes the marks that live on the server of this key, by slot.

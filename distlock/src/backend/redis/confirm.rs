@@ -50,5 +50,6 @@ fn renewal(granted: &Attempt) -> Renewal {
         target: granted.target.clone(),
         count: 1,
         lease: granted.lease + LONGER,
+        track: false,
     }
 }

@@ -21,6 +21,8 @@ mod scan;
 mod script;
 pub(crate) mod servers;
 pub(crate) mod slot;
+mod still_held;
+mod tracking;
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -38,7 +40,7 @@ use super::reports::KeyReport;
 use super::{
     Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Disconnection, Fault, Forced,
     Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
-    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, renewed_together,
+    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, Told, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -260,6 +262,23 @@ impl Backend for RedisBackend {
                 None => Ok(Vec::new()),
             }
         })
+    }
+
+    fn tracks(&self) -> bool {
+        self.tracks
+    }
+
+    fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<bool>> {
+        Box::pin(async move {
+            match batch.first() {
+                Some(first) => still_held::read(self, &first.resource.key, batch).await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
+        Box::pin(self.servers.heard().next())
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {

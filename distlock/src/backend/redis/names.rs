@@ -64,6 +64,14 @@ pub(super) fn permits(name: &str) -> String {
     suffixed(name, "timeout")
 }
 
+/// The keys of users that may be meant by the name of a key in the server in which holds are: the name itself, or the semaphore
+/// whose acquired permits it has.
+pub(super) fn holding(name: &str) -> impl Iterator<Item = &str> {
+    let wrapped = name.strip_suffix(":timeout");
+    let inner = wrapped.and_then(|name| name.strip_prefix('{')?.strip_suffix('}'));
+    std::iter::once(name).chain(wrapped).chain(inner)
+}
+
 /// The channel on which the release of a read or a write lock is published.
 pub(super) fn rw_channel(name: &str) -> String {
     prefixed("redisson_rwlock", name)
@@ -218,6 +226,16 @@ pub(super) fn is_message(channel: &str, payload: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn name_of_the_permits_means_each_semaphore_that_has_them() {
+        for key in ["seats", "{shop}:seats", "{seats}", "a{b"] {
+            let permits = permits(key);
+            let meant: Vec<_> = holding(&permits).collect();
+            assert!(meant.contains(&key), "{permits} is {meant:?}");
+        }
+        assert_eq!(holding("seats").collect::<Vec<_>>(), ["seats"]);
+    }
 
     #[test]
     fn only_channels_of_semaphores_have_counts() {

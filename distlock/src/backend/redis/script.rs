@@ -94,6 +94,7 @@ scripts! {
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";
     LOOK = "scripts/number.lua", "scripts/look.lua";
+    STILL_HELD = "scripts/still_held.lua";
     EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number.lua", "scripts/number_inspect.lua";
 }

@@ -37,6 +37,10 @@ pub struct ServerFacts {
     pub published: Result<u64, UnknownFact>,
     /// Whether a script may use a key that it does not declare. Read/write locks need that. The error says why not.
     pub undeclared_keys: Result<(), UnknownFact>,
+    /// Whether the server tells at once that a hold may be lost
+    /// ([`track_holds`](crate::Builder::track_holds)). It needs the rights `+client|tracking` and `+client|caching`. The error says
+    /// why not: then each loss is found at the next renewal.
+    pub tracking: Result<(), UnknownFact>,
 }
 
 /// How a client finds a server.

@@ -200,6 +200,25 @@ impl Builder {
         self
     }
 
+    /// Sets whether servers tell at once that a hold may be lost; on by default.
+    ///
+    /// With it, [`lost`](crate::Guard::lost) completes within a round trip after somebody has deleted the key, freed it by force,
+    /// or emptied the server, and not at the next renewal. The client has the server track the keys of holds that are older than
+    /// a second (`CLIENT TRACKING`). Shorter holds cost nothing, each older one costs a small read, and each batch of renewals one
+    /// command. Keys that several owners share are read at most once a second. A server or a user that may not do so is used
+    /// without it, and `distlock doctor` says that. The page [`limits`](crate::guide::limits) has the details.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::builder().track_holds(false).connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn track_holds(mut self, track_holds: bool) -> Self {
+        self.settings.track_holds = Some(track_holds);
+        self
+    }
+
     /// Sets how clients of a cluster tell each other that a lock is free; [`PubSub::Auto`] by default. Clients of a single
     /// server ignore it.
     ///

@@ -52,6 +52,7 @@ impl Config {
     fn connect_with(&mut self, settings: Settings) -> Result<(), Error> {
         replace(&mut self.fencing_token_ttl, settings.fencing_token_ttl);
         set(&mut self.nodelay, settings.nodelay);
+        set(&mut self.track_holds, settings.track_holds);
         set(&mut self.pub_sub, settings.pub_sub);
         set(&mut self.connect_timeout, settings.connect_timeout);
         set(&mut self.ping_interval, settings.ping_interval);
@@ -169,7 +170,7 @@ mod tests {
         let text = r#"{
             "watchdog_timeout": "1m30s", "key_prefix": "shop:", "name": "orders", "wait": "500ms", "max_hold": "2h",
             "max_waiters": 1, "max_total_waiters": 2, "response_timeout": "1.5s", "unavailable_after": "3s",
-            "waiter_timeout": "4s", "warn_after": "5s", "fencing_token_ttl": "6h", "nodelay": true, "pub_sub": "both",
+            "waiter_timeout": "4s", "warn_after": "5s", "fencing_token_ttl": "6h", "nodelay": true, "track_holds": false, "pub_sub": "both",
             "connect_timeout": "7s", "look_up_interval": "10s", "ping_interval": "11s", "replicas": 8, "replicas_timeout": "9s", "restart_grace": 0
         }"#;
         let read: Settings = serde_json::from_str(text).unwrap();
@@ -187,6 +188,7 @@ mod tests {
             warn_after: Some(5 * SECOND),
             fencing_token_ttl: Some(21_600 * SECOND),
             nodelay: Some(true),
+            track_holds: Some(false),
             pub_sub: Some(PubSub::Both),
             connect_timeout: Some(7 * SECOND),
             replicas: Some(Replicas::Count(8)),

@@ -68,6 +68,7 @@ settings! {
     clients_of_servers {
         fencing_token_ttl: Duration, "How long the server keeps the token of a fenced lock that is no longer used";
         nodelay: bool, "Whether small commands are sent at once (TCP_NODELAY)";
+        track_holds: bool, "Whether servers tell at once that a hold may be lost (CLIENT TRACKING)";
         pub_sub: PubSub, "How clients of a cluster tell each other that a lock is free";
         look_up_interval: Duration, "How often the names of servers are looked up again (0 is never)";
         map_file: PathBuf, "File of lines: an address that servers announce, and the one at which it is reached";

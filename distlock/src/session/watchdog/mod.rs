@@ -23,7 +23,7 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use scopeguard::defer;
 
 use self::agenda::Agenda;
-use super::Session;
+use super::{Session, tracking};
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
 use crate::config::{
@@ -127,10 +127,12 @@ impl Watchdog {
 /// A hold, the count to state and the lease to ask for.
 type Planned = (Arc<Hold>, u32, Duration);
 
-/// The watchdog task of one client. It also watches for suspends of the machine, for all sleepers of its client.
+/// The watchdog task of one client. It also has old holds tracked by the server, and watches for suspends of the machine, for
+/// all sleepers of its client.
 pub(super) async fn run(session: Arc<Session>) {
     crate::sync::select! {
         () = renew_until_retired(&session) => {}
+        () = tracking::follow(&session) => {}
         never = session.clock.watch() => match never {},
     }
 }
@@ -270,6 +272,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             target: hold.target(),
             count: *count,
             lease: *lease,
+            track: hold.is_tracked(),
         })
         .collect();
     let epochs = planned

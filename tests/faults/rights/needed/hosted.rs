@@ -17,13 +17,18 @@ const SERVICES: [(&str, &[(&str, &str)]); 3] = [
     ("Amazon ElastiCache blocks", &[]),
     (
         "Google Cloud Memorystore for Redis blocks",
-        &[("name_clients", "client"), ("name_of_driver", "client")],
+        &[
+            ("name_clients", "client"),
+            ("name_of_driver", "client"),
+            ("hear_of_loss", "client"),
+        ],
     ),
     (
         "Upstash has",
         &[
             ("name_clients", "client"),
             ("name_of_driver", "client"),
+            ("hear_of_loss", "client"),
             ("warn_of_eviction", "info"),
         ],
     ),

@@ -37,6 +37,13 @@ pub(super) const TABLE: &[(&str, &[(&str, Operation)])] = &[
         &[("+info", op::WARN_OF_EVICTION)],
     ),
     (
+        "losses told at once",
+        &[
+            ("+client|tracking", op::HEAR_OF_LOSS),
+            ("+client|caching", op::HEAR_OF_LOSS),
+        ],
+    ),
+    (
         "name of the driver in CLIENT LIST, on Valkey, and on Redis 7.2 and later",
         &[("+client|setinfo", op::NAME_OF_DRIVER)],
     ),

@@ -220,7 +220,7 @@ async fn readers_of_one_key_send_two_commands_for_each_pair() {
 }
 
 #[tokio::test]
-async fn renewal_runs_three_commands_for_each_lock() {
+async fn renewal_runs_three_commands_for_each_lock_and_one_for_all() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let verbs = Verbs::new(&client, Uuid::from_u128(7));
@@ -234,11 +234,11 @@ async fn renewal_runs_three_commands_for_each_lock() {
     assert_eq!(verbs.renew(&batch(2)).await.unwrap(), renewed);
     server.cli(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(verbs.renew(&batch(2)).await.unwrap(), renewed);
-    let same = called! { "hget": 2, "pexpire": 2, "pttl": 2 };
+    let same = called! { "exists": 1, "hget": 2, "pexpire": 2, "pttl": 2 };
     assert_eq!(calls(&server).await, same);
     server.cli(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(verbs.renew(&batch(1)).await.unwrap(), renewed);
-    let counted = called! { "hget": 2, "hset": 1, "pexpire": 2, "pttl": 2 };
+    let counted = called! { "exists": 1, "hget": 2, "hset": 1, "pexpire": 2, "pttl": 2 };
     assert_eq!(calls(&server).await, counted);
     assert!(server.pttl("a").await <= 40_000 && server.pttl("b").await > 45_000);
 }

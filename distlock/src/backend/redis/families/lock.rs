@@ -81,7 +81,7 @@ pub(crate) async fn renew(
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
     let with = renewals(batch);
-    let value = backend.run(first, &script::LOCK_RENEW, &with);
+    let value = backend.run_renewal(first, (&script::LOCK_RENEW, batch), &with);
     reply::renewed(value.await?, batch.len())
 }
 
@@ -201,6 +201,7 @@ mod tests {
                 target: Target::of(&resource, owner),
                 count: *count,
                 lease: Duration::from_secs(*lease),
+                track: false,
             }
         };
         let batch: Vec<Renewal> = holds.iter().map(renewal).collect();

@@ -92,7 +92,7 @@ async fn renew_portion(
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
     let with = renewals(batch);
-    let value = backend.run(first, &script::PERMIT_RENEW, &with);
+    let value = backend.run_renewal(first, (&script::PERMIT_RENEW, batch), &with);
     reply::renewed(value.await?, batch.len())
 }
 
@@ -271,6 +271,7 @@ mod tests {
                 target,
                 count: 1,
                 lease: Duration::from_secs(30),
+                track: false,
             }
         };
         let most = PERMITS_AT_ONCE;

@@ -70,7 +70,7 @@ pub(crate) async fn renew(
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
     let with = renewals(batch);
-    let value = backend.run(first, &script::RW_RENEW, &with);
+    let value = backend.run_renewal(first, (&script::RW_RENEW, batch), &with);
     reply::renewed(value.await?, batch.len())
 }
 

@@ -28,4 +28,6 @@ for i, lock in ipairs(KEYS) do
   end
   replies[i] = stated and 1 or 0
 end
+-- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.
+redis.pcall('EXISTS', unpack(KEYS))
 return replies

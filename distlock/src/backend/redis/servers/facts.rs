@@ -8,6 +8,7 @@ use redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::node::Node;
 use super::rights::RightsCheck;
+use crate::backend::redis::tracking::COMMANDS as TRACKING;
 use crate::backend::redis::{names, script};
 use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 use crate::resource::key::Key;
@@ -61,7 +62,19 @@ pub(super) async fn of(
         rights: rights(node, is_cluster, sharded, key).await,
         published,
         undeclared_keys,
+        tracking: tracking(node).await,
     }
+}
+
+/// Whether the server tracks keys for this connection. If it did not before, it does from now on.
+async fn tracking(node: &Node) -> Result<(), UnknownFact> {
+    if !node.is_to_track() {
+        return Err(UnknownFact::new("the setting `track_holds` is `false`"));
+    }
+    for command in TRACKING {
+        text(node, command).await?;
+    }
+    Ok(())
 }
 
 /// The facts of a server that cannot be connected to.
@@ -77,6 +90,7 @@ fn unreached(node: &Node, layout: ServerLayout, why: &UnknownFact) -> ServerFact
         rights: Err(why.clone()),
         published: Err(why.clone()),
         undeclared_keys: Err(why.clone()),
+        tracking: Err(why.clone()),
     }
 }
 

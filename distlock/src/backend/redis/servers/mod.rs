@@ -33,6 +33,7 @@ use super::connection::url::Url;
 use super::names;
 use super::script::{Fill, Script};
 use super::slot::slot_of;
+use super::tracking::Heard;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
@@ -127,6 +128,24 @@ impl Servers {
             Route::Single(node) => node.run(script, with).await,
             Route::Slot(cluster, slot) => cluster.run(slot, script, with).await,
         }
+    }
+
+    /// Runs a script on the server of a key, and has the server track the keys that it reads last.
+    pub(super) async fn run_tracked(
+        &self,
+        key: &Key,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        match self.owner(key) {
+            Route::Single(node) => node.run_tracked(script, with).await,
+            Route::Slot(cluster, slot) => cluster.run_tracked(slot, script, with).await,
+        }
+    }
+
+    /// What the servers tell of tracked keys.
+    pub(super) fn heard(&self) -> &Heard {
+        &self.layout.shared().heard
     }
 
     /// The id of the run of the server of a key; `None` if the user may not ask for it.

@@ -18,6 +18,7 @@ use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Fill, Publish, Script};
+use crate::backend::redis::tracking::Switch;
 use crate::backend::{Fault, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, RECONNECT_BACKOFF};
 use crate::error::show;
@@ -35,6 +36,7 @@ pub(crate) struct Node {
     /// `None` if grants need no confirmation.
     confirmations: Option<Arc<Confirmations>>,
     outages: Arc<OutageLog>,
+    tracking: Switch,
     response_timeout: Duration,
     /// What the server has to be.
     expected: Expected,
@@ -90,6 +92,8 @@ pub(super) struct Sending {
     pub(super) asking: bool,
     /// The bit of the script, if it is one.
     pub(super) script: u64,
+    /// Whether the node is to track the keys that it reads.
+    pub(super) track: bool,
     /// How long to wait for the connection, and for the answer.
     pub(super) patience: Duration,
 }
@@ -116,7 +120,9 @@ impl Node {
             let link = Link::new(beside.link("confirmations", &server));
             Confirmations::new(link, wanted, shared.response_timeout)
         });
+        let heard = Arc::clone(&shared.heard);
         let commands = LinkConfig {
+            on_push: Arc::new(move |_, push| heard.add(&push)),
             nodelay: shared.nodelay,
             epochs: Arc::clone(&shared.epochs),
             restart_grace: shared.restart_grace,
@@ -134,6 +140,7 @@ impl Node {
             subscriber: shared.subscriptions.at(number, mode, messages),
             confirmations,
             outages: Arc::clone(&outages),
+            tracking: Switch::new(shared.track_holds),
             response_timeout: shared.response_timeout,
             expected,
             carried_out: AtomicU64::new(0),
@@ -150,6 +157,11 @@ impl Node {
 
     pub(crate) fn attempt_slots(&self) -> &Arc<Semaphore> {
         &self.attempt_slots
+    }
+
+    /// Whether the client wants this server to track keys.
+    pub(super) fn is_to_track(&self) -> bool {
+        self.tracking.is_wanted()
     }
 
     /// A number that no other server of the client has.
@@ -227,6 +239,29 @@ impl Node {
         answer.map_err(|failed| self.fault(failed))
     }
 
+    /// Runs a script and has the server track the keys that it reads last.
+    pub(super) async fn run_tracked(
+        &self,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        let sending = Sending {
+            asking: false,
+            script: script.bit(),
+            track: true,
+            patience: self.response_timeout,
+        };
+        let command = |form: Form| {
+            let call = match form {
+                Form::Digest => script.by_digest(Publish::Plain),
+                Form::Source => script.by_source(Publish::Plain),
+            };
+            with(call).into_cmd()
+        };
+        let answer = self.send_here(sending, &command).await;
+        answer.map_err(|failed| self.fault(failed))
+    }
+
     /// Sends a command to a node of a cluster, in another form if the node does not know the script.
     pub(super) async fn send_here(
         &self,
@@ -243,9 +278,15 @@ impl Node {
         let Sending {
             asking,
             script,
+            track,
             patience,
         } = sending;
         let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
+        if track && !asking {
+            let answer = self.tracking.send(self.name(), command, &mut connected);
+            let answer = timeout(patience, answer).await;
+            return self.read(answer.ok(), connected.epoch, patience, script);
+        }
         let connection = &mut connected.connection;
         let answer = async {
             if !asking {

@@ -7,6 +7,7 @@ use crate::backend::redis::connection::{
     ConnectedGauge, Connector, Epochs, FirstCheck, NameWatch, Pings, Stake,
 };
 use crate::backend::redis::messages::Subscriptions;
+use crate::backend::redis::tracking::Heard;
 use crate::clock::Clock;
 use crate::config::{Config, Confirmation};
 
@@ -20,6 +21,10 @@ pub(super) struct Shared {
     pub(super) response_timeout: Duration,
     /// Whether small commands are sent at once.
     pub(super) nodelay: bool,
+    /// Whether servers are to tell of changes of the keys of holds.
+    pub(super) track_holds: bool,
+    /// What the servers have told.
+    pub(super) heard: Arc<Heard>,
     /// The longest pause between two tries to connect.
     pub(super) longest_pause: Duration,
     /// What has to confirm each grant.
@@ -46,6 +51,8 @@ impl Shared {
             clock,
             response_timeout: config.response_timeout,
             nodelay: config.nodelay,
+            track_holds: config.track_holds,
+            heard: Arc::default(),
             longest_pause: config.longest_reconnect_pause(),
             confirmation: config.confirmation,
             restart_grace: config.restart_grace,

@@ -1,12 +1,13 @@
 //! Messages: subscribing, publishing, and what the connection for them needs.
 
 use distlock_tests::log::lines_with;
+use tokio::time::{Instant, sleep};
 
 use super::Failed;
 use super::locks::{read_release, release};
 use super::numbers::{set_expirable_permits, set_permits};
 use crate::rights::needed::Scene;
-use crate::support::SOON;
+use crate::support::{SOON, ms};
 
 pub(super) async fn listen(scene: &Scene<'_>) -> Result<(), Failed> {
     let (one, two) = (scene.client().await?, scene.client().await?);
@@ -132,4 +133,32 @@ pub(super) async fn latch_opens(scene: &Scene<'_>) -> Result<(), Failed> {
     latch.try_set_count(1).await?;
     latch.count_down().await?;
     Ok(())
+}
+
+/// Hears of a loss long before the next renewal.
+pub(super) async fn hear_of_loss(scene: &Scene<'_>) -> Result<(), Failed> {
+    let tracked_keys = async || {
+        let mut keys = 0;
+        for node in scene.servers.nodes() {
+            let stats = node.info("stats").await;
+            keys += stats["tracking_total_keys"].parse::<u64>().unwrap();
+        }
+        keys
+    };
+    let before = tracked_keys().await;
+    let client = scene.client().await?;
+    let guard = client.lock(&scene.key).acquire().wait(SOON).await?;
+    let since = Instant::now();
+    while tracked_keys().await == before {
+        let denied = scene.servers.denied_to(&scene.user).await;
+        let is_refused = ["client|tracking", "client|caching"].map(|right| denied.contains(right));
+        if is_refused.contains(&true) || since.elapsed() > SOON {
+            return Err(Failed::Missing("the server tracks the key"));
+        }
+        sleep(ms(20)).await;
+    }
+    let name = format!("shop:{}", scene.key);
+    scene.servers.at_owner(&name, &["DEL", &name]).await;
+    let told = scene.until("the loss is told", async || !guard.is_held());
+    told.await
 }

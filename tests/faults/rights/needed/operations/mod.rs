@@ -17,7 +17,7 @@ use self::locks::{
     name_clients, read_acquire, readers_leave, release, scan, write_acquire,
 };
 use self::messages::{
-    count_listeners, listen, listen_in_silence, name_of_driver, stop_listening, tell,
+    count_listeners, hear_of_loss, listen, listen_in_silence, name_of_driver, stop_listening, tell,
     tell_of_expirable_permits, tell_of_latch, tell_of_permits, tell_of_readers, warn_of_eviction,
 };
 use self::numbers::{
@@ -101,6 +101,7 @@ operations! {
     STOP_LISTENING = stop_listening;
     WARN_OF_EVICTION = warn_of_eviction;
     NAME_OF_DRIVER = name_of_driver;
+    HEAR_OF_LOSS = hear_of_loss;
     INSPECT = inspect;
     SCAN = scan;
     NAME_CLIENTS = name_clients;

@@ -96,6 +96,7 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
             target: Target::of(resource, owner),
             count: at_least_one(count),
             lease: renewal.lease,
+            track: false,
         };
         renew_one(inner, others).await?;
     }
@@ -138,6 +139,7 @@ impl Stated {
             target: attempt.target.clone(),
             count: at_least_one(count + 1),
             lease: attempt.lease,
+            track: false,
         };
         if renew_one(inner, one_more).await? {
             Ok(Attempted::Granted { token: None })
@@ -187,6 +189,7 @@ impl Stated {
             target: target.clone(),
             count: at_least_one(rest),
             lease: MIN_LEASE,
+            track: false,
         };
         renew_one(inner, fewer).await?;
         Ok(Released::Freed { others: 0 })

@@ -18,11 +18,11 @@ use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
 
 impl Cluster {
     /// Sends a command to the node that has a slot, and to the nodes that it is sent to from there. `script` is the bit of the
-    /// script, if it is one.
+    /// script, if it is one, and `track` whether the node is to track the keys that it reads.
     pub(super) async fn follow(
         &self,
         slot: u16,
-        script: u64,
+        (script, track): (u64, bool),
         command: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Fault> {
         let give_up = Instant::now() + self.shared.response_timeout;
@@ -38,6 +38,7 @@ impl Cluster {
             let sending = Sending {
                 asking,
                 script,
+                track,
                 // The first node has all the time, also if its connection took some.
                 patience: if was_sent {
                     give_up.duration_since(Instant::now())

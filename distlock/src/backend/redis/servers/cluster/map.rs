@@ -169,6 +169,7 @@ impl Cluster {
         let sending = Sending {
             asking: false,
             script: 0,
+            track: false,
             patience,
         };
         let slots = |_| {

@@ -238,6 +238,26 @@ impl Cluster {
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
+        self.run_as(slot, script, with, false).await
+    }
+
+    /// Runs a script on the node that has a slot, and has the node track the keys that it reads last.
+    pub(super) async fn run_tracked(
+        &self,
+        slot: u16,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        self.run_as(slot, script, with, true).await
+    }
+
+    async fn run_as(
+        &self,
+        slot: u16,
+        script: &Script,
+        with: Fill<'_>,
+        track: bool,
+    ) -> Result<Value, Fault> {
         self.is_opened().await?;
         let publish = self.publishes();
         let call = |form: Form| {
@@ -247,13 +267,13 @@ impl Cluster {
             };
             with(call).into_cmd()
         };
-        self.follow(slot, script.bit(), &call).await
+        self.follow(slot, (script.bit(), track), &call).await
     }
 
     /// Sends a command other than a script to the node that has a slot.
     pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
         self.is_opened().await?;
-        self.follow(slot, 0, &|_| command.clone()).await
+        self.follow(slot, (0, false), &|_| command.clone()).await
     }
 
     /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot

@@ -199,7 +199,7 @@ fn cluster_has_nodes_and_sentinel_a_service() {
 fn each_arrangement_may_have_each_setting() {
     let query = "watchdog_timeout=1m30s&key_prefix=shop%3A&name=orders&wait=500ms&max_hold=2h&max_waiters=1&\
                  max_total_waiters=2&response_timeout=1.5s&unavailable_after=3s&waiter_timeout=4s&warn_after=5s&\
-                 fencing_token_ttl=6h&nodelay=true&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
+                 fencing_token_ttl=6h&nodelay=true&track_holds=false&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
                  look_up_interval=10s&ping_interval=11s&restart_grace=0&protocol=resp3";
     let second = Duration::from_secs(1);
     let expected = Settings {
@@ -216,6 +216,7 @@ fn each_arrangement_may_have_each_setting() {
         warn_after: Some(5 * second),
         fencing_token_ttl: Some(21_600 * second),
         nodelay: Some(true),
+        track_holds: Some(false),
         pub_sub: Some(PubSub::Both),
         connect_timeout: Some(7 * second),
         replicas: Some(Replicas::Count(8)),

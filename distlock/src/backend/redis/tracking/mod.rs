@@ -1,0 +1,45 @@
+//! A server tells at once that a hold may be lost (`CLIENT TRACKING`).
+//!
+//! Without this, a hold whose key was deleted, freed by force, flushed or evicted is told at its next renewal, up to a third
+//! of its lease later. With it, the server sends a word over the connection for commands when a key changes that it tracks,
+//! and the client reads the key.
+//!
+//! # How it goes
+//! 1. A hold that is older than [`TRACK_AFTER`](crate::config::TRACK_AFTER) is read once, with many others in one script
+//!    (`still_held.lua`), behind `CLIENT CACHING YES`. That command has the server track the keys that the next command reads.
+//!    Shorter holds cost no command more.
+//! 2. A change of the key makes the server send `invalidate` with its name, once. Then it does not track the key any more, until
+//!    the key is read again.
+//! 3. A word leads to a *read* and never to a renewal. A renewal is a write: it is told to all other clients that track the key,
+//!    and two readers would confirm each other for ever.
+//! 4. A renewal of such a hold goes behind `CLIENT CACHING YES`, too. It ends with a read of its keys, because its write has
+//!    ended their tracking. `NOLOOP` keeps the server from telling this client of its own writes, and does not keep them from
+//!    ending the tracking. So the session reads a key that several owners share again after a grant or a release of its own.
+//! 5. `CLIENT TRACKING ON OPTIN NOLOOP` is sent before the first such command of each connection. When a connection is replaced,
+//!    or a slot has moved, all holds of that server are renewed, which has the new server track their keys.
+//!
+//! # Invariants
+//! 1. An attempt or a release is never delayed, and never has a command more: what tracks are reads and renewals alone.
+//! 2. A word is only a hint. If it is not sent, not heard, or sent without a reason, the renewals find each loss as before.
+//! 3. A server that refuses either command is not asked again over that connection, and what it is sent is as without tracking.
+//!
+//! # What the server does by itself
+//! * Its table of tracked keys is bounded (`tracking-table-max-keys`, a million). When it overflows, keys are taken out and told
+//!   as changed. The session reads a key at most once a second, so that two keys do not push each other out for ever.
+//! * `FLUSHALL` and `FLUSHDB` are told by a word without names.
+//! * Servers before Redis 7.0 do not know that a write of a script is the client's own. They tell a renewal to the client itself,
+//!   which costs a read.
+//! * A word has no number of a database. A key of the same name in another one costs a read.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `told` | what the servers have sent, until the session takes it: plain data and a wake-up |
+//! | `switch` | whether tracking is on for a connection: a state machine, and how a command is sent with it |
+//!
+//! The read itself is in `backend/redis/still_held.rs`, and when a key is read is decided in `session/tracking`.
+
+mod switch;
+mod told;
+
+pub(super) use self::switch::{COMMANDS, Switch};
+pub(super) use self::told::Heard;

@@ -1,0 +1,478 @@
+//! Losses that the server tells at once, by `CLIENT TRACKING`.
+//!
+//! All leases here are so long that no renewal comes within a test, unless it says so: what is told, is told by the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::{Client, Guard};
+use distlock_tests::rights::{self, PASSWORD};
+use distlock_tests::{RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{SOON, client_of_lease, ms};
+
+/// A third of it is far more than a test takes.
+const LONG: Duration = Duration::from_secs(300);
+
+/// How many keys the server tracks.
+async fn tracked_keys(server: &RedisServer) -> u64 {
+    let stats = server.info("stats").await;
+    stats["tracking_total_keys"].parse().unwrap()
+}
+
+/// Completes when the server tracks so many keys.
+async fn tracked(server: &RedisServer, keys: u64) {
+    eventually_eq(SOON, "tracked keys", keys, || tracked_keys(server)).await;
+}
+
+/// Completes when each of these holds was told as lost.
+async fn told(guards: &[Guard], how: &str) {
+    let since = Instant::now();
+    let all = join_all(guards.iter().map(Guard::lost));
+    let all = timeout(SOON, all).await;
+    assert!(all.is_ok(), "{how}: not told within {SOON:?}");
+    println!(
+        "{how}: {} holds were told within {:?}",
+        guards.len(),
+        since.elapsed()
+    );
+}
+
+/// What the client has sent to have keys tracked, and to read them.
+async fn sent(server: &RedisServer) -> u64 {
+    let mut calls = 0;
+    for command in ["client|tracking", "client|caching", "evalsha", "eval"] {
+        calls += server.command_calls(command).await;
+    }
+    calls
+}
+
+/// A client that holds a key of each kind, all of them older than a second.
+async fn holds_of_each_kind(client: &Client) -> Vec<Guard> {
+    let seats = client.expirable_semaphore("seats");
+    seats.try_set_permits(5).await.unwrap();
+    let rw = client.rw_lock("written");
+    vec![
+        client.lock("lock").acquire().await.unwrap(),
+        client.fair_lock("fair").acquire().await.unwrap(),
+        client.spin_lock("spin").acquire().await.unwrap(),
+        client.non_reentrant_lock("once").acquire().await.unwrap(),
+        rw.write().acquire().await.unwrap(),
+        client.rw_lock("read").read().acquire().await.unwrap(),
+    ]
+}
+
+#[tokio::test]
+async fn hold_whose_key_was_deleted_is_told_long_before_the_next_renewal_for_each_kind() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let guards = holds_of_each_kind(&client).await;
+    let fenced = client.fenced_lock("fenced").acquire().await.unwrap();
+    let permit = client.expirable_semaphore("seats").acquire().await.unwrap();
+    let keys = [
+        "lock",
+        "fair",
+        "spin",
+        "once",
+        "written",
+        "read",
+        "fenced",
+        "{seats}:timeout",
+    ];
+    tracked(&server, keys.len() as u64).await;
+    server.cli(&[&["DEL"][..], &keys].concat()).await;
+    told(&guards, "DEL").await;
+    timeout(SOON, fenced.lost()).await.expect("fenced");
+    timeout(SOON, permit.lost()).await.expect("permit");
+}
+
+#[tokio::test]
+async fn hold_is_told_as_lost_however_its_key_goes() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    for (how, command) in [
+        ("UNLINK", &["UNLINK", "k"][..]),
+        ("FLUSHALL", &["FLUSHALL"]),
+        ("FLUSHDB", &["FLUSHDB"]),
+        ("RENAME", &["RENAME", "k", "other"]),
+        ("SET", &["SET", "k", "v"]),
+        (
+            "HDEL",
+            &[
+                "EVAL",
+                "return redis.call('HDEL', KEYS[1], redis.call('HKEYS', KEYS[1])[1])",
+                "1",
+                "k",
+            ],
+        ),
+        (
+            "another owner",
+            &[
+                "EVAL",
+                "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a:1', '1')",
+                "1",
+                "k",
+            ],
+        ),
+        (
+            "the end of its lease in the server",
+            &["PEXPIRE", "k", "20"],
+        ),
+    ] {
+        server.cli(&["DEL", "k"]).await;
+        let guard = client.lock("k").acquire().await.unwrap();
+        tracked(&server, 1).await;
+        server.cli(command).await;
+        told(&[guard], how).await;
+    }
+}
+
+#[tokio::test]
+async fn hold_that_another_client_frees_by_force_is_told() {
+    let server = RedisServer::start().await;
+    let (holder, other) = (
+        client_of_lease(&server, LONG).await,
+        client_of_lease(&server, LONG).await,
+    );
+    let guard = holder.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    assert!(other.lock("k").force_release().await.unwrap());
+    told(&[guard], "force_release").await;
+    // The next holder is told of nothing.
+    let next = holder.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    assert!(next.is_held());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn hold_that_the_server_evicts_is_told() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    server
+        .cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])
+        .await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    eventually(SOON, "an eviction", || async {
+        server.info("stats").await["evicted_keys"] != "0"
+    })
+    .await;
+    told(&[guard], "eviction").await;
+}
+
+#[tokio::test]
+async fn many_holds_that_are_deleted_at_once_are_all_told() {
+    const HOLDS: usize = 1_000;
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let mut guards = Vec::new();
+    for n in 0..HOLDS {
+        guards.push(client.lock(format!("k{n}")).acquire().await.unwrap());
+    }
+    let before = sent(&server).await;
+    tracked(&server, HOLDS as u64).await;
+    let asked = sent(&server).await - before;
+    assert!(
+        asked <= HOLDS as u64 / 10,
+        "{asked} commands to track {HOLDS} holds"
+    );
+    let (kept, gone) = guards.split_at(HOLDS / 2);
+    let names: Vec<String> = (HOLDS / 2..HOLDS).map(|n| format!("k{n}")).collect();
+    for name in &names {
+        server.cli(&["DEL", name]).await;
+    }
+    told(gone, "DEL of each").await;
+    assert!(kept.iter().all(Guard::is_held));
+}
+
+#[tokio::test]
+async fn renewal_keeps_the_key_tracked_and_so_does_another_connection() {
+    const LEASE: Duration = Duration::from_secs(9);
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LEASE).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    // A renewal is a write: without a read after it, nothing would be tracked.
+    let before = server.pttl("k").await;
+    eventually(SOON, "a renewal", || async {
+        server.pttl("k").await > before
+    })
+    .await;
+    tracked(&server, 1).await;
+    server.kill_clients("normal").await;
+    eventually(SOON, "a new connection", || async {
+        let lines = server.client_list().await;
+        let ours = lines.iter().filter(|line| !line.is_harness());
+        ours.filter(|line| line.field("flags").contains('t'))
+            .count()
+            == 1
+    })
+    .await;
+    tracked(&server, 1).await;
+    // The renewal after the reconnection was the last one for 3 s.
+    server.cli(&["DEL", "k"]).await;
+    let since = Instant::now();
+    told(&[guard], "DEL after a new connection").await;
+    println!("{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn hold_on_the_master_of_a_service_is_told() {
+    let set = SentinelSet::shared().await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let client = builder.connect(&set.url()).await.unwrap();
+    let key = "tracking:sentinel";
+    let guard = client.lock(key).acquire().await.unwrap();
+    let master = set.server(set.master().await);
+    eventually(SOON, "tracked", || async { tracked_keys(master).await > 0 }).await;
+    master.cli(&["DEL", key]).await;
+    told(&[guard], "DEL on a master").await;
+}
+
+#[tokio::test]
+async fn holds_on_each_node_of_a_cluster_are_told() {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    let mut guards = Vec::new();
+    let mut keys = Vec::new();
+    for node in 0..cluster.size() {
+        let key = cluster.key_at(node, "tracking:").await;
+        guards.push(client.lock(&key).acquire().await.unwrap());
+        keys.push(key);
+    }
+    for node in 0..cluster.size() {
+        tracked(cluster.node(node), 1).await;
+    }
+    for (node, key) in keys.iter().enumerate() {
+        cluster.node(node).cli(&["DEL", key]).await;
+    }
+    told(&guards, "DEL on each node").await;
+}
+
+#[tokio::test]
+async fn hold_whose_slot_has_moved_is_tracked_by_the_new_node() {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let builder = Client::builder().watchdog_timeout(Duration::from_secs(9));
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    let key = cluster.key_at(0, "moving:").await;
+    let guard = client.lock(&key).acquire().await.unwrap();
+    tracked(cluster.node(0), 1).await;
+    let slot = cluster.slot_of(&key).await;
+    cluster.migrate(slot, 1).await;
+    // The next command for the slot shows the move: a look by anybody.
+    assert!(client.lock(&key).is_locked().await.unwrap());
+    tracked(cluster.node(1), 1).await;
+    assert!(guard.is_held());
+    cluster.node(1).cli(&["DEL", &key]).await;
+    told(&[guard], "DEL on the new node").await;
+}
+
+#[tokio::test]
+async fn short_holds_cost_no_command_more() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let since = Instant::now();
+    let mut pairs = 0;
+    while since.elapsed() < Duration::from_secs(3) {
+        let guard = client.lock("k").acquire().await.unwrap();
+        sleep(ms(100)).await;
+        guard.release().await.unwrap();
+        pairs += 1;
+    }
+    for command in ["client|tracking", "client|caching"] {
+        assert_eq!(
+            server.command_calls(command).await,
+            0,
+            "{command} in {pairs} pairs"
+        );
+    }
+}
+
+#[tokio::test]
+async fn client_that_does_not_want_it_sends_nothing_for_it() {
+    let server = RedisServer::start().await;
+    let url = format!("{}?track_holds=false", server.url());
+    let client = Client::builder()
+        .watchdog_timeout(ms(1_500))
+        .connect(&url)
+        .await
+        .unwrap();
+    let _guard = client.lock("k").acquire().await.unwrap();
+    let before = server.command_calls("pexpire").await;
+    eventually(SOON, "six renewals", || async {
+        server.command_calls("pexpire").await >= before + 6
+    })
+    .await;
+    for command in ["client|tracking", "client|caching"] {
+        assert_eq!(server.command_calls(command).await, 0, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_track_one_key_do_not_confirm_each_other() {
+    const SECONDS: u64 = 6;
+    let server = RedisServer::start().await;
+    // Each of them renews once a second, which is told to the others.
+    let lease = Duration::from_secs(3);
+    let mut clients = Vec::new();
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        let client = client_of_lease(&server, lease).await;
+        guards.push(client.rw_lock("k").read().acquire().await.unwrap());
+        clients.push(client);
+    }
+    tracked(&server, 1).await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    sleep(Duration::from_secs(SECONDS)).await;
+    let calls = server.command_calls("evalsha").await - before;
+    // A renewal and a read for each client and second.
+    let most = 3 * 2 * (since.elapsed().as_secs() + 2);
+    assert!(
+        calls <= most,
+        "{calls} scripts in {:?}, at most {most}",
+        since.elapsed()
+    );
+    assert!(guards.iter().all(Guard::is_held));
+}
+
+#[tokio::test]
+async fn key_that_others_change_all_the_time_is_read_once_a_second() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    let mut changes = 0_u64;
+    while since.elapsed() < Duration::from_secs(4) {
+        server.cli(&["PEXPIRE", "k", "300000"]).await;
+        changes += 1;
+    }
+    let reads = server.command_calls("evalsha").await - before;
+    let most = since.elapsed().as_secs() + 2;
+    println!("{reads} reads for {changes} changes");
+    assert!((2..=most).contains(&reads), "{reads} reads, at most {most}");
+    assert!(guard.is_held());
+    server.cli(&["DEL", "k"]).await;
+    told(&[guard], "DEL in a storm").await;
+}
+
+#[tokio::test]
+async fn table_of_tracked_keys_that_overflows_costs_a_read_a_second_and_no_hold() {
+    const HOLDS: usize = 20;
+    let server = RedisServer::builder()
+        .arg("--tracking-table-max-keys", "1")
+        .start()
+        .await;
+    let client = client_of_lease(&server, LONG).await;
+    let mut guards = Vec::new();
+    for n in 0..HOLDS {
+        guards.push(client.lock(format!("k{n}")).acquire().await.unwrap());
+    }
+    eventually(SOON, "tracking", || async {
+        tracked_keys(&server).await > 0
+    })
+    .await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    sleep(Duration::from_secs(4)).await;
+    let reads = server.command_calls("evalsha").await - before;
+    // Keys that were told at different times are read by different commands.
+    let most = (since.elapsed().as_secs() + 2) * HOLDS as u64;
+    println!("{reads} reads of {HOLDS} holds in {:?}", since.elapsed());
+    assert!(reads <= most, "{reads} reads, at most {most}");
+    assert!(guards.iter().all(Guard::is_held));
+    server.cli(&["FLUSHALL"]).await;
+    told(&guards, "FLUSHALL").await;
+}
+
+#[tokio::test]
+async fn user_without_the_rights_holds_as_before_and_the_server_is_asked_once() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let locks = rights::of(rights::LOCKS);
+    server.set_user("shop", &locks).await;
+    let builder = Client::builder()
+        .key_prefix("shop:")
+        .watchdog_timeout(ms(3_000));
+    let builder = builder.credentials("shop", PASSWORD);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let denied = || async { server.denied_to("shop").await.contains("client|tracking") };
+    eventually(SOON, "a denial", denied).await;
+    server.cli(&["ACL", "LOG", "RESET"]).await;
+    let before = server.command_calls("pexpire").await;
+    eventually(SOON, "three renewals", || async {
+        server.command_calls("pexpire").await >= before + 3
+    })
+    .await;
+    assert!(!denied().await, "asked again over the same connection");
+    assert!(guard.is_held());
+    server.cli(&["DEL", "shop:k"]).await;
+    told(&[guard], "a renewal").await;
+}
+
+/// Four clients with 16 readers each, that come and go. How many commands each pair of an acquisition and a release took.
+async fn commands_of_a_pair(server: &RedisServer, track: bool) -> f64 {
+    const CYCLES: u64 = 6;
+    let mut readers = JoinSet::new();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let builder = Client::builder().watchdog_timeout(LONG).track_holds(track);
+        clients.push(Arc::new(builder.connect(&server.url()).await.unwrap()));
+    }
+    let before = sent(server).await;
+    for number in 0..64_u64 {
+        let client = Arc::clone(&clients[number as usize % 4]);
+        readers.spawn(async move {
+            for cycle in 0..CYCLES {
+                let guard = client.rw_lock("k").read().acquire().await.unwrap();
+                // Some are older than a second, and most are not.
+                sleep(ms((number * 37 + cycle * 411) % 1_500)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    readers.join_all().await;
+    let sent = sent(server).await - before;
+    sent as f64 / (64 * CYCLES) as f64
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_come_and_go_cost_at_most_a_tenth_more() {
+    let server = RedisServer::start().await;
+    let without = commands_of_a_pair(&server, false).await;
+    let with = commands_of_a_pair(&server, true).await;
+    println!("{without} commands for a pair without tracking, {with} with it");
+    assert!(
+        server.command_calls("client|caching").await > 0,
+        "nothing was tracked"
+    );
+    assert!(with <= without * 1.1, "{with} and {without}");
+}
+
+#[tokio::test]
+async fn reader_is_told_within_some_seconds_beside_readers_of_its_own_client_that_come_and_go() {
+    let server = RedisServer::start().await;
+    let client = Arc::new(client_of_lease(&server, LONG).await);
+    let old = client.rw_lock("k").read().acquire().await.unwrap();
+    tracked(&server, 1).await;
+    // A write of the own client ends the tracking, and the server does not tell it.
+    for _ in 0..5 {
+        client
+            .rw_lock("k")
+            .read()
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    tracked(&server, 1).await;
+    server.cli(&["DEL", "k"]).await;
+    told(&[old], "DEL").await;
+}
