@@ -184,15 +184,7 @@ impl<'a> Attempts<'a> {
         let key = self.target(0).resource.key.clone();
         let AttemptedAll { at, attempted } = match answer {
             Ok(answer) => answer,
-            Err(fault) => {
-                self.note_fault(&key, &fault, sent);
-                if fault.was_refused() {
-                    self.in_doubt = before;
-                } else {
-                    self.count_doubt_from_now();
-                }
-                return Outcome::Failed(fault);
-            }
+            Err(fault) => return self.failed(&key, fault, sent, before),
         };
         match attempted {
             Attempted::Granted { token } => {
@@ -251,13 +243,26 @@ impl<'a> Attempts<'a> {
         Sent { at: now, epoch }
     }
 
-    /// Records for the client whether the server of this key answers.
-    fn note_fault(&self, key: &Key, fault: &Fault, sent: Tick) {
+    /// The attempt has failed. Records for the client whether the server of its key answers. `before`: what is in doubt without
+    /// this attempt.
+    fn failed(
+        &mut self,
+        key: &Key,
+        fault: Fault,
+        sent: Tick,
+        before: Option<InDoubtAttempt>,
+    ) -> Outcome {
         if fault.is_final() {
             self.session().answered(key);
         } else {
             self.session().unanswered(key, sent, Some(fault.clone()));
         }
+        if fault.was_refused() {
+            self.in_doubt = before;
+        } else {
+            self.count_doubt_from_now();
+        }
+        Outcome::Failed(fault)
     }
 
     /// Another owner holds the key with this index.

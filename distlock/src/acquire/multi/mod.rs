@@ -137,20 +137,16 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 gates,
                 ..Parts::default()
             },
-            None => {
-                let group = &groups[first];
-                let shares = group.acquire(&group.one.request).await?;
-                granted = Some(first);
-                match scopes.map_or_else(|| Ok(Ok(OpenGates::new())), InScopes::try_gates)? {
-                    Ok(gates) => Parts { shares, gates },
-                    Err(closed) => {
-                        // Another branch of the code has closed a gate. Nothing is held while the acquisition waits for it.
-                        drop(shares);
-                        passed = pass_closed(scopes, closed).await?;
-                        continue;
-                    }
+            None => match acquire_first(&groups[first], scopes).await? {
+                Ok(parts) => {
+                    granted = Some(first);
+                    parts
                 }
-            }
+                Err(closed) => {
+                    passed = pass_closed(scopes, closed).await?;
+                    continue;
+                }
+            },
         };
         if let Some(now) = regroup(groups, scopes, &parts.gates)? {
             regrouped = now;
@@ -175,6 +171,20 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
             return Ok(shares);
         }
     }
+}
+
+/// Waits for one group, and then tries the gates.
+async fn acquire_first(
+    group: &Group,
+    scopes: Option<&InScopes>,
+) -> Result<Result<Parts, ClosedGate>, Error> {
+    let shares = group.acquire(&group.one.request).await?;
+    let gates = match scopes {
+        Some(scopes) => scopes.try_gates()?,
+        None => Ok(OpenGates::new()),
+    };
+    // If another branch of the code has closed a gate, the shares end here: nothing is held while the acquisition waits for it.
+    Ok(gates.map(|gates| Parts { shares, gates }))
 }
 
 /// Passes all gates, and waits at the closed one first. `None` without scopes.
