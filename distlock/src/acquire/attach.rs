@@ -40,7 +40,7 @@ pub(crate) async fn attach(
     watching(|| handle.look(), attaching).await
 }
 
-/// Releases the hold, whoever has detached it.
+/// Releases the hold. Any process may have detached it.
 pub(crate) async fn release(handle: &Handle, hold: &OwnedKey) -> Result<(), Error> {
     let mut target = Target::of(&handle.resource()?, hold.owner);
     target.permits = hold.permits;

@@ -49,7 +49,7 @@ impl Client {
     ///
     /// Matching keys of other programs are left out, unless their value is a number: a semaphore is a number as well. A key that
     /// cannot be read, because what is stored under it or beside it is broken or its name is not UTF-8, is reported as
-    /// [unreadable](Primitive::Unreadable), and the scan goes on.
+    /// [unreadable](Primitive::Unreadable), and the scan continues.
     ///
     /// # Errors
     /// None yet: [`Scan::next_page`] returns them.

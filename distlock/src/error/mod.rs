@@ -124,7 +124,7 @@ pub enum Error {
     /// [`Client::close`](crate::Client::close) reached its timeout while guards were alive, or before the server had
     /// confirmed all releases.
     ///
-    /// Guards go on as before: their holds are renewed until they end. The client keeps retrying the releases in the
+    /// Guards continue as before: their holds are renewed until they end. The client keeps retrying the releases in the
     /// background. A hold whose release never arrives ends with its lease; permits of a [`Semaphore`](crate::Semaphore)
     /// have no lease and stay taken.
     #[error("{}", not_ended(*holds, *releases, *after))]

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
 
-/// A hold that was detached from its guard, so that another process can go on with it: by
+/// A hold that was detached from its guard, so that another process can take it over: by
 /// [`Client::attach`](crate::Client::attach), or by [`Client::release_detached`](crate::Client::release_detached).
 ///
 /// [`Guard::detach`], [`FencedGuard::detach`](crate::FencedGuard::detach) and
@@ -47,7 +47,7 @@ pub struct DetachedHold<G = Guard> {
     guard: PhantomData<fn() -> G>,
 }
 
-/// What has to be known of a hold to go on with it.
+/// What another process must know to take over a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedKey {
     pub(crate) kind: Kind,

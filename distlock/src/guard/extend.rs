@@ -33,7 +33,7 @@ impl Guard {
     /// * [`Error::Lost`]: the hold was lost before.
     /// * [`Error::Unavailable`]: the server did not confirm it for
     ///   [`unavailable_after`](crate::Builder::unavailable_after). The guard holds the key until the end of its present lease.
-    ///   Until then the client goes on asking, so the lease may still become longer. Calling this again is safe.
+    ///   Until then the client keeps asking, so the lease may still become longer. Calling this again is safe.
     /// * [`Error::InvalidLease`]: the lease is too short or too long. [`Error::InvalidConfig`]: nothing of it would be left without the
     ///   [`lease_margin`](crate::Builder::lease_margin).
     /// * [`Error::Unsupported`]: the guard has no lease of its own, because the watchdog renews it.

@@ -267,7 +267,7 @@ impl Guard {
     ///
     /// The method only compares clocks, without I/O. The time counts from before the lease was asked for, so the server keeps the
     /// key for at least as long. The [`lease_margin`](crate::Builder::lease_margin) of the client and a
-    /// [`max_hold`](crate::Acquire::max_hold) count. While the watchdog renews the lease, the time begins anew with each renewal:
+    /// [`max_hold`](crate::Acquire::max_hold) count. While the watchdog renews the lease, the time starts again with each renewal:
     /// it tells how long the guard holds the key if the server does not answer any more. For several keys, it is the shortest
     /// time.
     ///

@@ -258,7 +258,7 @@ impl<H, W: Clone> Queue<H, W> {
         self.run.end();
     }
 
-    /// The backend granted a hold to an attempt that was sent right behind a release of this client: the run goes on.
+    /// The backend granted a hold to an attempt that was sent right behind a release of this client: the run continues.
     ///
     /// Returns a hold that was in the slot, as [`began`](Queue::began) does.
     #[must_use]

@@ -207,7 +207,7 @@ impl OpenShare {
         let term = self.hold_ref.term();
         let now = self.hold_ref.now();
         let late = term.has_ended(now).then(|| term.loss());
-        // Declared before: if the end of the block panics, the release is dropped, and goes on in the background.
+        // Declared before: if the end of the block panics, the release is dropped, and continues in the background.
         let release;
         {
             let _ending = self.registry.session.ending();

@@ -56,7 +56,7 @@ impl Identity {
 
     /// Nothing is sent under this identity from now on.
     pub(crate) fn give_up(&self) {
-        // Release: whoever finds the identity given up also finds what was done before.
+        // Release: a thread that finds the identity given up also finds what was done before.
         self.is_given_up.store(true, Ordering::Release);
     }
 }

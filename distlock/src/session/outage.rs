@@ -4,7 +4,7 @@
 //! asked yet can tell a server that does not answer from a key that is held.
 //!
 //! An answer to an attempt ends what went unanswered. A grant that replicas did not confirm is ended by a grant that stands
-//! alone: refusals go on while no replica is there.
+//! alone: refusals continue while no replica is there.
 
 use std::sync::Arc;
 use std::time::Duration;

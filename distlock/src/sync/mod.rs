@@ -30,7 +30,7 @@ pub(crate) use self::select::select;
 pub(crate) use self::thread_local::thread_local;
 pub(crate) use self::waker::AtomicWaker;
 
-/// Another task may go on here.
+/// Another task may run here.
 #[cfg(all(test, distlock_shuttle))]
 pub(crate) fn point() {
     // The explorer decides at each use of one of its own values.

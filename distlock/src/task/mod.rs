@@ -26,7 +26,7 @@ impl OnDemandTask {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// To be called by whoever starts the task, which keeps what this returns. `None` if one runs already.
+    /// Called before the task is started. The task keeps what this returns. `None` if one runs already.
     pub(crate) fn begin(&self) -> Option<RunningTask> {
         // One swap: of several callers exactly one starts the task. Acquire: it sees what the last one has left.
         (!self.runs.swap(true, Ordering::AcqRel)).then(|| RunningTask(Arc::clone(&self.runs)))

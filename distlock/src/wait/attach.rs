@@ -1,6 +1,6 @@
 //! A detached hold is attached: an owner of this client takes the place of the one that the server knows.
 //!
-//! There is no line for that: whoever waits for the key in this client waits for that very hold.
+//! Such an acquisition joins no queue: the waiters of the key in this client wait for that very hold.
 
 use std::sync::Arc;
 

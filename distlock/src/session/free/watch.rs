@@ -219,7 +219,7 @@ impl Watch<'_> {
 async fn look(session: &Session, target: &Target) -> Result<Looked, Fault> {
     let (backend, resource) = (&session.backend, &target.resource);
     if resource.kind == Kind::Write {
-        // An inspection tells of one side of the lock alone.
+        // An inspection covers one side of the lock only.
         let seen = backend.peek(std::slice::from_ref(target)).await?;
         if seen.iter().all(|seen| seen.is_open) {
             return Ok(Looked::Free);

@@ -39,7 +39,7 @@ pub(super) async fn end_owner(mut in_flight: InFlight) {
                 let failed = failed_over.unwrap_or(sent_over);
                 let key = pending.target().resource.key.clone();
                 failed_over = Some(session.epoch_after(&key, failed).await);
-                // The server goes on, and takes a moment until it has read everything.
+                // The server runs again, and needs a moment until it has read everything.
                 pending.until = session.now().after(session.config.response_timeout);
             }
             (ending, _) => {

@@ -4,7 +4,7 @@
 //! reached for a lease. While a majority is held, a missing server is asked when its part is lost, and then as often as
 //! the watchdog renews.
 //!
-//! A part that was granted anew counts only if a majority of the earlier parts is found in the servers after that grant.
+//! A part that was granted again counts only if a majority of the earlier parts is found in the servers after that grant.
 //! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
 //! server although another owner had it in the meantime.
 

@@ -8,7 +8,7 @@
 //! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers. Keys in
 //! several slots of a cluster are asked for [slot by slot](self::parts).
 //!
-//! # No deadlock, and nobody is kept waiting for long
+//! # No deadlock, and no long waits for others
 //! * It holds nothing while it waits. While it collects, an offer lies in its slot for at most
 //!   [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME), until
 //!   other holders of its own client end. After that the offered hold is released in the server.

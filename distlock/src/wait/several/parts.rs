@@ -34,7 +34,7 @@ enum PartOutcome {
     Held(usize),
     /// The server did not answer, or too late.
     Unanswered,
-    /// The acquisition was not polled for so long that it begins anew.
+    /// The acquisition was not polled for so long that it starts again.
     Absent,
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn attempt(
     number::set(state, key, free - wanted);
     add_owner(state, key, target.owner, target.permits);
     number::used(state, key, false, None, call.now);
-    // The owners stay as long as the number, whoever gave it an end.
+    // The owners stay as long as the number, even if another program set its end.
     let end = state.expiry(key.name());
     if end != Tick::NEVER {
         state.expire_at(&owners_name(key), end);
@@ -198,7 +198,7 @@ fn try_set(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64
         used(state, key, false, call);
         return Ok(0);
     }
-    // A new semaphore has no owners, whoever had permits of one that was removed.
+    // A new semaphore has no owners. Those of a removed semaphore do not count.
     state.remove(&owners_name(key));
     number::set(state, key, permits);
     used(state, key, true, call);

@@ -64,7 +64,7 @@ pub(in crate::backend::redis) struct Waiting {
 }
 
 impl Waiting {
-    /// The caller has its answer, or has given up and goes on. An owner whose attempt was given up may be used again.
+    /// The caller has its answer, or has given up. An owner whose attempt was given up may be used again.
     pub(in crate::backend::redis) fn end(mut self) {
         // A rule of tests/model: attempt_that_was_given_up_is_not_withdrawn.
         self.left.is_waiting = false;

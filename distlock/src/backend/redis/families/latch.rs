@@ -62,7 +62,7 @@ pub(crate) async fn force_release(
 ) -> Result<Forced, Fault> {
     let opened = names::latch_opened(key.name());
     let channel = names::latch_channel(key.name());
-    // No two openings may be equal, whoever makes them.
+    // No two openings may be equal, even if different clients make them.
     let opening = random_id().simple().to_string();
     let remembered = reply::millis(backend.opening_remembered);
     let seen = seen.and_then(|seen| seen.number);

@@ -130,7 +130,7 @@ impl Confirmations {
             .unzip();
         let confirmed = self.send(renewals).await;
         for (at, answer) in answers.into_iter().enumerate() {
-            // Whoever does not listen any more has given up.
+            // A caller that does not listen any more has given up.
             let outcome = match &confirmed {
                 Ok(confirmed) => self.outcome(confirmed, at),
                 Err(fault) => Err(Failed::With(fault.clone())),

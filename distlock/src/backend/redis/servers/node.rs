@@ -183,7 +183,7 @@ impl Node {
         self.link.connect();
     }
 
-    /// From now on the log tells of failures also if there was no connection yet.
+    /// From now on the log also reports failures before the first connection.
     pub(super) fn tell_first(&self) {
         self.outages.tell_first();
     }

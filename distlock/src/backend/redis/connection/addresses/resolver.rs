@@ -97,7 +97,7 @@ impl Resolver {
         drop(names);
         let asked = self.look_up.ask(Arc::clone(&host), port);
         let this = Arc::downgrade(self);
-        // A task, so that the look-up goes on when who has asked for it gives up: the next one finds it under way.
+        // A task, so that the look-up continues when its caller gives up. The next caller waits for the same look-up.
         drop(tokio::spawn(async move {
             let answer = match asked.await {
                 Ok(addresses) if addresses.is_empty() => {

@@ -359,7 +359,7 @@ fn database(text: &str) -> Result<u32, Error> {
         })
 }
 
-/// The error for a text that is no URL of a server. It says what the text looks like, and quotes nothing of it.
+/// The error for a text that is not the URL of a server. It says what the text looks like, and quotes nothing of it.
 fn unknown_scheme(text: &str) -> Error {
     let looks = looks_like(text).map_or(String::new(), |looks| format!("{looks}; "));
     invalid(format!(

@@ -266,7 +266,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
 }
 
 /// When the map is to be read again, if nobody finds before that it may be wrong. Jitter: many clients that were started
-/// together do not go on together.
+/// together do not continue at the same moments.
 fn next_look() -> Instant {
     Instant::now() + MAP_INTERVAL.mul_f64(random_range(0.7..1.0))
 }
