@@ -42,10 +42,10 @@ pub use crate::client::builder::Builder;
 pub use crate::client::force::ForceRelease;
 pub use crate::client::health::Health;
 pub use crate::client::inherit::{Inherit, inherit};
+pub use crate::client::inspect::scan::Scan;
 pub use crate::client::installed::{Installed, WithClient, with_client};
 pub use crate::client::leader::{Leader, LeaderChanges};
 pub use crate::client::quorum::Quorum;
-pub use crate::client::scan::Scan;
 pub use crate::client::source::LockSource;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

@@ -10,14 +10,13 @@ pub(crate) mod force;
 pub(crate) mod health;
 mod in_memory;
 pub(crate) mod inherit;
+pub(crate) mod inspect;
 pub(crate) mod installed;
 pub(crate) mod leader;
 mod no_feature;
 mod probe;
 pub(crate) mod quorum;
 mod renew;
-mod report;
-pub(crate) mod scan;
 pub(crate) mod source;
 
 use std::fmt;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::Client;
-use super::report::{self, Names, unreadable};
+use super::{Names, examine as examine_one, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
 use crate::backend::{Fault, ScanFilter, ScanPosition, Sweep, glob};
+use crate::client::Client;
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::resource::key::Key;
@@ -257,7 +257,7 @@ fn keys_of<'a>(names: &'a [String], prefix: &'a str) -> impl Iterator<Item = Key
 /// Reports on each of these keys that is still there and has a primitive.
 async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Key)>, Fault> {
     let examine = async |key: Key| {
-        let report = match report::examine(session, &key).await {
+        let report = match examine_one(session, &key).await {
             Ok(report) => report,
             // The server has answered, so only this key cannot be read.
             Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => unreadable(&key, &fault),

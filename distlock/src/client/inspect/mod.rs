@@ -1,5 +1,7 @@
 //! Looks at one key in the server: which primitive lives there, and who holds it or waits for it.
 
+pub(crate) mod scan;
+
 use std::collections::HashMap;
 use std::fmt::Display;
 
