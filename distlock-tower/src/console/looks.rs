@@ -177,6 +177,7 @@ impl Looks {
         }
         turn.is_taken = true;
         let next = turn.next;
+        // Not held while the task starts: its drop locks it, if the runtime has ended.
         drop(turn);
         let look = Look {
             looks: Arc::clone(self),

@@ -297,6 +297,7 @@ where
         mut self: Pin<&mut Self>,
         output: Result<Result<Response<R>, S::Error>, Interruption>,
     ) -> Completed<R, S::Error> {
+        // First: the drop of the handler still runs inside the section (invariant 1).
         self.as_mut().drop_handler();
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
         let Stage::Running(mut hold, times) = stage else {

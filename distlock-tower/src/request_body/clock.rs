@@ -85,6 +85,7 @@ impl BodyClock {
             (Phase::Running, _) => state.hold.replace(cx.waker().clone()),
             (Phase::Stopped, _) => None,
         };
+        // The mutex first: a waker runs code of others when it is dropped.
         drop(state);
         drop(replaced);
         Poll::Pending
@@ -130,6 +131,7 @@ impl BodyClock {
         }
         state.phase = Phase::Expired;
         let hold = state.hold.take();
+        // The mutex first: a waker may poll the body at once, which locks it.
         drop(state);
         if let Some(hold) = hold {
             hold.wake();
@@ -150,6 +152,7 @@ impl Wake for BodyClock {
             state.woken_at.get_or_insert_with(Instant::now);
         }
         let reader = mem::take(&mut state.reader);
+        // The mutex first, as in `expire`.
         drop(state);
         if let Some(reader) = reader {
             reader.wake();
