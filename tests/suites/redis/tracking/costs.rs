@@ -1,0 +1,217 @@
+//! What it costs that the server tells losses: for short holds, shared keys, a storm of words, and a server that may not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::{Client, Guard};
+use distlock_tests::rights::{self, PASSWORD};
+use distlock_tests::{RedisServer, eventually};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::super::{SOON, client_of_lease, ms};
+use super::{LONG, sent, told, tracked, tracked_keys};
+
+#[tokio::test]
+async fn short_holds_cost_no_command_more() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let since = Instant::now();
+    let mut pairs = 0;
+    while since.elapsed() < Duration::from_secs(3) {
+        let guard = client.lock("k").acquire().await.unwrap();
+        sleep(ms(100)).await;
+        guard.release().await.unwrap();
+        pairs += 1;
+    }
+    for command in ["client|tracking", "client|caching"] {
+        assert_eq!(
+            server.command_calls(command).await,
+            0,
+            "{command} in {pairs} pairs"
+        );
+    }
+}
+
+#[tokio::test]
+async fn client_that_does_not_want_it_sends_nothing_for_it() {
+    let server = RedisServer::start().await;
+    let url = format!("{}?track_holds=false", server.url());
+    let client = Client::builder()
+        .watchdog_timeout(ms(1_500))
+        .connect(&url)
+        .await
+        .unwrap();
+    let _guard = client.lock("k").acquire().await.unwrap();
+    let before = server.command_calls("pexpire").await;
+    eventually(SOON, "six renewals", || async {
+        server.command_calls("pexpire").await >= before + 6
+    })
+    .await;
+    for command in ["client|tracking", "client|caching"] {
+        assert_eq!(server.command_calls(command).await, 0, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_track_one_key_do_not_confirm_each_other() {
+    const SECONDS: u64 = 6;
+    let server = RedisServer::start().await;
+    // Each of them renews once a second, which is told to the others.
+    let lease = Duration::from_secs(3);
+    let mut clients = Vec::new();
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        let client = client_of_lease(&server, lease).await;
+        guards.push(client.rw_lock("k").read().acquire().await.unwrap());
+        clients.push(client);
+    }
+    tracked(&server, 1).await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    sleep(Duration::from_secs(SECONDS)).await;
+    let calls = server.command_calls("evalsha").await - before;
+    // A renewal and a read for each client and second.
+    let most = 3 * 2 * (since.elapsed().as_secs() + 2);
+    assert!(
+        calls <= most,
+        "{calls} scripts in {:?}, at most {most}",
+        since.elapsed()
+    );
+    assert!(guards.iter().all(Guard::is_held));
+}
+
+#[tokio::test]
+async fn key_that_others_change_all_the_time_is_read_once_a_second() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    let mut changes = 0_u64;
+    while since.elapsed() < Duration::from_secs(4) {
+        server.cli(&["PEXPIRE", "k", "300000"]).await;
+        changes += 1;
+    }
+    let reads = server.command_calls("evalsha").await - before;
+    let most = since.elapsed().as_secs() + 2;
+    println!("{reads} reads for {changes} changes");
+    assert!((2..=most).contains(&reads), "{reads} reads, at most {most}");
+    assert!(guard.is_held());
+    server.cli(&["DEL", "k"]).await;
+    told(&[guard], "DEL in a storm").await;
+}
+
+#[tokio::test]
+async fn table_of_tracked_keys_that_overflows_costs_a_read_a_second_and_no_hold() {
+    const HOLDS: usize = 20;
+    let server = RedisServer::builder()
+        .arg("--tracking-table-max-keys", "1")
+        .start()
+        .await;
+    let client = client_of_lease(&server, LONG).await;
+    let mut guards = Vec::new();
+    for n in 0..HOLDS {
+        guards.push(client.lock(format!("k{n}")).acquire().await.unwrap());
+    }
+    eventually(SOON, "tracking", || async {
+        tracked_keys(&server).await > 0
+    })
+    .await;
+    let (before, since) = (server.command_calls("evalsha").await, Instant::now());
+    sleep(Duration::from_secs(4)).await;
+    let reads = server.command_calls("evalsha").await - before;
+    // Keys that were told at different times are read by different commands.
+    let most = (since.elapsed().as_secs() + 2) * HOLDS as u64;
+    println!("{reads} reads of {HOLDS} holds in {:?}", since.elapsed());
+    assert!(reads <= most, "{reads} reads, at most {most}");
+    assert!(guards.iter().all(Guard::is_held));
+    server.cli(&["FLUSHALL"]).await;
+    told(&guards, "FLUSHALL").await;
+}
+
+#[tokio::test]
+async fn user_without_the_rights_holds_as_before_and_the_server_is_asked_once() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let locks = rights::of(rights::LOCKS);
+    server.set_user("shop", &locks).await;
+    let builder = Client::builder()
+        .key_prefix("shop:")
+        .watchdog_timeout(ms(3_000));
+    let builder = builder.credentials("shop", PASSWORD);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let denied = || async { server.denied_to("shop").await.contains("client|tracking") };
+    eventually(SOON, "a denial", denied).await;
+    server.cli(&["ACL", "LOG", "RESET"]).await;
+    let before = server.command_calls("pexpire").await;
+    eventually(SOON, "three renewals", || async {
+        server.command_calls("pexpire").await >= before + 3
+    })
+    .await;
+    assert!(!denied().await, "asked again over the same connection");
+    assert!(guard.is_held());
+    server.cli(&["DEL", "shop:k"]).await;
+    told(&[guard], "a renewal").await;
+}
+
+/// Four clients with 16 readers each, that come and go. How many commands each pair of an acquisition and a release took.
+async fn commands_of_a_pair(server: &RedisServer, track: bool) -> f64 {
+    const CYCLES: u64 = 6;
+    let mut readers = JoinSet::new();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let builder = Client::builder().watchdog_timeout(LONG).track_holds(track);
+        clients.push(Arc::new(builder.connect(&server.url()).await.unwrap()));
+    }
+    let before = sent(server).await;
+    for number in 0..64_u64 {
+        let client = Arc::clone(&clients[number as usize % 4]);
+        readers.spawn(async move {
+            for cycle in 0..CYCLES {
+                let guard = client.rw_lock("k").read().acquire().await.unwrap();
+                // Some are older than a second, and most are not.
+                sleep(ms((number * 37 + cycle * 411) % 1_500)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    readers.join_all().await;
+    let sent = sent(server).await - before;
+    sent as f64 / (64 * CYCLES) as f64
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_come_and_go_cost_at_most_a_tenth_more() {
+    let server = RedisServer::start().await;
+    let without = commands_of_a_pair(&server, false).await;
+    let with = commands_of_a_pair(&server, true).await;
+    println!("{without} commands for a pair without tracking, {with} with it");
+    assert!(
+        server.command_calls("client|caching").await > 0,
+        "nothing was tracked"
+    );
+    assert!(with <= without * 1.1, "{with} and {without}");
+}
+
+#[tokio::test]
+async fn reader_is_told_within_some_seconds_beside_readers_of_its_own_client_that_come_and_go() {
+    let server = RedisServer::start().await;
+    let client = Arc::new(client_of_lease(&server, LONG).await);
+    let old = client.rw_lock("k").read().acquire().await.unwrap();
+    tracked(&server, 1).await;
+    // A write of the own client ends the tracking, and the server does not tell it.
+    for _ in 0..5 {
+        client
+            .rw_lock("k")
+            .read()
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    tracked(&server, 1).await;
+    server.cli(&["DEL", "k"]).await;
+    told(&[old], "DEL").await;
+}
