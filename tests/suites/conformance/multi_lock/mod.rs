@@ -65,7 +65,13 @@ async fn one_that_is_taken_keeps_all_free(stage: &Stage) {
         let held = other.lock(taken).acquire().await.unwrap();
         let multi = client.multi_lock(KEYS);
         assert!(multi.try_acquire().await.unwrap().is_none());
-        let error = refused(multi.acquire().wait(stage.part(20)).await);
+        let error = loop {
+            match refused(multi.acquire().wait(stage.part(20)).await) {
+                // The server of a busy machine may not answer in this time.
+                Error::Unavailable { .. } => {}
+                error => break error,
+            }
+        };
         assert!(
             matches!(&error, Error::Timeout { key, .. } if key == taken),
             "{error}"
