@@ -1,5 +1,6 @@
 //! Where a key lives, and what is known of the connections to that server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fault::Fault;
@@ -11,6 +12,27 @@ pub struct Home {
     pub server: u32,
     /// The part of the server's keys. One command can name only keys of one part.
     pub slot: u16,
+}
+
+impl Home {
+    /// The items of each home together. The homes are in the order of their first items.
+    pub(crate) fn group<T>(items: impl IntoIterator<Item = (Self, T)>) -> Vec<(Self, Vec<T>)> {
+        let mut places = BTreeMap::new();
+        let mut groups = Vec::new();
+        for (home, item) in items {
+            let place: usize = *places.entry(home).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push((home, Vec::new()));
+            }
+            groups[place].1.push(item);
+        }
+        groups
+    }
+
+    /// The same for all keys of this server.
+    pub(crate) fn of_server(self) -> Self {
+        Self { slot: 0, ..self }
+    }
 }
 
 /// A connection of a client, as the client itself sees it.

@@ -13,7 +13,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
 #[cfg(feature = "test-util")]
@@ -26,6 +25,7 @@ use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::session::{Release, confirm_all};
+use crate::sync::Unordered;
 use crate::wait::quorum::QuorumHold;
 
 /// A hold on a lock. The lock is held for as long as the guard lives.
@@ -488,7 +488,7 @@ async fn release_several(
         let confirmed = results.iter().filter(|result| result.is_ok());
         needs < all && confirmed.count() >= needs
     };
-    let mut answers: FuturesUnordered<_> = groups.into_iter().map(confirm_all).collect();
+    let mut answers: Unordered<'_, _> = groups.into_iter().map(confirm_all).collect();
     while !enough(&results)
         && let Some(more) = answers.next().await
     {

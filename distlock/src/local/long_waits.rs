@@ -18,6 +18,7 @@ use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 use crate::session::Session;
+use crate::task::boxed;
 use crate::telemetry::{self, Meter};
 
 impl Registry {
@@ -153,7 +154,7 @@ impl Registry {
         let (long, next) = self.limits.take_due(now);
         if !long.is_empty() {
             let session = Arc::clone(&self.session);
-            drop(crate::sync::task::spawn(tell(session, long, now)));
+            drop(crate::sync::task::spawn(boxed(tell(session, long, now))));
         }
         next
     }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::resource::owner::Holder;
+use crate::sync::try_all;
 
 /// Several locks that are held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by
 /// [`MultiLock::of`] from locks of any kinds and clients.
@@ -177,7 +176,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        let holders = try_join_all(self.handles.iter().map(Handle::holders)).await?;
+        let holders = try_all(self.handles.iter().map(Handle::holders)).await?;
         Ok(holders.into_iter().flatten().collect())
     }
 
@@ -199,7 +198,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        let inspected = try_join_all(self.handles.iter().map(Handle::inspect)).await?;
+        let inspected = try_all(self.handles.iter().map(Handle::inspect)).await?;
         Ok(inspected.into_iter().filter_map(|one| one.ttl).max())
     }
 
@@ -222,7 +221,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
-        let freed = try_join_all(self.handles.iter().map(Handle::force_release)).await?;
+        let freed = try_all(self.handles.iter().map(Handle::force_release)).await?;
         Ok(freed.contains(&true))
     }
 }

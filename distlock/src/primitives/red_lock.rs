@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::resource::owner::Holder;
+use crate::sync::all;
 use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
@@ -191,9 +190,10 @@ impl RedLock {
         question: impl Fn(&'a Handle) -> F,
     ) -> Result<Vec<T>, Error>
     where
-        F: Future<Output = Result<T, Error>>,
+        T: Send + 'a,
+        F: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        let (answers, mut failed): (Vec<_>, Vec<_>) = join_all(self.handles.iter().map(question))
+        let (answers, mut failed): (Vec<_>, Vec<_>) = all(self.handles.iter().map(question))
             .await
             .into_iter()
             .partition(Result::is_ok);

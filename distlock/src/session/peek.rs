@@ -4,17 +4,16 @@
 //! Thousands of waiters cost the server a few commands a second, and only those whose key has changed repeat their attempt or
 //! their read.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::stream::{self, FuturesUnordered, StreamExt};
+use futures_util::stream::{self, StreamExt};
 
 use super::Session;
 use crate::backend::{Home, Peeked, Target};
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 use crate::foreign;
 use crate::mutex::Mutex;
-use crate::sync::{Notify, oneshot};
+use crate::sync::{Notify, Unordered, oneshot};
 
 /// The looks that one client's waiters wait for.
 #[derive(Debug, Default)]
@@ -50,28 +49,25 @@ impl Peeks {
     /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.
     fn take(&self, home: impl Fn(&Target) -> Home) -> Vec<Vec<Vec<WantedPeek>>> {
         let wanted = std::mem::take(&mut *self.wanted.lock());
-        let mut homes: BTreeMap<Home, Vec<WantedPeek>> = BTreeMap::new();
-        for look in wanted {
-            if !look.answer.is_closed() {
-                homes.entry(home(&look.target)).or_default().push(look);
-            }
-        }
-        let mut servers: BTreeMap<u32, Vec<Vec<WantedPeek>>> = BTreeMap::new();
-        for (home, mut peeks) in homes {
-            let batches = servers.entry(home.server).or_default();
+        let wanted = wanted.into_iter().filter(|look| !look.answer.is_closed());
+        let homes = Home::group(wanted.map(|look| (home(&look.target), look)));
+        let batches = homes.into_iter().flat_map(|(home, mut peeks)| {
+            let mut batches = Vec::new();
             while !peeks.is_empty() {
                 let rest = peeks.split_off(peeks.len().min(LOOK_BATCH));
-                batches.push(std::mem::replace(&mut peeks, rest));
+                batches.push((home.of_server(), std::mem::replace(&mut peeks, rest)));
             }
-        }
-        servers.into_values().collect()
+            batches
+        });
+        let servers = Home::group(batches);
+        servers.into_iter().map(|(_, batches)| batches).collect()
     }
 }
 
 /// The task of one client that looks.
 pub(super) async fn run(session: Arc<Session>) {
     let peeks = &session.peeks;
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = Unordered::default();
     loop {
         if session.is_retired() {
             return;

@@ -10,7 +10,7 @@ use super::{Session, free, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
 use crate::mutex::Mutex;
 use crate::sync::runtime::{Handle, Id};
-use crate::task::{OnDemandTask, RunningTask};
+use crate::task::{OnDemandTask, RunningTask, boxed};
 
 /// Which tasks run, and where the next one is started.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Session {
             runtime: runtime.id(),
             done: false,
         };
-        drop(runtime.spawn(async move {
+        drop(runtime.spawn(boxed(async move {
             // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
             let mut serving = serving;
             // The task wakes waiters, and a user's waker may panic. The task is then run again, because the other holds
@@ -123,7 +123,7 @@ impl Session {
                     .await;
             }
             serving.done = true;
-        }));
+        })));
     }
 }
 

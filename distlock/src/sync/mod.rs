@@ -17,6 +17,7 @@ mod select;
 pub(crate) mod task;
 mod thread_local;
 pub(crate) mod time;
+mod unordered;
 mod waker;
 
 pub(crate) use std::sync::OnceLock;
@@ -28,6 +29,7 @@ pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockW
 pub(crate) use self::notify::{Notified, Notify};
 pub(crate) use self::select::select;
 pub(crate) use self::thread_local::thread_local;
+pub(crate) use self::unordered::{Unordered, all, try_all};
 pub(crate) use self::waker::AtomicWaker;
 
 /// Another task may run here.

@@ -15,6 +15,7 @@ use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
 use crate::foreign;
 use crate::resource::key::Key;
+use crate::task::boxed;
 
 /// Who sends an attempt.
 pub(super) enum Sender {
@@ -89,7 +90,7 @@ impl RedisBackend {
                 }
             }
         };
-        drop(tokio::spawn(task));
+        drop(tokio::spawn(boxed(task)));
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 }

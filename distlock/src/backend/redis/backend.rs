@@ -1,11 +1,9 @@
 //! What a client has of its servers, and how a script gets to the server of a key.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use redis::Value;
 
 use super::batches::Batches;
@@ -13,13 +11,14 @@ use super::connection::url::Url;
 use super::refused_messages::RefusedMessages;
 use super::script::{Fill, Script};
 use super::servers::Servers;
-use crate::backend::{Fault, Renewal, cause};
+use crate::backend::{Fault, Home, Renewal, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::error::{Error, show};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
+use crate::sync::all;
 
 /// One client's connections to its servers.
 pub(crate) struct RedisBackend {
@@ -109,7 +108,7 @@ impl RedisBackend {
             remove.arg(&marks);
             self.servers.send(&key, remove).await
         };
-        let removed = join_all(answered.into_iter().map(remove));
+        let removed = all(answered.into_iter().map(remove));
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
         Ok(self.refused_messages.read(value?, &self.servers))
@@ -146,19 +145,13 @@ impl RedisBackend {
             return Vec::new();
         }
         let server = self.servers.home(key).server;
-        let mut slots: BTreeMap<u16, (Key, Vec<String>)> = BTreeMap::new();
-        answered.retain_mut(|(key, mark)| {
-            let home = self.servers.home(key);
-            if home.server != server {
-                return true;
-            }
-            let (_, marks) = slots
-                .entry(home.slot)
-                .or_insert_with(|| (key.clone(), Vec::new()));
-            marks.push(std::mem::take(mark));
-            false
+        let of_server = answered.extract_if(.., |(key, _)| self.servers.home(key).server == server);
+        let marks = of_server.map(|(key, mark)| (self.servers.home(&key), (key, mark)));
+        let slots = Home::group(marks).into_iter().filter_map(|(_, marks)| {
+            let (keys, marks): (Vec<_>, Vec<_>) = marks.into_iter().unzip();
+            Some((keys.into_iter().next()?, marks))
         });
-        slots.into_values().collect()
+        slots.collect()
     }
 
     /// How many of this client's subscriptions the server counts for a key's channel.

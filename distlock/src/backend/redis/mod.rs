@@ -24,7 +24,6 @@ pub(crate) mod slot;
 mod still_held;
 mod tracking;
 
-use std::collections::BTreeMap;
 use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
-use futures_util::future::join_all;
+use crate::sync::all;
 
 impl RedisBackend {
     /// Sends one attempt, by the script of its kind.
@@ -88,21 +87,19 @@ impl RedisBackend {
 
     /// Renews holds of several slots: one command for each slot, all at the same time.
     async fn renew_by_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
-        let mut slots: BTreeMap<u16, (Vec<usize>, Vec<Renewal>)> = BTreeMap::new();
-        for (at, renewal) in batch.iter().enumerate() {
-            let slot = self.servers.home(&renewal.target.resource.key).slot;
-            let (positions, renewals) = slots.entry(slot).or_default();
-            positions.push(at);
-            renewals.push(renewal.clone());
-        }
-        let answers = slots.into_values().map(|(positions, renewals)| async move {
-            let renewed = self.renew_in_slot(&renewals).await;
+        let home = |renewal: &Renewal| self.servers.home(&renewal.target.resource.key);
+        let by_home = Home::group(batch.iter().map(home).zip(0..));
+        let answers = by_home.into_iter().map(|(_, positions)| async move {
+            let of_home = positions.iter().map(|at: &usize| batch[*at].clone());
+            let renewed = self.renew_in_slot(&of_home.collect::<Vec<_>>()).await;
             positions.into_iter().zip(renewed).collect::<Vec<_>>()
         });
-        let mut answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
         // The caller matches answers to renewals by their positions.
-        answers.sort_by_key(|(at, _)| *at);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let mut renewed: Vec<_> = batch.iter().map(|_| None).collect();
+        for (at, answer) in all(answers).await.into_iter().flatten() {
+            renewed[at] = Some(answer);
+        }
+        renewed.into_iter().flatten().collect()
     }
 }
 

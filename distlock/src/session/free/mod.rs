@@ -10,13 +10,12 @@ mod watch;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-
 pub(super) use self::keys::FreeWatches;
 pub(crate) use self::keys::{FreeAnswer, FreeWaiter, SeenHolder};
 use super::Session;
 use crate::clock::Tick;
 use crate::resource::key::Resource;
+use crate::sync::Unordered;
 
 impl Session {
     /// Begins to wait until nobody holds a key. The resource names the key's data, as [`Kind::Reentrant`] or [`Kind::Write`].
@@ -45,7 +44,7 @@ impl Session {
 pub(super) async fn run(session: Arc<Session>) {
     let free = &session.free;
     let (mut new, mut watched) = (free.all(), HashSet::new());
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = Unordered::default();
     while !session.is_retired() {
         for resource in new {
             if watched.insert(resource.clone()) {

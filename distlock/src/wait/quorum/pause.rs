@@ -1,13 +1,12 @@
 //! The pause between two rounds.
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-
 use super::round::Refusal;
 use super::{RefusalChannel, Rounds};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, QUORUM_JITTER};
 use crate::resource::owner::Owner;
+use crate::sync::Unordered;
 use crate::sync::random::random;
 
 impl Rounds<'_> {
@@ -42,7 +41,7 @@ impl Rounds<'_> {
                 }
             })
         });
-        let mut changes: FuturesUnordered<_> = changes.collect();
+        let mut changes: Unordered<'_, _> = changes.collect();
         let enough_changes = async {
             for _ in 0..wanting {
                 if changes.next().await.is_none() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
 use super::Rounds;
@@ -13,7 +12,7 @@ use crate::config::QUORUM_GRACE;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
-use crate::sync::first;
+use crate::sync::{Unordered, first};
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
 
 /// The answer of the server with this index.
@@ -49,7 +48,7 @@ impl Rounds<'_> {
             async move { (server, try_once(&one.registry, &one.request).await) }
         };
         // Declared after the round, so dropped before it: open attempts are given up before the shares are.
-        let mut tries: FuturesUnordered<_> = (0..self.requests.len()).map(ask).collect();
+        let mut tries: Unordered<'_, _> = (0..self.requests.len()).map(ask).collect();
         let mut one_server = None;
         loop {
             let (answer, ended) = round.next_answer(&mut tries).await;
@@ -138,7 +137,7 @@ impl Rounds<'_> {
                 (granted, server, is_one)
             }
         };
-        let mut asked: FuturesUnordered<_> = pairs.into_iter().map(ask).collect();
+        let mut asked: Unordered<'_, _> = pairs.into_iter().map(ask).collect();
         let mut apart = Apart::new();
         while let Some((granted, server, is_one)) = asked.next().await {
             if is_one {
@@ -198,9 +197,9 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
 
     /// Waits for the next answer; `None` if nothing is waited for any more. Also returns the servers that have to be asked
     /// again: the future was not polled for so long that what they had granted was ended.
-    async fn next_answer<F: Future<Output = ServerAnswer>>(
+    async fn next_answer(
         &mut self,
-        tries: &mut FuturesUnordered<F>,
+        tries: &mut Unordered<'_, ServerAnswer>,
     ) -> (Option<ServerAnswer>, SmallVec<[usize; 8]>) {
         let rounds = self.rounds;
         let has_quorum_answered = self.shares.len() + self.refused.len() >= rounds.quorum;

@@ -12,8 +12,7 @@ use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::future::select_all;
 use smallvec::SmallVec;
 
 use super::HoldShares;
@@ -23,6 +22,8 @@ use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
 use crate::sync::runtime::Handle;
 use crate::sync::task::AbortHandle;
+use crate::sync::{Unordered, all};
+use crate::task::boxed;
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
 
 /// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.
@@ -64,7 +65,7 @@ impl QuorumHold {
         // If this runtime ends before the hold, the hold no longer comes back to a server. Each client goes on renewing
         // its part in another runtime.
         let runtime = Handle::try_current().ok().filter(|_| is_renewed);
-        let task = runtime.map(|runtime| runtime.spawn(bring_back(Arc::clone(&parts))));
+        let task = runtime.map(|runtime| runtime.spawn(boxed(bring_back(Arc::clone(&parts)))));
         Self {
             task: task.map(|task| task.abort_handle()),
             parts,
@@ -183,7 +184,7 @@ impl Parts {
                 Ok(TryOutcome::Held { .. }) | Err(_) => None,
             }
         });
-        join_all(tries).await.into_iter().flatten().collect()
+        all(tries).await.into_iter().flatten().collect()
     }
 
     /// The request for a missing server: a single attempt, for the rest of the guard's time.
@@ -221,7 +222,7 @@ impl Parts {
             .iter()
             .filter_map(|one| Some((one, self.part(one)?)));
         let asked = parts.map(async |(one, part)| is_there(one, part.hold()).await);
-        let mut answers: FuturesUnordered<_> = asked.collect();
+        let mut answers: Unordered<'_, _> = asked.collect();
         let mut confirmed = 0;
         while confirmed < self.quorum {
             match answers.next().await {

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::config::SUBSCRIPTION_LINGER;
 use crate::foreign;
 use crate::mutex::{Mutex, RwLock};
-use crate::task::OnDemandTask;
+use crate::task::{OnDemandTask, boxed};
 
 /// The subscriptions of one client, at all of its servers.
 pub(crate) struct Subscriptions {
@@ -192,7 +192,7 @@ impl Subscriber {
             shared: Arc::clone(&self.shared),
             running: Some(running),
         };
-        drop(runtime.spawn(task.run()));
+        drop(runtime.spawn(boxed(task.run())));
     }
 }
 

@@ -26,6 +26,7 @@ use crate::config::{Confirmation, Replicas};
 use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::task::boxed;
 
 /// The confirmations of the grants of one server.
 pub(super) struct Confirmations {
@@ -118,7 +119,7 @@ impl Confirmations {
                 confirmations: Arc::clone(self),
                 is_over: false,
             };
-            drop(runtime.spawn(async move { task.confirm_all().await }));
+            drop(runtime.spawn(boxed(async move { task.confirm_all().await })));
         }
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-
 use super::node::Node;
 use super::{Layout, Servers};
 use crate::backend::redis::connection::Link;
 use crate::backend::{Disconnection, Fault};
+use crate::sync::try_all;
 
 /// A server that has keys.
 pub(super) enum Master<'a> {
@@ -51,7 +50,7 @@ impl Servers {
             self.connected_epoch(master.node()).await?;
             master.node().send(redis::cmd("PING")).await
         });
-        let pinged = try_join_all(pings).await;
+        let pinged = try_all(pings).await;
         if let (Err(_), Layout::Cluster(cluster)) = (&pinged, &self.layout) {
             cluster.want_map();
         }

@@ -19,7 +19,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
 use self::cluster::Cluster;
@@ -43,6 +42,7 @@ use crate::error::Error;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+use crate::sync::all;
 
 /// The servers of one client.
 pub(super) struct Servers {
@@ -206,7 +206,7 @@ impl Servers {
                         AskedKeys { key, near },
                     )
                 });
-                return join_all(of_node).await;
+                return all(of_node).await;
             }
             Layout::One(single) => (ServerLayout::Single, single),
             Layout::Sentinel { master, .. } => (ServerLayout::Sentinel, master),

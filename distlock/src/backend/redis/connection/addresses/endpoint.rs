@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep;
 
 use super::address::Address;
 use crate::backend::{Fault, cause};
 use crate::config::NEXT_ADDRESS_AFTER;
+use crate::sync::Unordered;
 
 /// Where a single try to connect leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,11 @@ pub(crate) async fn first_of<T, F>(
     connect: impl Fn(Endpoint) -> F,
 ) -> Result<T, Fault>
 where
-    F: Future<Output = Result<T, Fault>>,
+    T: Send,
+    F: Future<Output = Result<T, Fault>> + Send,
 {
     let mut endpoints = endpoints.into_iter();
-    let mut tries = FuturesUnordered::new();
+    let mut tries = Unordered::default();
     let mut failures = Vec::new();
     loop {
         if let Some(endpoint) = endpoints.next() {

@@ -17,6 +17,7 @@ use crate::config::look_up::LookUp;
 use crate::config::{LOOK_UP_PATIENCE, MOST_NAMES_KEPT};
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::task::boxed;
 use crate::telemetry;
 
 /// Looks up the names of the servers of one client.
@@ -98,7 +99,7 @@ impl Resolver {
         let asked = self.look_up.ask(Arc::clone(&host), port);
         let this = Arc::downgrade(self);
         // A task, so that the look-up continues when its caller gives up. The next caller waits for the same look-up.
-        drop(tokio::spawn(async move {
+        drop(tokio::spawn(boxed(async move {
             let answer = match asked.await {
                 Ok(addresses) if addresses.is_empty() => {
                     Err(not_found(&host, &"the answer has no address"))
@@ -110,7 +111,7 @@ impl Resolver {
                 this.answered(&host, port, &answer);
             }
             foreign::send_modify(&answered, |value| *value = Some(answer));
-        }));
+        })));
         pending
     }
 

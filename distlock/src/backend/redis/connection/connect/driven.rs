@@ -6,6 +6,8 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, ToRedisArgs, Value};
 use tokio::task::JoinHandle;
 
+use crate::task::boxed;
+
 /// A connection of the driver. Its task ends with the last clone, also if the server reads nothing more.
 #[derive(Clone)]
 pub(crate) struct Driven {
@@ -27,7 +29,7 @@ impl Driven {
         connection: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let _task = Arc::new(Task(tokio::spawn(driver)));
+        let _task = Arc::new(Task(tokio::spawn(boxed(driver))));
         Self { connection, _task }
     }
 

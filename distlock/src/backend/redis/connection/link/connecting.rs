@@ -13,6 +13,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::ReconnectPause;
 use crate::foreign;
+use crate::task::boxed;
 use crate::telemetry;
 
 impl Link {
@@ -33,7 +34,10 @@ impl Link {
         });
         if is_needed {
             let connecting = Connecting(Arc::downgrade(self));
-            drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
+            drop(runtime.spawn(boxed(connect_until_established(
+                Arc::downgrade(self),
+                connecting,
+            ))));
         }
     }
 
@@ -89,7 +93,7 @@ impl Link {
             let server = self.config.outages.server().to_owned();
             let link = Arc::downgrade(self);
             let pings = self.config.pings;
-            drop(tokio::spawn(async move {
+            drop(tokio::spawn(boxed(async move {
                 let _runtime_ends = runtime_ends;
                 let connection = || link.upgrade()?.connection_of(epoch);
                 let heard = |is_in_time| match link.upgrade() {
@@ -102,7 +106,7 @@ impl Link {
                     () = keep_logged_in(what, &server, &connector, connection) => {}
                     () = pings.ask(connection, heard) => {}
                 }
-            }));
+            })));
             self.config.epochs.changed();
             telemetry::connected(self.config.what, epoch);
             self.config.outages.established(self.config.what);

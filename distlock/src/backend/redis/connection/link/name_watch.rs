@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +18,9 @@ use crate::backend::redis::connection::addresses::{Address, Endpoint, Next, with
 use crate::backend::redis::connection::connect::{Connector, probe_at};
 use crate::config::LOOK_UP_PATIENCE;
 use crate::mutex::Mutex;
+use crate::sync::Unordered;
 use crate::sync::random::random_range;
+use crate::task::boxed;
 use crate::telemetry;
 
 /// A look at a name, which is under way.
@@ -80,7 +81,7 @@ impl NameWatch {
             let this = Arc::downgrade(self);
             let lives = self.lives.subscribe();
             let looking = look_again_and_again(this, self.interval, lives, running);
-            drop(tokio::spawn(looking));
+            drop(tokio::spawn(boxed(looking)));
         }
     }
 
@@ -132,7 +133,7 @@ async fn look_again_and_again(
 struct Looks {
     /// What is looked at, by its address in memory, which stays as long as the look.
     under_way: HashSet<usize>,
-    looks: FuturesUnordered<Pin<Box<dyn Future<Output = usize> + Send>>>,
+    looks: Unordered<'static, usize>,
 }
 
 impl Looks {
@@ -142,10 +143,10 @@ impl Looks {
         if !self.under_way.insert(number) {
             return;
         }
-        self.looks.push(Box::pin(async move {
+        self.looks.push(async move {
             names.look(&connector).await;
             number
-        }));
+        });
         let mut patience = pin!(sleep(LOOK_UP_PATIENCE));
         while self.under_way.contains(&number) {
             tokio::select! {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -24,8 +23,9 @@ use crate::backend::redis::slot::slot_of;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
+use crate::sync::Unordered;
 use crate::sync::random::random_range;
-use crate::task::{OnDemandTask, RunningTask};
+use crate::task::{OnDemandTask, RunningTask, boxed};
 use crate::telemetry;
 
 /// A node to ask for the map.
@@ -95,7 +95,7 @@ impl Cluster {
         if let Some(running) = reader.task.begin() {
             let this = Weak::clone(&self.this);
             let reader = Arc::clone(reader);
-            drop(runtime.spawn(read_again_and_again(this, reader, running)));
+            drop(runtime.spawn(boxed(read_again_and_again(this, reader, running))));
         }
     }
 
@@ -104,7 +104,7 @@ impl Cluster {
         let informants = self.informants();
         let moves = self.state.read().moves;
         let mut next = informants.iter();
-        let mut asked = FuturesUnordered::new();
+        let mut asked = Unordered::default();
         let mut fault = no_map();
         loop {
             let mut others_after = patience;

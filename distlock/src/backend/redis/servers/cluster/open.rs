@@ -17,7 +17,7 @@ use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
 use crate::foreign;
-use crate::task::{OnDemandTask, RunningTask};
+use crate::task::{OnDemandTask, RunningTask, boxed};
 use crate::telemetry;
 
 /// What the log calls the connections of this file.
@@ -192,7 +192,7 @@ impl Cluster {
             return;
         };
         if let Some(running) = self.opening.task.begin() {
-            drop(runtime.spawn(open_at_last(Weak::clone(&self.this), running)));
+            drop(runtime.spawn(boxed(open_at_last(Weak::clone(&self.this), running))));
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
 use crate::config::{RECONNECT_BACKOFF, SENTINEL_LOOK};
+use crate::task::boxed;
 use crate::telemetry;
 
 /// The channel on which a Sentinel says that another server is the master.
@@ -30,7 +31,7 @@ impl Sentinels {
                 continue;
             };
             let this = Arc::clone(&this);
-            drop(runtime.spawn(async move {
+            drop(runtime.spawn(boxed(async move {
                 // Dropped last: from then on another task may listen.
                 let _running = running;
                 let mut client = this.client.clone();
@@ -41,7 +42,7 @@ impl Sentinels {
                     _ = forgotten.wait_for(|is_forgotten| *is_forgotten) => {}
                     () = this.listen_to(&sentinel) => {}
                 }
-            }));
+            })));
         }
     }
 

@@ -18,7 +18,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{PushInfo, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -37,6 +36,7 @@ use crate::config::{Config, RECONNECT_BACKOFF};
 use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
+use crate::sync::Unordered;
 use crate::task::OnDemandTask;
 use crate::telemetry;
 
@@ -175,11 +175,11 @@ impl Sentinels {
         self.listen();
         let mut switched = self.switched.subscribe();
         let sentinels: Vec<_> = self.known.lock().all().cloned().collect();
-        let mut asked: FuturesUnordered<_> = sentinels
+        let mut asked: Unordered<'_, _> = sentinels
             .iter()
             .map(|sentinel| self.ask(sentinel))
             .collect();
-        let mut probed = FuturesUnordered::new();
+        let mut probed = Unordered::default();
         let mut candidates = HashSet::new();
         let mut failures = Failures::default();
         loop {
