@@ -128,7 +128,9 @@ fn an_output() -> Row {
     let row = Row::new(ITEM, LockKind::Reentrant, |play| async move {
         let (locks, keys) = arguments(&play);
         let thief = play.other().lock(&play.key);
-        async move { drop(infallible(locks, keys, thief).await) }
+        async move {
+            let _spent: u64 = infallible(locks, keys, thief).await;
+        }
     });
     row.also("an output")
 }
