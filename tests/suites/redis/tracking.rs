@@ -129,6 +129,28 @@ async fn hold_is_told_as_lost_however_its_key_goes() {
     }
 }
 
+/// Its data is that of the new master from then on. Whether the new master has the hold, it cannot say.
+#[tokio::test]
+async fn master_that_has_become_an_empty_replica_ends_no_hold() {
+    let (server, empty) = (RedisServer::start().await, RedisServer::start().await);
+    let client = client_of_lease(&server, LONG).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    let port = empty.addr().port().to_string();
+    server.cli(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let refused = async || {
+        server
+            .info("errorstats")
+            .await
+            .contains_key("errorstat_READONLY")
+    };
+    eventually_eq(SOON, "a refusal by the replica", true, refused).await;
+    assert!(server.keys().await.is_empty());
+    assert!(guard.is_held());
+    server.cli(&["REPLICAOF", "NO", "ONE"]).await;
+    told(&[guard], "a master again, without the key").await;
+}
+
 #[tokio::test]
 async fn hold_that_another_client_frees_by_force_is_told() {
     let server = RedisServer::start().await;

@@ -63,8 +63,9 @@ local function leave_to_readers(lock, stem, ours)
     for i, field in ipairs(fields) do
       if field ~= 'mode' then
         local left = left_of(stem, field, counts[i])
-        -- It lasts for as long as the lock does: nobody else decides when the lock ends.
-        if before >= 0 and left >= before - SOONER then return nil end
+        -- It lasts for as long as the lock does: nobody else decides when the lock ends. One that lasts for longer decides
+        -- nothing: a renewal of Redisson's may have cut the lock's time.
+        if before >= 0 and math.abs(left - before) <= SOONER then return nil end
         if left <= 0 then redis.call('HDEL', lock, field) end
         longest = math.max(longest, left)
       end

@@ -1,13 +1,18 @@
--- Tells whether owners still have what they hold. Only reads: a write would be told to other clients that track the keys.
+-- Tells whether owners still have what they hold. A write that changes something would be told to other clients that track the
+-- keys. What is gone is removed once more, which changes nothing: a master that has become a replica refuses that, and its
+-- answer says nothing about the hold.
 -- KEYS  1.. what holds are in (hash: owner -> count, sorted set: permits), any number
 -- ARGV  for each of them: 'hash' or 'set', how many follow, the owners' fields or the permits' ids..
 -- Reply one integer for each: 1 still there   0 not this owner's
 local replies, at = {}, 1
 for i, key in ipairs(KEYS) do
-  local command, many = ARGV[at] == 'set' and 'ZSCORE' or 'HEXISTS', tonumber(ARGV[at + 1])
+  local is_set, many = ARGV[at] == 'set', tonumber(ARGV[at + 1])
   local ours = 1
   for field = at + 2, at + 1 + many do
-    local found = redis.pcall(command, key, ARGV[field])
+    local found = redis.pcall(is_set and 'ZSCORE' or 'HEXISTS', key, ARGV[field])
+    if not found or found == 0 then
+      found = redis.pcall(is_set and 'ZREM' or 'HDEL', key, ARGV[field])
+    end
     if type(found) == 'table' then
       -- A value of another type is not this owner's hold. Any other error says nothing about the hold, and is returned.
       if not string.find(found.err, 'WRONGTYPE', 1, true) then return found end

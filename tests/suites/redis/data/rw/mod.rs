@@ -181,6 +181,19 @@ async fn readers_of_others_are_never_renewed() {
     assert!(guard.is_held());
 }
 
+/// Redisson renews a lock for its own lease, also if another reader has a longer one.
+#[tokio::test]
+async fn lock_that_redisson_has_cut_short_lasts_as_long_as_its_readers_when_one_leaves() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    granted(&reads, 1, 120_000).await;
+    server.cli(&["PEXPIRE", "k", "30000"]).await;
+    granted(&reads, 2, 30_000).await;
+    freed(&reads, 2).await;
+    assert_left(&server, "k", 120_000).await;
+}
+
 #[tokio::test]
 async fn hash_without_a_mode_and_other_values_stay_as_they_are() {
     let server = RedisServer::start().await;
