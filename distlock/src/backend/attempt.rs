@@ -82,6 +82,10 @@ pub struct Renewal {
     /// The lease, counted from now.
     pub lease: Duration,
     /// Whether the server is to tell of the next change of the key, as by [`track`](super::Backend::track).
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "the memory server tells nobody of changes")
+    )]
     pub track: bool,
 }
 

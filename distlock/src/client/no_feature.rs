@@ -83,6 +83,7 @@ setters!(
     fencing_token_ttl(ttl),
     nodelay(nodelay),
     pub_sub(pub_sub),
+    track_holds(track),
 );
 
 #[cfg(not(feature = "_tls"))]
