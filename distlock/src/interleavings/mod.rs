@@ -10,12 +10,12 @@
 
 mod ends;
 mod explorer;
-mod faults;
 mod hand_over;
 mod holds;
 mod keys;
 mod messages;
 mod numbers;
+mod outages;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
