@@ -296,7 +296,8 @@ impl<K: LockKind> Lock<K> {
     /// The same as [`is_locked`](Lock::is_locked).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock may or may not have been freed.
+    /// If the future is dropped, the lock may or may not have been freed. A request that was sent before is carried out all the same,
+    /// and frees whoever holds the lock by then.
     ///
     /// # Examples
     /// ```

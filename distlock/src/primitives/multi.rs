@@ -209,7 +209,8 @@ impl MultiLock {
     /// The same as [`Lock::is_locked`](crate::Lock::is_locked). Some of the locks may have been freed by then.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some of the locks may have been freed.
+    /// If the future is dropped, some of the locks may have been freed. A request that was sent before is carried out all the same, and
+    /// frees whoever holds its lock by then.
     ///
     /// # Examples
     /// ```

@@ -167,7 +167,8 @@ impl RedLock {
     /// The same as [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock may have been freed on some of the servers.
+    /// If the future is dropped, the lock may have been freed on some of the servers. A request that was sent before is carried out all
+    /// the same, and frees whoever holds the lock by then.
     ///
     /// # Examples
     /// ```

@@ -100,6 +100,7 @@ async fn play(ground: &Ground, row: &Row, cut: &Cut) -> bool {
         }
         was_cut = plan.has_come();
     }
+    play.carry_out().await;
     let failed = play.check(row.after, Instant::now()).await;
     assert!(failed.is_ok(), "{what}: {}", failed.unwrap_err());
     drop(play);
@@ -265,6 +266,15 @@ impl Play {
 
     fn clients(&self) -> impl Iterator<Item = &Client> {
         self.program.iter().chain(&self.others)
+    }
+
+    /// Waits until the server has carried out what the program has sent. A dropped future has no longer an effect on its client, but
+    /// its last request may still be on its way, and would free a hold that another program acquires meanwhile.
+    async fn carry_out(&self) {
+        for client in &self.program {
+            // A client that the row has closed has nothing on its way.
+            let _answer = client.ping().await;
+        }
     }
 
     /// Whether no client holds, waits for, listens to or owes anything.
