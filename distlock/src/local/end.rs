@@ -11,7 +11,7 @@ use scopeguard::{defer, guard};
 use super::queue::QueueEffect;
 use super::registry::Registry;
 use super::round_robin::RoundRobin;
-use super::signal::Signal;
+use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::hold::{GuardEnd, Hold, HoldRef};
@@ -23,7 +23,7 @@ enum AfterGuard {
     /// Other guards have it.
     Shared,
     /// This waiter has it, and is woken.
-    HandedOver(Arc<Signal>),
+    HandedOver(Arc<SlotWaker>),
     /// It waits for the releaser's task, and the next acquisition may take it back until then.
     WaitsForRelease,
     Release,
@@ -167,7 +167,7 @@ impl Registry {
     }
 
     /// Carries out the effect of a change in a queue. It is called outside of the mutex, because it wakes and sends.
-    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Signal>>) {
+    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<SlotWaker>>) {
         let (release, wake) = match effect {
             QueueEffect::Nothing => (None, None),
             QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),

@@ -13,11 +13,11 @@ mod round_robin;
 mod run;
 mod share;
 mod shared_holds;
-mod signal;
 mod slot;
 mod slot_state;
 pub(crate) mod snapshot;
 mod waits;
+mod waker;
 mod yield_list;
 
 pub(crate) use self::lives::{Lives, watching};

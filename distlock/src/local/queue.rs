@@ -153,7 +153,7 @@ impl<H, W: Clone> Queue<H, W> {
     }
 
     /// What wakes each of the waiters.
-    pub(crate) fn signals(&self) -> impl Iterator<Item = &W> {
+    pub(crate) fn wakers(&self) -> impl Iterator<Item = &W> {
         let waiters = self.head().into_iter().chain(self.behind.values());
         waiters.map(|waiter| &waiter.wake)
     }

@@ -19,9 +19,9 @@ use scopeguard::defer;
 use super::queue::{HeadCheck, Queue};
 use super::round_robin::RoundRobin;
 use super::shared_holds::SharedHolds;
-use super::signal::Signal;
 use super::waits::limits::WaiterLimits;
 use super::waits::runner::Runner;
+use super::waker::SlotWaker;
 use super::yield_list::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
@@ -61,7 +61,7 @@ type Entries = HashMap<Resource, Box<Entry>, RandomState>;
 /// One key that has waiters or a holder in this client.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) queue: Queue<Arc<Hold>, Arc<Signal>>,
+    pub(super) queue: Queue<Arc<Hold>, Arc<SlotWaker>>,
     pub(super) holder: Option<LocalHolder>,
     /// Other processes heard of the last release: the next head of the queue lets them go first.
     pub(super) yield_first: bool,
@@ -309,15 +309,15 @@ impl Registry {
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
         self.session.close();
-        foreign::each(signals_of(self.entries.lock()), |signal| signal.wake());
+        foreign::each(wakers_of(self.entries.lock()), |waker| waker.wake());
     }
 
     /// The client has another identity: see [`Session::give_up`]. Returns whether the client was closed before.
     pub(crate) fn give_up(&self) -> bool {
         let was_closed = self.session.give_up();
         // A thread that does not exist in the copy of a process may have locked the mutex.
-        let signals = self.entries.try_lock_for(COPIED_MUTEX).map(signals_of);
-        foreign::each(signals.into_iter().flatten(), |signal| signal.wake());
+        let wakers = self.entries.try_lock_for(COPIED_MUTEX).map(wakers_of);
+        foreign::each(wakers.into_iter().flatten(), |waker| waker.wake());
         was_closed
     }
 
@@ -379,10 +379,10 @@ impl Callbacks for Registry {
     }
 }
 
-/// The signals of all waiters that stand in a queue.
-fn signals_of(entries: MutexGuard<'_, Entries>) -> Vec<Arc<Signal>> {
-    let signals = entries.values().flat_map(|entry| entry.queue.signals());
-    signals.cloned().collect()
+/// The wakers of all waiters that stand in a queue.
+fn wakers_of(entries: MutexGuard<'_, Entries>) -> Vec<Arc<SlotWaker>> {
+    let wakers = entries.values().flat_map(|entry| entry.queue.wakers());
+    wakers.cloned().collect()
 }
 
 impl Drop for Registry {

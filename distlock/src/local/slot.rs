@@ -10,7 +10,7 @@ use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use super::round_robin::RoundRobin;
 use super::share::OpenShare;
-use super::signal::Signal;
+use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::foreign;
@@ -44,7 +44,7 @@ pub(crate) struct QueueSlot<'a> {
     pub(super) joining: Joining<'a>,
     /// The position in the queue, if the waiter is in it.
     pub(super) ticket: Option<Ticket>,
-    pub(super) signal: Arc<Signal>,
+    pub(super) waker: Arc<SlotWaker>,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -90,25 +90,25 @@ impl<'a> QueueSlot<'a> {
             queues: kind.line() != Line::Server && !joining.is_let_in,
             joining,
             ticket: None,
-            signal: Arc::default(),
+            waker: Arc::default(),
             follows: false,
         }
     }
 
     /// What wakes it, which also finds it in the queue.
-    pub(crate) fn signal(&self) -> &Arc<Signal> {
-        &self.signal
+    pub(crate) fn waker(&self) -> &Arc<SlotWaker> {
+        &self.waker
     }
 
     /// Completes when the next step may have changed.
     pub(crate) fn woken(&self) -> Notified<'_> {
-        self.signal.woken()
+        self.waker.woken()
     }
 
     /// Answers the questions whether this waiter is still polled, while it talks to the server. Never completes.
     pub(crate) fn answer_checks(&self) -> impl Future<Output = Infallible> + use<> {
-        let signal = Arc::clone(&self.signal);
-        async move { signal.answer().await }
+        let waker = Arc::clone(&self.waker);
+        async move { waker.answer().await }
     }
 
     /// Joins the queue: at its end, or where it stood before. `others`: the other clients that just heard that this client
@@ -122,9 +122,9 @@ impl<'a> QueueSlot<'a> {
             if let Some(others) = others {
                 entry.yield_to(others);
             }
-            let signal = Arc::clone(&self.signal);
+            let waker = Arc::clone(&self.waker);
             let rank = self.joining.rank.take();
-            let ticket = entry.queue.join(signal, self.joining.takes_over, rank);
+            let ticket = entry.queue.join(waker, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
             let needs_checks = self.registry.check_later(entry, self.joining.resource);
             // A hold that was handed to a waiter behind its place.
@@ -243,7 +243,7 @@ impl<'a> QueueSlot<'a> {
     pub(crate) fn next_step(&mut self) -> NextStep {
         self.follows = false;
         let step = self.step();
-        self.signal
+        self.waker
             .note_step(matches!(step, NextStep::Attempt { .. }));
         step
     }
@@ -251,7 +251,7 @@ impl<'a> QueueSlot<'a> {
     /// It asks the server although a holder of its own client is in the way. In an outage the answer may take long, and it
     /// is still polled meanwhile.
     pub(crate) fn goes_to_server(&self) {
-        self.signal.note_step(true);
+        self.waker.note_step(true);
     }
 
     /// Whether an attempt may follow right behind the release of this hold, which was sent and is not answered yet.
@@ -343,18 +343,18 @@ impl<'a> QueueSlot<'a> {
 
     /// A slot of the same waiter for another key. It has the same place, and is woken together with this one.
     pub(super) fn beside(&self, joining: Joining<'a>) -> Self {
-        Self::at(self.registry, joining, &self.signal, self.ticket)
+        Self::at(self.registry, joining, &self.waker, self.ticket)
     }
 
-    /// A slot that is woken by this signal, and will have this place.
+    /// A slot that is woken by this waker, and will have this place.
     pub(super) fn at(
         registry: &'a Arc<Registry>,
         joining: Joining<'a>,
-        signal: &Arc<Signal>,
+        waker: &Arc<SlotWaker>,
         rank: Option<Ticket>,
     ) -> Self {
         let mut slot = Self::new(registry, joining);
-        slot.signal = Arc::clone(signal);
+        slot.waker = Arc::clone(waker);
         slot.joining.rank = rank;
         slot
     }

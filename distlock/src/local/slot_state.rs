@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use super::share::OpenShare;
-use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
+use super::waker::SlotWaker;
 use crate::hold::Hold;
 
 /// What a slot is worth now.
@@ -31,10 +31,10 @@ impl Registry {
         self: &'a Arc<Self>,
         keys: impl Iterator<Item = Joining<'a>>,
     ) -> Vec<QueueSlot<'a>> {
-        let signal = Arc::<Signal>::default();
+        let waker = Arc::<SlotWaker>::default();
         let rank = Ticket::last();
         let slot = |key| {
-            let mut slot = QueueSlot::at(self, key, &signal, Some(rank));
+            let mut slot = QueueSlot::at(self, key, &waker, Some(rank));
             slot.join_queue(None);
             slot
         };
@@ -82,7 +82,7 @@ impl<'a> QueueSlot<'a> {
     /// What the slot at the end of the queue is worth to a waiter that rests. Others that rest are not in its way. Shows that
     /// the waiter is polled, and comes back if it has lost its place because it was not.
     pub(crate) fn state_at_rest(&mut self) -> SlotState {
-        self.signal.note_step(false);
+        self.waker.note_step(false);
         if self.with_entry(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
             self.joining.rank = self.ticket.take();
             self.join_queue(None);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::registry::{Entry, Registry};
-use super::signal::Signal;
 use super::waits::Wait;
+use super::waker::SlotWaker;
 use crate::backend::glob;
 #[cfg(feature = "serde")]
 use crate::backend::reports::{millis, some_millis, text};
@@ -322,7 +322,7 @@ fn resource_of(wait: &Wait) -> &Resource {
 /// What is known of a key that is waited for.
 struct SeenKey {
     /// The places in its queue.
-    places: HashMap<*const Signal, usize>,
+    places: HashMap<*const SlotWaker, usize>,
     blocked_by: BlockedBy,
     /// How many of its waiters were seen that are not in the queue, because the server keeps them in order.
     unqueued: usize,
@@ -331,8 +331,8 @@ struct SeenKey {
 impl SeenKey {
     /// `held`: the entry of a kind with the same data that this client holds.
     fn new(entry: Option<&Entry>, held: Option<&Entry>, now: Tick) -> Self {
-        let signals = entry.into_iter().flat_map(|entry| entry.queue.signals());
-        let places = signals.enumerate().map(|(at, one)| (Arc::as_ptr(one), at));
+        let wakers = entry.into_iter().flat_map(|entry| entry.queue.wakers());
+        let places = wakers.enumerate().map(|(at, one)| (Arc::as_ptr(one), at));
         let holder = held.and_then(|entry| entry.holder.as_ref());
         let busy_until = entry.and_then(|entry| entry.busy_until);
         let blocked_by = match (holder, busy_until) {
@@ -361,7 +361,7 @@ impl SeenKey {
     }
 
     fn snapshot_of(&mut self, wait: &Wait, now: Tick) -> WaitSnapshot {
-        let ahead = match self.places.get(&Arc::as_ptr(&wait.signal)) {
+        let ahead = match self.places.get(&Arc::as_ptr(&wait.waker)) {
             Some(place) => *place,
             None => {
                 self.unqueued += 1;

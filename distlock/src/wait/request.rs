@@ -117,7 +117,7 @@ impl Request {
             inside: inside.unwrap_or_default(),
             due: self.since.after(session.config.warn_after),
             deadline: self.deadline(),
-            signal: Arc::clone(slot.signal()),
+            waker: Arc::clone(slot.waker()),
         }
     }
 

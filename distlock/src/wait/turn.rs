@@ -100,7 +100,7 @@ impl<'a> Turn<'a> {
         };
         let slot = registry.join(joining);
         if let Some(waiter_slot) = &mut waiter_slot {
-            waiter_slot.move_to(&joining.resource.key, slot.signal());
+            waiter_slot.move_to(&joining.resource.key, slot.waker());
         }
         Self {
             registry,

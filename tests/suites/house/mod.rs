@@ -145,7 +145,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "shared_holds",
             "yield_list",
             "waits",
-            "signal",
+            "waker",
             "round_robin",
             "queue",
             "run",

@@ -37,7 +37,7 @@ fn waiters_that_come_back_to_earlier_places_stand_before_the_head_and_between_ot
     for at in [0, 1] {
         queue.join(at, true, Some(tickets[at as usize]));
     }
-    assert!(queue.signals().eq(&[0, 1, 2]) && queue.is_head(tickets[0]));
+    assert!(queue.wakers().eq(&[0, 1, 2]) && queue.is_head(tickets[0]));
     assert!(tickets.iter().all(|ticket| queue.has(*ticket)));
     for (at, next) in [(0, 1), (1, 2)] {
         let left = queue.leave(tickets[at], |_| true);
@@ -56,7 +56,7 @@ fn one_that_lets_everybody_pass_stands_behind_all_that_come_later() {
     assert!(queue.is_head(resting[0]) && queue.is_head_at_rest());
     let later = queue.join(2, true, None);
     assert!(queue.is_head(later) && !queue.is_head_at_rest());
-    assert!(queue.signals().eq(&[2, 0, 1]));
+    assert!(queue.wakers().eq(&[2, 0, 1]));
     assert_eq!(
         queue.release(7, true, Tick::default()),
         QueueEffect::HandedOver(2)

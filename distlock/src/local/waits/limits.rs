@@ -10,7 +10,7 @@ use super::{LongWait, Wait, Waits};
 use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
-use crate::local::signal::Signal;
+use crate::local::waker::SlotWaker;
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
 use crate::telemetry::CountedWaiter;
@@ -115,11 +115,11 @@ impl Counts {
 impl WaiterSlot {
     /// Counts for another key from now on. The limit of that key does not apply, because this waiter was admitted
     /// before.
-    pub(crate) fn move_to(&mut self, key: &Key, signal: &Arc<Signal>) {
+    pub(crate) fn move_to(&mut self, key: &Key, waker: &Arc<SlotWaker>) {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
-        counts.waits.move_to(self.number, key, signal);
+        counts.waits.move_to(self.number, key, waker);
         // Before `shown` is told, which locks the mutex of a memory server.
         drop(counts);
         self.key = key.clone();
@@ -181,7 +181,7 @@ mod tests {
             inside: Vec::new(),
             due: Tick::NEVER,
             deadline: Tick::NEVER,
-            signal: Arc::default(),
+            waker: Arc::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use self::numbered::Numbered;
-use super::signal::Signal;
+use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
@@ -42,7 +42,7 @@ pub(crate) struct Wait {
     pub(crate) due: Tick,
     pub(crate) deadline: Tick,
     /// Finds it in the queue of its key.
-    pub(crate) signal: Arc<Signal>,
+    pub(crate) waker: Arc<SlotWaker>,
 }
 
 /// A key with a long wait.
@@ -123,10 +123,10 @@ impl Waits {
         (count > 0).then(|| (waits.collect(), count))
     }
 
-    /// It waits for another of its keys from now on, and is in that queue with this signal.
-    pub(in crate::local) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
+    /// It waits for another of its keys from now on, and is in that queue with this waker.
+    pub(in crate::local) fn move_to(&mut self, number: usize, key: &Key, waker: &Arc<SlotWaker>) {
         if let Some(wait) = self.waits.get_mut(number) {
-            wait.signal = Arc::clone(signal);
+            wait.waker = Arc::clone(waker);
             let mut keys = wait.resources.iter();
             wait.at = keys.position(|resource| resource.key == *key).unwrap_or(0);
         }
@@ -239,7 +239,7 @@ pub(super) mod tests {
                 .collect(),
             due: since.after(Duration::from_millis(30)),
             deadline: Tick::NEVER,
-            signal: Arc::default(),
+            waker: Arc::default(),
         }
     }
 

@@ -55,7 +55,7 @@ impl WaitPosition {
         let mut slots = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
         if let Some(waiter_slot) = &mut self.waiter_slot {
             let key = &request.requested[self.at].resource.key;
-            waiter_slot.move_to(key, slots[self.at].signal());
+            waiter_slot.move_to(key, slots[self.at].waker());
         }
         while let Some(in_the_way) = in_the_way(&mut slots) {
             let over = async {

@@ -2,10 +2,12 @@
 
 mod channels;
 mod checks;
+mod deliver;
+mod mode;
 mod shared;
 mod subscriber;
 mod task;
 
 pub(super) use self::channels::ServerNumber;
-pub(super) use self::shared::{PubSubMode, Slots};
+pub(super) use self::mode::{PubSubMode, Slots};
 pub(super) use self::subscriber::{Subscriber, Subscriptions};

@@ -1,7 +1,7 @@
 //! The subscriptions of one client: for each server one connection for all channels there, which a
 //! [task](super::task) serves.
 //!
-//! Messages arrive in the driver's callback, which only changes signals.
+//! Messages arrive in the driver's callback, which [delivers](super::deliver) them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 
 use super::channels::{Channel, Channels, ServerNumber};
 use super::checks::Checks;
-use super::shared::{PubSubMode, ServerSubscriptions, Shared};
+use super::mode::PubSubMode;
+use super::shared::{ServerSubscriptions, Shared};
 use super::task::Task;
 use crate::backend::Subscription;
 use crate::backend::redis::connection::{Link, LinkConfig, OnPush};

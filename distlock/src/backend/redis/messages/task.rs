@@ -12,7 +12,8 @@ use redis::{RedisResult, Value};
 use tokio::time::{Instant, timeout};
 
 use super::channels::Channel;
-use super::shared::{PubSubMode, ServerSubscriptions, Shared};
+use super::mode::PubSubMode;
+use super::shared::{ServerSubscriptions, Shared};
 use crate::backend::redis::connection::Connected;
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};

@@ -9,7 +9,7 @@ use crate::sync::{Notified, Notify};
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub(crate) struct SlotWaker {
     wake: Notify,
     question: Notify,
     /// The waiter talks to the server. It answers questions at the same time; a wake-up would make it ask the server again.
@@ -18,7 +18,7 @@ pub(crate) struct Signal {
     is_present: AtomicBool,
 }
 
-impl Signal {
+impl SlotWaker {
     pub(super) fn wake(&self) {
         foreign::notify_one(&self.wake);
     }
