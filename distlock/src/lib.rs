@@ -56,15 +56,17 @@ pub use crate::config::{PubSub, Replicas};
 pub use crate::config::{SettingWord, Settings};
 pub use crate::error::{Blocker, Error, HeldBy, Loss};
 pub use crate::guard::detached::DetachedHold;
+pub use crate::guard::expirable_permit::ExpirablePermit;
 pub use crate::guard::fenced::FencedGuard;
+pub use crate::guard::permit::Permit;
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
 pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot, WaitSnapshot};
 pub use crate::primitives::{
-    CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedLock, LatchWait, Lock,
-    Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock, RedLock, RwLock,
-    Semaphore, SpinLock, UntilFree, Waiting, WriteLock, kinds,
+    CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, LatchWait, Lock, Member, MultiLock,
+    NonReentrantFairLock, NonReentrantLock, ReadLock, RedLock, RwLock, Semaphore, SpinLock,
+    UntilFree, Waiting, WriteLock, kinds,
 };
 pub use crate::resource::kind::Kind;
 pub use crate::resource::mode::Mode;

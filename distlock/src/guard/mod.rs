@@ -2,9 +2,11 @@
 
 mod critical_section;
 pub(crate) mod detached;
+pub(crate) mod expirable_permit;
 mod extend;
 pub(crate) mod fenced;
 pub(crate) mod on_lost;
+pub(crate) mod permit;
 pub(crate) mod run;
 pub(crate) mod stream;
 mod token;

@@ -7,7 +7,7 @@ use crate::acquire::{Acquire, LockSet};
 use crate::backend::PermitChange;
 use crate::config::{check_lease, check_sum};
 use crate::error::{Error, Loss};
-use crate::primitives::ExpirablePermit;
+use crate::guard::expirable_permit::ExpirablePermit;
 use crate::resource::permit_id::PermitId;
 
 /// A number of permits that all clients of a server share, each with its own id and lease; made by

@@ -1,7 +1,6 @@
 //! The public primitives: their types and documentation. Other modules implement how they wait, how holds are renewed,
 //! and how they end.
 
-mod expirable_permit;
 mod expirable_semaphore;
 mod fair;
 mod fenced;
@@ -17,7 +16,6 @@ mod semaphore;
 mod spin;
 mod until_free;
 
-pub use self::expirable_permit::ExpirablePermit;
 pub use self::expirable_semaphore::ExpirableSemaphore;
 pub use self::fair::FairLock;
 pub use self::fenced::FencedLock;
@@ -28,6 +26,6 @@ pub use self::non_reentrant::NonReentrantLock;
 pub use self::non_reentrant_fair::NonReentrantFairLock;
 pub use self::red_lock::RedLock;
 pub use self::rw::{ReadLock, RwLock, WriteLock};
-pub use self::semaphore::{Permit, Semaphore};
+pub use self::semaphore::Semaphore;
 pub use self::spin::SpinLock;
 pub use self::until_free::UntilFree;

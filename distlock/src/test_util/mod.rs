@@ -14,7 +14,8 @@ use uuid::Uuid;
 use crate::backend::memory::MemoryServer;
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::primitives::{ExpirablePermit, Permit};
+use crate::guard::expirable_permit::ExpirablePermit;
+use crate::guard::permit::Permit;
 use crate::resource::mode::Mode;
 use crate::resource::owner::Owner;
 

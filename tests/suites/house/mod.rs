@@ -96,6 +96,8 @@ const ORDERS: &[(&str, &[&str])] = &[
         "guard",
         &[
             "extend",
+            "expirable_permit",
+            "permit",
             "fenced",
             "detached",
             "stream",
