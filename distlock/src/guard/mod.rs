@@ -5,8 +5,10 @@ pub(crate) mod detached;
 pub(crate) mod expirable_permit;
 mod extend;
 pub(crate) mod fenced;
+mod leased;
 pub(crate) mod on_lost;
 pub(crate) mod permit;
+mod release;
 pub(crate) mod run;
 pub(crate) mod stream;
 mod token;
@@ -17,17 +19,15 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
+pub use self::leased::Leased;
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::guard::token::HasToken;
 use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
-use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
-use crate::session::{Release, confirm_all};
-use crate::sync::Unordered;
 use crate::wait::quorum::QuorumHold;
 
 /// A hold on a lock. The lock is held for as long as the guard lives.
@@ -62,20 +62,6 @@ pub struct Guard {
     shares: HoldShares,
     /// The shares of a Redlock, which change.
     quorum: Option<Box<QuorumHold>>,
-}
-
-/// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease). These
-/// are all guards except [`Permit`](crate::Permit). This trait is not meant to be implemented in other crates.
-pub trait Leased: From<Guard> + 'static {
-    /// Whether the hold of a primitive of this kind has such a guard.
-    #[doc(hidden)]
-    fn is_of(kind: Kind) -> bool;
-}
-
-impl Leased for Guard {
-    fn is_of(kind: Kind) -> bool {
-        matches!(kind.family(), Family::Lock | Family::ReadWrite)
-    }
 }
 
 impl Guard {
@@ -124,14 +110,6 @@ impl Guard {
         match &self.quorum {
             Some(quorum) => quorum.first().hold(),
             None => self.shares[0].hold_ref().hold(),
-        }
-    }
-
-    /// The shares, which the caller ends.
-    fn take_shares(&mut self) -> HoldShares {
-        match self.quorum.take() {
-            Some(quorum) => quorum.end(),
-            None => std::mem::take(&mut self.shares),
         }
     }
 
@@ -232,18 +210,6 @@ impl Guard {
     /// How many permits of a semaphore the guard has.
     pub(crate) fn permits(&self) -> u32 {
         self.first().permits
-    }
-
-    /// Ends the guard without giving permits back.
-    pub(crate) fn forget(mut self) {
-        self.take_shares().into_iter().for_each(HoldShare::forget);
-    }
-
-    /// Ends the guard and leaves its holds in the server until their leases end. They are no longer renewed.
-    pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.take_shares()
-            .into_iter()
-            .try_for_each(HoldShare::leave_to_its_lease)
     }
 
     /// Returns whether the key is held, as far as this process can tell.
@@ -401,55 +367,6 @@ impl Guard {
         Section::new(self.view.clone())
     }
 
-    /// Releases the lock and waits for the confirmation.
-    ///
-    /// If the lock was re-entered and the hold has other guards, only the count decreases. The last guard frees the
-    /// lock and wakes a waiter. If another task of this client waits for the key, the hold may be handed over to it
-    /// without a round trip.
-    ///
-    /// # Errors
-    /// * [`Error::Lost`]: the hold was lost before its release, so another owner may have been inside the critical
-    ///   section.
-    /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
-    ///   by its lease at the latest.
-    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
-    ///
-    /// # Cancel safety
-    /// The guard ends with the first poll. Dropping the future leaves the release to the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let lock = client.lock("order:42");
-    /// let guard = lock.acquire().await?;
-    /// lock.force_release().await?; // another client could do this
-    /// assert!(guard.release().await.unwrap_err().is_lost());
-    /// # Ok(()) }
-    /// ```
-    pub async fn release(mut self) -> Result<(), Error> {
-        if self.shares.len() != 1 {
-            return Box::pin(self.release_all()).await;
-        }
-        match self.shares.remove(0).end()? {
-            Some(release) => release.confirm().await,
-            None => Ok(()),
-        }
-    }
-
-    async fn release_all(mut self) -> Result<(), Error> {
-        // Read before the shares end: after that, no member counts as held.
-        let lost = self.view.loss();
-        let ended = self.take_shares().into_iter().map(HoldShare::end);
-        let released = release_several(ended.collect(), self.view.needs());
-        match (lost, released.await) {
-            (Some(lost), _) => Err(lost),
-            // Parts that were lost while the guard around this one kept the majority.
-            (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
-            (None, released) => released,
-        }
-    }
-
     /// The current time, and the time when the guard stops or stopped holding unless it is renewed. Both are by the
     /// clock of the first hold's client.
     #[cfg(feature = "test-util")]
@@ -463,43 +380,6 @@ impl Guard {
         let members = self.view.members();
         members.iter().filter(|member| member.is_held()).count()
     }
-}
-
-/// Releases several holds at once. Holds of one client are released by one command where that is possible. When enough
-/// releases of a quorum are confirmed, the others continue in the background.
-async fn release_several(
-    ended: Vec<Result<Option<Release>, Error>>,
-    needs: usize,
-) -> Result<(), Error> {
-    let all = ended.len();
-    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(all);
-    let mut groups: Vec<SmallVec<[Release; 1]>> = Vec::new();
-    for one in ended {
-        match one {
-            Ok(None) => results.push(Ok(())),
-            Err(lost) => results.push(Err(lost)),
-            Ok(Some(release)) => {
-                match groups.iter_mut().find(|group| group[0].goes_with(&release)) {
-                    Some(group) => group.push(release),
-                    None => groups.push(smallvec![release]),
-                }
-            }
-        }
-    }
-    let enough = |results: &[Result<(), Error>]| {
-        let confirmed = results.iter().filter(|result| result.is_ok());
-        needs < all && confirmed.count() >= needs
-    };
-    let mut answers: Unordered<'_, _> = groups.into_iter().map(confirm_all).collect();
-    while !enough(&results)
-        && let Some(more) = answers.next().await
-    {
-        results.extend(more);
-    }
-    if enough(&results) {
-        return Ok(());
-    }
-    results.into_iter().collect()
 }
 
 impl fmt::Debug for Guard {

@@ -96,10 +96,12 @@ const ORDERS: &[(&str, &[&str])] = &[
         "guard",
         &[
             "extend",
+            "release",
             "expirable_permit",
             "permit",
             "fenced",
             "detached",
+            "leased",
             "stream",
             "on_lost",
             "run",
