@@ -10,7 +10,7 @@ use crate::backend::{Fault, cause};
 use crate::error::Cause;
 
 /// Why a command has no result.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// The server does not know the script, so the command was not executed.
     NoScript,
     /// The node does not have the keys, or not all of them, so the command was not executed.
@@ -19,7 +19,7 @@ pub(super) enum Failed {
 }
 
 /// The fault of an answer, or of none, with the name of its server: there are several.
-pub(super) fn of_server(name: &str, fault: Fault) -> Fault {
+pub(crate) fn of_server(name: &str, fault: Fault) -> Fault {
     let with_name = |why: Cause| cause(format!("{name}: {why}"));
     match fault {
         Fault::Unknown(why) => Fault::Unknown(with_name(why)),
@@ -33,7 +33,7 @@ pub(super) fn of_server(name: &str, fault: Fault) -> Fault {
 }
 
 /// What an error over connection `epoch` means.
-pub(super) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Failed {
+pub(crate) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Failed {
     if reply::is_noscript(&error) {
         return Failed::NoScript;
     }
