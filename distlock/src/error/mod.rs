@@ -1,7 +1,8 @@
-//! The errors of this crate, sorted by what the caller can do about them.
+//! The errors of this crate, and how they are made.
 
 mod blocker;
 mod busy;
+mod classes;
 mod debug;
 mod held_by;
 mod loss;
@@ -338,120 +339,6 @@ impl UnwindSafe for Error {}
 impl RefUnwindSafe for Error {}
 
 impl Error {
-    /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
-    ///
-    /// It is also `true` if the wait was too short for an answer of the server; see [`Blocker::Unanswered`].
-    ///
-    /// # Examples
-    /// See [`Error`].
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Timeout { .. })
-    }
-
-    /// Returns `true` if the waiter limit was reached. Retrying later may help, when fewer acquisitions wait.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let _guard = client.lock("order:42").acquire().await?;
-    /// let error = client.lock("order:42").acquire().max_waiters(0).await.unwrap_err();
-    /// assert!(error.is_overloaded() && !error.is_busy());
-    /// # Ok(()) }
-    /// ```
-    pub fn is_overloaded(&self) -> bool {
-        matches!(self, Self::Overloaded { .. })
-    }
-
-    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], [`Error::Unreachable`] when a
-    /// client connects, or [`Error::ReleasesPending`] after a close if a release is not confirmed.
-    ///
-    /// After a failed acquisition it is not known whether another owner holds the lock.
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(!distlock::Error::NoClient.is_unavailable());
-    /// ```
-    pub fn is_unavailable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable { .. }
-                | Self::Unreachable { .. }
-                | Self::ReleasesPending { releases: 1.., .. }
-        )
-    }
-
-    /// Returns `true` if a hold ended before it was released, or if the semaphore or latch that was waited for is gone.
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(!distlock::Error::NoClient.is_lost());
-    /// ```
-    pub fn is_lost(&self) -> bool {
-        matches!(self, Self::Lost { .. })
-    }
-
-    /// Returns `true` if retrying the same call will not help, because the call, the configuration or the server's
-    /// set-up has to change.
-    ///
-    /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
-    /// [`Deadlock`](Error::Deadlock), a closed client, and a server that denies a [command](Error::Denied) or the
-    /// [login](Error::LoginDenied), holds [another type of value](Error::WrongType) or gives an answer that
-    /// [cannot be understood](Error::Protocol).
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(distlock::Error::NoClient.is_permanent());
-    /// ```
-    pub fn is_permanent(&self) -> bool {
-        !(self.is_busy() || self.is_overloaded() || self.is_unavailable() || self.is_lost())
-    }
-
-    /// Returns `true` if the hold was lost, and the guarded body had nevertheless run to its end.
-    ///
-    /// The effects of the body remain, but another owner may have been inside the critical section at the same time.
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(!distlock::Error::NoClient.body_completed());
-    /// ```
-    pub fn body_completed(&self) -> bool {
-        matches!(
-            self,
-            Self::Lost {
-                body_completed: true,
-                ..
-            }
-        )
-    }
-
-    /// Marks a loss as found after the guarded body had run to its end; other errors are returned unchanged.
-    ///
-    /// Use it in middleware that releases a guard after a body. [`run`](crate::Acquire::run) marks its losses itself.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let guard = client.lock("order:42").acquire().await?;
-    /// client.lock("order:42").force_release().await?;
-    /// let lost = guard.release().await.unwrap_err();
-    /// assert!(lost.is_lost() && !lost.body_completed());
-    /// assert!(lost.after_body().body_completed());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn after_body(self) -> Self {
-        match self {
-            Self::Lost { key, reason, .. } => Self::Lost {
-                key,
-                reason,
-                body_completed: true,
-            },
-            other => other,
-        }
-    }
-
     pub(crate) fn lost(key: &str, reason: Loss) -> Self {
         Self::Lost {
             key: key.to_owned(),
