@@ -63,6 +63,12 @@ struct Cell<U> {
     waker: AtomicWaker,
 }
 
+/// A cell, and its number in the list that the watchdog's task looks at.
+struct NumberedCell<U> {
+    cell: Arc<Cell<U>>,
+    number: usize,
+}
+
 impl<U> Cell<U> {
     fn note_poll(&self, waker: &Waker) {
         // Relaxed, here and below: the mutex of the cell decides who gets what lies in it.
@@ -127,7 +133,7 @@ impl Session {
     }
 
     /// Puts something where the watchdog's task finds it.
-    fn put_beside<U: Unguarded>(&self, unguarded: U, waker: &Waker) -> (Arc<Cell<U>>, usize) {
+    fn put_beside<U: Unguarded>(&self, unguarded: U, waker: &Waker) -> NumberedCell<U> {
         let cell = Arc::new(Cell {
             unguarded: Mutex::new(Some(unguarded)),
             sign: AtomicU8::new(PRESENT),
@@ -137,11 +143,12 @@ impl Session {
         let numbered = Arc::clone(&cell);
         let number = self.unguarded.0.lock().insert(numbered);
         self.inspect_soon();
-        (cell, number)
+        NumberedCell { cell, number }
     }
 
     /// Takes back what was [put](Session::put_beside) there, unless it was ended.
-    fn take_from<U>(&self, (cell, number): (Arc<Cell<U>>, usize)) -> Option<U> {
+    fn take_from<U>(&self, entry: NumberedCell<U>) -> Option<U> {
+        let NumberedCell { cell, number } = entry;
         let mut numbered = self.unguarded.0.lock();
         let removed = numbered.try_remove(number);
         if numbered.is_empty() && numbered.capacity() > SPARE {
@@ -185,7 +192,7 @@ pin_project! {
         future: F,
         session: &'s Session,
         make: Option<M>,
-        cell: Option<(Arc<Cell<U>>, usize)>,
+        cell: Option<NumberedCell<U>>,
     }
 
     impl<U: Unguarded, M, F> PinnedDrop for Beside<'_, U, M, F> {
@@ -232,8 +239,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some((cell, _)) = this.cell {
-            cell.note_poll(cx.waker());
+        if let Some(entry) = this.cell {
+            entry.cell.note_poll(cx.waker());
         }
         if let Poll::Ready(output) = this.future.poll(cx) {
             let kept = match (this.cell.take(), this.make.take()) {

@@ -9,6 +9,7 @@ use redis::Value;
 use super::batches::Batches;
 use super::connection::url::Url;
 use super::refused_messages::RefusedMessages;
+use super::reply;
 use super::script::{Fill, Script};
 use super::servers::Servers;
 use crate::backend::{Fault, Home, Renewal, cause};
@@ -124,18 +125,21 @@ impl RedisBackend {
         self.servers.run_tracked(key, script, with).await
     }
 
-    /// Runs a script that renews. If one of the holds is tracked, the server tracks the keys again.
+    /// Runs a script that renews these holds. Returns of each whether the server still has it. If one of them is tracked, the
+    /// server tracks the keys again.
     pub(super) async fn run_renewal(
         &self,
         key: &Key,
-        (script, batch): (&Script, &[Renewal]),
+        script: &Script,
+        batch: &[Renewal],
         with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        if batch.iter().any(|renewal| renewal.track) {
+    ) -> Result<Vec<bool>, Fault> {
+        let value = if batch.iter().any(|renewal| renewal.track) {
             self.run_tracked(key, script, with).await
         } else {
             self.run(key, script, with).await
-        }
+        };
+        reply::renewed(value?, batch.len())
     }
 
     /// Takes the marks that live on the server of this key, by slot.

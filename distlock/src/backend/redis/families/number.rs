@@ -1,8 +1,10 @@
 //! What semaphores and latches share over Redis: a number under a key, and a mark for each request to change it.
 
+use std::time::Duration;
+
 use crate::backend::redis::script::{self, Call, Script};
 use crate::backend::redis::{RedisBackend, names, reply};
-use crate::backend::{Fault, Forced, Inspected, Seen};
+use crate::backend::{Fault, Forced, Inspected, Released, Seen, Target};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -18,6 +20,41 @@ pub(crate) struct NumberChange<'a> {
     pub(crate) number: i64,
     /// Where the script publishes the change.
     pub(crate) channel: &'a str,
+}
+
+/// Permits of either semaphore that an owner gives back.
+pub(crate) struct ReturnedPermits<'a> {
+    pub(crate) target: &'a Target,
+    /// The semaphore, its owners or permits, and the mark of an owner that has ended.
+    pub(crate) keys: [&'a str; 3],
+    /// The owner, in the form in which the semaphore stores it.
+    pub(crate) owner: &'a [u8],
+    /// How long the mark is kept. While it is there, a late attempt of the owner takes nothing.
+    pub(crate) remembered: Duration,
+}
+
+/// Runs a script that gives permits back.
+pub(crate) async fn give_back(
+    backend: &RedisBackend,
+    script: &Script,
+    permits: ReturnedPermits<'_>,
+) -> Result<Released, Fault> {
+    let ReturnedPermits {
+        target,
+        keys,
+        owner,
+        remembered,
+    } = permits;
+    let key = &target.resource.key;
+    let channel = names::semaphore_channel(key.name());
+    let with = |call: Call| {
+        let call = call.keys(keys.into_iter()).arg(owner).arg(target.permits);
+        call.arg(&channel)
+            .arg(reply::millis(remembered))
+            .arg(reply::millis(key.expires_after()))
+    };
+    let value = backend.run(key, script, &with).await?;
+    reply::released(value, || backend.subscribers(key, &channel))
 }
 
 /// Runs a script that changes a number once for each request.

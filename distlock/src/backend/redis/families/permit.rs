@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::number::{self, ReturnedPermits};
 use crate::backend::redis::script::{self, Call, Fill, Script};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
@@ -92,8 +93,8 @@ async fn renew_portion(
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
     let with = renewals(batch);
-    let value = backend.run_renewal(first, (&script::PERMIT_RENEW, batch), &with);
-    reply::renewed(value.await?, batch.len())
+    let renewed = backend.run_renewal(first, &script::PERMIT_RENEW, batch, &with);
+    renewed.await
 }
 
 /// The keys and arguments of the script that renews.
@@ -127,19 +128,15 @@ async fn end(
     target: &Target,
     remembered: Duration,
 ) -> Result<Released, Fault> {
-    let key = &target.resource.key;
-    let keys = keys_with_note(key, target.owner, names::ended);
-    let channel = names::semaphore_channel(key.name());
+    let keys = keys_with_note(&target.resource.key, target.owner, names::ended);
     let seed = PermitId::seed(target.owner);
-    let remembered = reply::millis(remembered);
-    let with = |call: Call| {
-        let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
-        call.arg(&channel)
-            .arg(remembered)
-            .arg(reply::millis(key.expires_after()))
+    let permits = ReturnedPermits {
+        target,
+        keys: keys.each_ref().map(String::as_str),
+        owner: &seed[..],
+        remembered,
     };
-    let value = backend.run(key, &script::PERMIT_RELEASE, &with).await?;
-    reply::released(value, || backend.subscribers(key, &channel))
+    number::give_back(backend, &script::PERMIT_RELEASE, permits).await
 }
 
 pub(crate) async fn force_release(

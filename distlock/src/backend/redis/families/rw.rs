@@ -70,8 +70,8 @@ pub(crate) async fn renew(
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
     let with = renewals(batch);
-    let value = backend.run_renewal(first, (&script::RW_RENEW, batch), &with);
-    reply::renewed(value.await?, batch.len())
+    let renewed = backend.run_renewal(first, &script::RW_RENEW, batch, &with);
+    renewed.await
 }
 
 /// The keys and arguments of the script that renews.

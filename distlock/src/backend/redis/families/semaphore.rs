@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::number::{self, NumberChange};
+use super::number::{self, NumberChange, ReturnedPermits};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
@@ -54,21 +54,17 @@ async fn end(
     target: &Target,
     remembered: Duration,
 ) -> Result<Released, Fault> {
-    let key = &target.resource.key;
-    let name = key.name();
+    let name = target.resource.key.name();
     let owner = target.owner.text();
     let owners = names::semaphore_owners(name);
     let ended = names::mark(name, &owner);
-    let channel = names::semaphore_channel(name);
-    let with = |call: Call| {
-        let call = call.keys([&**name, &owners, &ended].into_iter());
-        let call = call.arg(&owner).arg(target.permits);
-        call.arg(&channel)
-            .arg(reply::millis(remembered))
-            .arg(reply::millis(key.expires_after()))
+    let permits = ReturnedPermits {
+        target,
+        keys: [&**name, &owners, &ended],
+        owner: owner.as_bytes(),
+        remembered,
     };
-    let value = backend.run(key, &script::SEMAPHORE_RELEASE, &with).await?;
-    reply::released(value, || backend.subscribers(key, &channel))
+    number::give_back(backend, &script::SEMAPHORE_RELEASE, permits).await
 }
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.

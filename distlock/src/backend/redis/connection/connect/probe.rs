@@ -30,7 +30,7 @@ pub(crate) async fn probe(
     let step = Mutex::new(Step::LookUp(address.clone()));
     let probed = async {
         let endpoints = connector.endpoints(address).await?;
-        let probe = |endpoint| connect_to(connector, endpoint, (expected, &step), patience);
+        let probe = |endpoint| connect_to(connector, endpoint, expected, &step, patience);
         first_of(endpoints, probe).await.map(drop)
     };
     timeout(patience, probed)
@@ -59,7 +59,7 @@ pub(crate) async fn ask_node_at(
     };
     let step = Mutex::default();
     let asked = async {
-        let node = connect_to(connector, endpoint, (Expected::Node, &step), patience);
+        let node = connect_to(connector, endpoint, Expected::Node, &step, patience);
         let answer = question.query_async(&mut node.await?).await;
         answer.map_err(reply::fault)
     };
@@ -76,14 +76,15 @@ pub(crate) async fn probe_at(
     patience: Duration,
 ) -> Result<(), Fault> {
     let step = Mutex::default();
-    let connected = connect_to(connector, endpoint, (expected, &step), patience);
+    let connected = connect_to(connector, endpoint, expected, &step, patience);
     connected.await.map(drop)
 }
 
 async fn connect_to(
     connector: &Connector,
     endpoint: Endpoint,
-    (expected, step): (Expected, &Mutex<Step>),
+    expected: Expected,
+    step: &Mutex<Step>,
     patience: Duration,
 ) -> Result<Driven, Fault> {
     let dial = connector.dial(&endpoint, true, step).await?;

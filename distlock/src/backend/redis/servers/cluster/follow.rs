@@ -16,15 +16,25 @@ use crate::backend::redis::servers::node::{Form, Node, Sending};
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
 
+/// A command for the node that has a slot.
+pub(super) struct SlotCommand<'a> {
+    pub(super) slot: u16,
+    pub(super) make: &'a (dyn Fn(Form) -> Cmd + Sync),
+    /// The bit of the script, or 0 for another command.
+    pub(super) script: u64,
+    /// Whether the node is to track the keys that it reads.
+    pub(super) track: bool,
+}
+
 impl Cluster {
-    /// Sends a command to the node that has a slot, and to the nodes that it is sent to from there. `script` is the bit of the
-    /// script, if it is one, and `track` whether the node is to track the keys that it reads.
-    pub(super) async fn follow(
-        &self,
-        slot: u16,
-        (script, track): (u64, bool),
-        command: &(dyn Fn(Form) -> Cmd + Sync),
-    ) -> Result<Value, Fault> {
+    /// Sends a command to the node that has its slot, and to the nodes that it is sent to from there.
+    pub(super) async fn follow(&self, command: SlotCommand<'_>) -> Result<Value, Fault> {
+        let SlotCommand {
+            slot,
+            make,
+            script,
+            track,
+        } = command;
         let give_up = Instant::now() + self.shared.response_timeout;
         let mut hops = 0;
         let mut pause = TRY_AGAIN_PAUSE.first;
@@ -47,7 +57,7 @@ impl Cluster {
                 },
             };
             was_sent = true;
-            match self.send_to(&node, slot, sending, command).await {
+            match self.send_to(&node, slot, sending, make).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
                     // It lasts as long as the slot is on its way.
@@ -80,7 +90,7 @@ impl Cluster {
         node: &Node,
         slot: u16,
         sending: Sending,
-        command: &(dyn Fn(Form) -> Cmd + Sync),
+        make: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
         // Not `then_some`: a value that is made and dropped counts as a command that went astray.
         let mut astray = sending.asking.then(|| Astray {
@@ -88,7 +98,7 @@ impl Cluster {
             slot,
             is_answered: false,
         });
-        let answer = node.send_here(sending, command).await;
+        let answer = node.send_here(sending, make).await;
         if let Some(astray) = &mut astray {
             astray.is_answered = !matches!(answer, Err(Failed::With(Fault::Unknown(_))));
         }

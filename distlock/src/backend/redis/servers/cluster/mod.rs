@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use redis::{Cmd, Value};
 
 use self::cluster_slots::ClusterSlots;
-use self::follow::moving;
+use self::follow::{SlotCommand, moving};
 use self::map::MapReader;
 pub(super) use self::map::no_map;
 use self::open::{OpenState, names};
@@ -260,20 +260,32 @@ impl Cluster {
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
         let publish = self.publishes();
-        let call = |form: Form| {
+        let make = |form: Form| {
             let call = match form {
                 Form::Digest => script.by_digest(publish),
                 Form::Source => script.by_source(publish),
             };
             with(call).into_cmd()
         };
-        self.follow(slot, (script.bit(), track), &call).await
+        let command = SlotCommand {
+            slot,
+            make: &make,
+            script: script.bit(),
+            track,
+        };
+        self.follow(command).await
     }
 
     /// Sends a command other than a script to the node that has a slot.
     pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
         self.is_opened().await?;
-        self.follow(slot, (0, false), &|_| command.clone()).await
+        let command = SlotCommand {
+            slot,
+            make: &|_| command.clone(),
+            script: 0,
+            track: false,
+        };
+        self.follow(command).await
     }
 
     /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot
