@@ -52,6 +52,7 @@ impl BootClock {
     pub(super) async fn watch(&self) -> Infallible {
         let _watch = Watch::begin(self);
         loop {
+            // Kept until the two have moved apart: several short suspends add up.
             let start = self.now();
             let timers = Instant::now();
             let mut apart = Duration::ZERO;
@@ -77,6 +78,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         *self.0.watched.lock() = None;
+        // From now on the sleepers have to compare by themselves.
         foreign::notify_waiters(&self.0.read_again);
     }
 }

@@ -43,6 +43,7 @@ impl TokioClock {
             Ok(here) => seen.at(&here, Instant::now()),
             // The thread is ending and cannot enter a runtime any more.
             Err(error) if error.is_thread_local_destroyed() => seen.latest,
+            // Outside of a runtime, as in a plain thread. Only inside of one does `Instant::now` follow paused time.
             Err(_) => match seen.runtimes.last().map(|base| base.runtime.clone()) {
                 Some(runtime) => {
                     let now = {
@@ -78,6 +79,7 @@ impl Seen {
             }
             None => {
                 if self.runtimes.len() == RUNTIMES {
+                    // The oldest. If it is used again, it continues from the latest time.
                     self.runtimes.remove(0);
                 }
                 self.runtimes.push(Base {

@@ -56,6 +56,7 @@ pub(super) struct Waking(());
 
 impl Waking {
     pub(super) fn begin() -> Self {
+        // Fails only while the thread ends. What it wakes then is not checked.
         let _ending = WAKING.try_with(|waking| waking.set(waking.get() + 1));
         Self(())
     }

@@ -293,6 +293,7 @@ impl HoldView {
         };
         while self.is_held() {
             crate::sync::select! {
+                // Each of them only says that something has changed: the loop asks whether it holds.
                 _ = ends.next(), if !ends.is_empty() => {}
                 () = first.ended() => {}
                 () = first.sleep(self.left()) => {}

@@ -109,6 +109,7 @@ impl<H, W: Clone> Queue<H, W> {
                 self.first = Some(later);
                 return ticket;
             }
+            // A hold in the slot is for the new head from now on.
             Some(first) if ticket < first.0 => std::mem::swap(first, &mut later),
             Some(_) => {}
         }
@@ -274,6 +275,7 @@ impl<H, W: Clone> Queue<H, W> {
     /// Checks the head, at intervals. A head that was asked at the last check and is not present is absent.
     pub(crate) fn check_head(&mut self, is_present: impl FnOnce(&W) -> bool) -> HeadCheck<W> {
         let Some((ticket, head)) = self.first.as_ref().filter(|_| self.needs_its_head()) else {
+            // So that a head that blocks somebody later is asked before it counts as absent.
             self.asked = None;
             return HeadCheck::Fine;
         };

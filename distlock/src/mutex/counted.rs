@@ -24,6 +24,7 @@ struct Counted(PhantomData<*const ()>);
 
 impl Counted {
     fn new() -> Self {
+        // Fails only while the thread ends. What it locks then is not counted.
         let _ended = HELD.try_with(|held| held.set(held.get() + 1));
         Self(PhantomData)
     }

@@ -49,6 +49,7 @@ impl Peeks {
     /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.
     fn take(&self, home: impl Fn(&Target) -> Home) -> Vec<Vec<Vec<WantedPeek>>> {
         let wanted = std::mem::take(&mut *self.wanted.lock());
+        // A waiter that has gone, as at a message, needs no look any more.
         let wanted = wanted.into_iter().filter(|look| !look.answer.is_closed());
         let homes = Home::group(wanted.map(|look| (home(&look.target), look)));
         let batches = homes.into_iter().flat_map(|(home, mut peeks)| {

@@ -151,6 +151,7 @@ impl Session {
         let NumberedCell { cell, number } = entry;
         let mut numbered = self.unguarded.0.lock();
         let removed = numbered.try_remove(number);
+        // A crowd of waiters does not keep its room.
         if numbered.is_empty() && numbered.capacity() > SPARE {
             *numbered = Slab::new();
         }

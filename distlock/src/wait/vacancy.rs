@@ -88,6 +88,7 @@ impl Vacancy {
             let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
             let until = session.now().after(pause).min(over_at);
             crate::sync::select! {
+                // In this order: a message that has arrived counts, also if the time is over.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
                 () = session.clock.sleep_until(until) => {}
@@ -96,6 +97,7 @@ impl Vacancy {
                 return true;
             }
             let looked = crate::sync::select! {
+                // As above.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
                 looked = session.peek(target) => looked,

@@ -95,6 +95,7 @@ impl RedisBackend {
                 backend,
                 phase: Some(phase),
             };
+            // Nobody joins it. If its runtime ends, its drop gives the operations back to their callers.
             drop(tokio::spawn(sender.run()));
         }
     }

@@ -77,6 +77,7 @@ impl Campaign {
                 vacancy.next(lease_left).await;
             } else if error.is_unavailable() {
                 let session = &registry.session;
+                // Random, so that the candidates do not all ask at the same moment when the server is back.
                 let random = pause.mul_f64(random_range(0.5..=1.0));
                 session.clock.sleep_until(session.now().after(random)).await;
                 pause = (pause * 2).min(session.config.longest_pause());
@@ -100,6 +101,7 @@ async fn lead<T, F: Future<Output = T>>(
     body: &mut impl FnMut(u64) -> F,
 ) -> Result<Ended<T>, Error> {
     let ended = {
+        // Dropped before the release: the candidate never says that it leads when another one may.
         let _leading = running.leads(guard.token(), guard.view());
         crate::sync::select! {
             // In this order: the value of a body that has ended is not given up.
@@ -108,6 +110,7 @@ async fn lead<T, F: Future<Output = T>>(
             () = running.resigned() => Ended::Resigned,
         }
     };
+    // The lead has ended, and a release without an answer is repeated in the background. Only a loss concerns the body.
     lost_only(guard.release().await)?;
     Ok(ended)
 }

@@ -56,6 +56,7 @@ impl<T> Block<T> {
         let value = self.values.get_mut(at)?.take()?;
         self.used &= !(1 << at);
         if self.used == 0 {
+            // Not `clear`, which would keep the memory.
             self.values = Vec::new();
         }
         Some(value)
@@ -75,6 +76,7 @@ impl<T> Numbered<T> {
         while let Some(block) = self.with_room.last() {
             match self.blocks.get(*block) {
                 Some(found) if !found.is_full() => return *block,
+                // Full or gone. A full block is listed again when a value leaves it.
                 _ => drop(self.with_room.pop()),
             }
         }
@@ -107,6 +109,7 @@ impl<T> Numbered<T> {
         while self.blocks.len() > 1 && self.blocks.last().is_some_and(|last| last.used == 0) {
             self.blocks.pop();
         }
+        // The two bounds are far apart, so that waiters who come and go do not move the list each time.
         if self.blocks.capacity() > 16 + 4 * self.blocks.len() {
             self.blocks.shrink_to(2 * self.blocks.len());
             self.with_room.retain(|block| *block < self.blocks.len());

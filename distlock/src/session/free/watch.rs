@@ -68,6 +68,7 @@ impl Watch<'_> {
         };
         let looked = crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over.
+            // In this order: a new waiter and a message are reasons to look at once.
             biased;
             looked = look(self.session, &self.target) => looked,
             () = self.session.clock.sleep_until(latest) => {
@@ -183,6 +184,7 @@ impl Watch<'_> {
             let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
             let until = session.now().after(pause).min(over_at);
             crate::sync::select! {
+                // As above: the look that follows reads more than this one.
                 biased;
                 () = round.wake.notified() => return,
                 () = subscription.changed(was_active) => return,

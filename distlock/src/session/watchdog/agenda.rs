@@ -128,6 +128,7 @@ impl<H: Clone> Agenda<H> {
         let mut due = Vec::new();
         while let Some(mut peeks) = self.filed.first_entry() {
             let at = *peeks.key();
+            // Later ones only fill up a batch that has to be sent anyway.
             if at > soon || at > now && due.len() % RENEWAL_BATCH == 0 {
                 break;
             }

@@ -97,6 +97,7 @@ impl<T: Collected> Collector<T> {
 
     /// Whether a further sender has to begin for what waits, and how.
     pub(in crate::backend::redis) fn begin_sender(&mut self) -> Option<Phase> {
+        // The senders that are ready take that many.
         let left = self.waiting().saturating_sub(self.ready * MOST_IN_BATCH);
         let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
         if left > 0 && has_room || left >= MOST_IN_BATCH {

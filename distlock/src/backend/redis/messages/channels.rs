@@ -116,6 +116,7 @@ impl Channels {
             let lingering = (entry.server, until, Arc::clone(channel));
             self.lingering.remove(&lingering);
         }
+        // If it is being unsubscribed, it is wanted again as soon as that is confirmed.
         (entry.signal.subscribe(), false)
     }
 
@@ -243,6 +244,7 @@ impl Channels {
             let Some(entry) = self.entries.get_mut(channel) else {
                 continue;
             };
+            // The channel has moved, or its connection was lost meanwhile: this answer says nothing of its present subscription.
             if entry.state != State::Subscribing || entry.server != server {
                 continue;
             }
@@ -315,6 +317,7 @@ impl Channels {
         }
         self.drop_subscription(channel, &mut notifications);
         if let Some(entry) = self.entries.get_mut(channel) {
+            // It is among the wanted ones of its former server by now.
             self.wanted.remove(&(entry.server, Arc::clone(channel)));
             entry.server = server;
             self.wanted.insert((server, Arc::clone(channel)));
@@ -378,6 +381,7 @@ impl Channels {
             .filter(|entry| entry.server == server);
         i64::from(matches!(
             here.map(|entry| entry.state),
+            // Also while it leaves: the server counts it until it has confirmed the end.
             Some(State::Live | State::Lingering(_) | State::Leaving)
         ))
     }

@@ -63,6 +63,7 @@ impl Subscriptions {
     ) -> Subscriber {
         let server = Arc::new_cyclic(|server: &Weak<ServerSubscriptions>| {
             let receiver = Arc::clone(&self.shared);
+            // Weak: the function belongs to the connection, which is a field of the server.
             let server = Weak::clone(server);
             let on_push = Arc::new(move |epoch, push: PushInfo| {
                 if let Some(server) = server.upgrade() {
@@ -144,6 +145,7 @@ impl Subscriber {
             .subscribers(self.server.number, channel);
         match self.server.mode {
             PubSubMode::Plain | PubSubMode::Sharded(_) => here,
+            // Each message is published in both ways, and the script adds up what both have reached.
             PubSubMode::Both(_) => here * 2,
         }
     }

@@ -120,6 +120,7 @@ pub(crate) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Releas
         Value::Int(notified @ 0..) => Ok(Released::Freed {
             others: match notified {
                 0 => 0,
+                // Negative if the subscriptions of this client have changed between the two counts.
                 notified => (notified - own()).try_into().unwrap_or(0),
             },
         }),

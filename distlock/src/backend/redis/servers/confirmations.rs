@@ -175,6 +175,7 @@ impl Confirmations {
         wanted: Wanted,
     ) -> Result<Confirmed, Fault> {
         if wanted.replicas == 0 && !wanted.on_disk {
+            // A WAIT for no replica would return at once, for the price of a round trip.
             let nobody = Some(Ok(Value::Int(0)));
             return self.confirmed(connected.epoch, renewed, nobody, wanted);
         }
@@ -191,6 +192,7 @@ impl Confirmations {
         let millis = u64::try_from(self.wanted.timeout.as_millis()).unwrap_or(u64::MAX);
         let mut wait = redis::cmd(if wanted.on_disk { "WAITAOF" } else { "WAIT" });
         if wanted.on_disk {
+            // The server's own append-only file.
             wait.arg(1);
         }
         wait.arg(wanted.replicas).arg(millis.max(1));

@@ -142,6 +142,7 @@ async fn clock_ahead(node: &Node) -> Result<i64, UnknownFact> {
     let sent = SystemTime::now();
     let (seconds, micros): (i64, i64) = ask(node, cmd("TIME")).await?;
     let round_trip = sent.elapsed().unwrap_or_default();
+    // The server has read its clock about half-way.
     let ours = (sent + round_trip / 2)
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -242,6 +242,7 @@ impl Servers {
     /// Where a key lives.
     pub(super) fn home(&self, key: &Key) -> Home {
         match self.owner(key) {
+            // All keys are together, so one command may name any of them.
             Route::Single(_) => Home {
                 server: ONE,
                 slot: 0,
@@ -296,6 +297,7 @@ impl Servers {
     /// Whether data of a key may have been lost since its epoch was this.
     pub(super) fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
         match self.owner(key) {
+            // A new connection may lead to another server, or to one that has lost its data.
             Route::Single(node) => node.link().epoch() != epoch,
             Route::Slot(cluster, slot) => cluster.may_have_lost(slot, epoch),
         }

@@ -27,6 +27,7 @@ impl Link {
             let had_failed = phase.failure().is_some();
             is_needed = phase.begin_to_connect();
             if is_needed && self.epoch() == 0 && !had_failed {
+                // This is the first time that a connection is asked for. The time before is no outage.
                 *self.down_since.lock() = Instant::now();
             }
             // Nobody waits for the beginning.
@@ -45,6 +46,7 @@ impl Link {
     async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Endpoint), Fault> {
         let link = Arc::downgrade(self);
         let on_push = Arc::clone(&self.config.on_push);
+        // Weak: the link owns the connection, which owns this function.
         let on_push: OnPush = Arc::new(move |epoch, push| match (&push.kind, link.upgrade()) {
             (PushKind::Disconnection, Some(link)) => {
                 link.broken(epoch, "the server closed the connection");

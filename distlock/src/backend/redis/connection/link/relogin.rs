@@ -20,6 +20,7 @@ pub(crate) async fn keep_logged_in(
     let Some(interval) = connector.login_interval() else {
         return std::future::pending().await;
     };
+    // It is not known which credentials the connection was made with, so the first ones are sent in any case.
     let mut sent = None;
     loop {
         sleep(interval).await;

@@ -146,6 +146,7 @@ impl Cluster {
             let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
             (owners, state.map.seeds_without_slots())
         };
+        // Otherwise all clients would ask the same node.
         fastrand::shuffle(&mut owners);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
@@ -213,6 +214,7 @@ impl Cluster {
             .iter()
             .filter_map(|address| nodes.remove(address))
             .collect();
+        // The metrics learn that a node is forgotten, and foreign code never runs under this lock.
         drop(state);
         for node in &forgotten {
             node.forget();

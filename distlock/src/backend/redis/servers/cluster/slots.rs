@@ -97,6 +97,7 @@ impl SlotMap {
         number: u64,
     ) -> bool {
         let former = self.owner(slot).owner;
+        // The number comes from an answer, so it may be any.
         if slot >= SLOTS || former == Some(owner) {
             return false;
         }
@@ -118,6 +119,7 @@ impl SlotMap {
     /// change on, nothing is known of the order between that command and later ones.
     pub(crate) fn unsettle(&mut self, slot: u16, number: u64) {
         let owner = self.owner(slot).owner.cloned();
+        // The data is where it was: only the order of the commands is unknown.
         let lossy = self.lossy(slot);
         if slot < SLOTS {
             let changed = number;
@@ -137,6 +139,7 @@ impl SlotMap {
         for (slots, owner) in without_overlaps(owned) {
             is_changed |= self.give(slots, owner, number);
         }
+        // Single slots that redirects have taught split the runs.
         self.merge();
         is_changed
     }
@@ -153,6 +156,7 @@ impl SlotMap {
                 let run = Run {
                     owner: owner.cloned(),
                     changed: number,
+                    // A map does not say whether the former owner has handed its data over, or has failed.
                     lossy: number,
                 };
                 self.set(first..=end - 1, run);
@@ -174,6 +178,7 @@ impl SlotMap {
                 lossy: map.lossy(slot),
             }
         };
+        // Before the runs inside are removed: the last of them may go on behind these slots.
         if last + 1 < SLOTS {
             let after = at(self, last + 1);
             self.runs.insert(last + 1, after);
@@ -234,6 +239,7 @@ impl SlotMap {
 fn without_overlaps(
     owned: &[OwnedSlots],
 ) -> impl Iterator<Item = (RangeInclusive<u16>, Option<&Address>)> {
+    // One place for each slot, since what a node answers may overlap.
     let mut owners: Vec<Option<usize>> = vec![None; usize::from(SLOTS)];
     for (at, one) in owned.iter().enumerate() {
         for slot in one.slots.clone() {

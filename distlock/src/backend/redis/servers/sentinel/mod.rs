@@ -172,6 +172,7 @@ impl Sentinels {
 
     /// The address of the master.
     async fn find(&self) -> Result<Address, Fault> {
+        // The listeners may have ended with their runtime.
         self.listen();
         let mut switched = self.switched.subscribe();
         let sentinels: Vec<_> = self.known.lock().all().cloned().collect();

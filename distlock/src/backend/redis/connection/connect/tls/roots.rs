@@ -114,6 +114,7 @@ mod system {
                 };
                 for file in inside {
                     match fs::canonicalize(&file) {
+                        // Folders often name each file a second time, by a link with a hash.
                         Ok(file) if file.is_dir() || !seen.insert(file.clone()) => {}
                         Ok(file) => files.push(file),
                         Err(error) => self.wrong.push(format!("{}: {error}", file.display())),

@@ -33,6 +33,7 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn new(insecure: bool, has_authorities: bool) -> Result<Self, Error> {
+        // Those of the system are read only if they are needed: a system may have none.
         let roots = if insecure || has_authorities {
             RootCertStore::empty()
         } else {
@@ -116,6 +117,7 @@ fn no_provider(why: &str) -> Error {
 
 fn roots(pem: &Pem) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
+    // Unlike those of the system, each of them has to be usable: the user has named them.
     for certificate in certificates("tls_ca_pem", pem)? {
         roots.add(certificate).map_err(|error| {
             invalid_pem(
