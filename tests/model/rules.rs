@@ -42,10 +42,10 @@ rules! {
     waiter_that_leaves_passes_the_hold_on: hand_over, "local/queue.rs", "leave", SOMEBODY_HAS_IT;
 
     // Attempts and releases.
-    attempt_is_in_doubt_before_it_is_sent: releases, "wait/attempt.rs", "begin", NOTHING_IS_LEFT;
+    attempt_is_in_doubt_before_it_is_sent: releases, "wait/attempt/mod.rs", "begin", NOTHING_IS_LEFT;
     own_owner_is_granted_again: releases, "backend/redis/families/lock.rs", "attempt", NOT_ITS_OWN_REFUSAL;
     owner_is_not_used_again: releases, "session/mod.rs", "new_owner", NO_TWO_CLAIMS;
-    late_grant_is_released: releases, "wait/attempt.rs", "granted", NOTHING_AFTER_THE_WAIT;
+    late_grant_is_released: releases, "wait/attempt/granted.rs", "granted", NOTHING_AFTER_THE_WAIT;
     release_names_its_owner: releases, "backend/redis/families/lock.rs", "release", NO_TWO_CLAIMS;
     release_is_sent_until_it_is_answered: releases, "session/release/tries.rs", "retry_until_confirmed", NOTHING_IS_LEFT;
     release_is_repeated_while_an_attempt_may_come: releases, "session/release/tries.rs", "was_answered", NOTHING_IS_LEFT;
@@ -84,7 +84,7 @@ rules! {
 
     // Fencing tokens.
     token_is_at_least_the_time: tokens, "backend/redis/families/lock.rs", "attempt", TOKENS_GROW;
-    token_is_above_what_the_client_has_seen: tokens, "wait/attempt.rs", "begin", OWN_TOKENS_GROW;
+    token_is_above_what_the_client_has_seen: tokens, "wait/attempt/mod.rs", "begin", OWN_TOKENS_GROW;
 
     // A Redlock that comes back to its servers.
     missing_servers_are_asked_again: regain, "wait/quorum/regain.rs", "try_missing", IT_COMES_BACK;

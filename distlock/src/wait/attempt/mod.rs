@@ -1,4 +1,9 @@
-//! The attempts of one acquisition. If the outcome of an attempt is unknown, its owner is ended in the background.
+//! The attempts of one acquisition: how they are sent, and what their answers mean.
+//!
+//! A grant becomes a hold in [`granted`]. If the outcome of an attempt is unknown, its owner is [in doubt](in_doubt).
+
+mod granted;
+mod in_doubt;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +13,14 @@ use smallvec::SmallVec;
 use super::request::{Request, RequestedKey};
 use crate::backend::{Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
-use crate::config::{MAX_LEASE, RENEWALS_PER_LEASE};
+use crate::config::MAX_LEASE;
 use crate::error::HeldBy;
-use crate::foreign;
-use crate::hold::{Grant, HoldRef, InDoubtAttempt};
-use crate::local::{OpenShare, OpenShares, Registry};
+use crate::hold::InDoubtAttempt;
+use crate::local::{OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
-use crate::session::{PendingRelease, Session, Unguarded};
-use crate::telemetry::{self, Meter};
+use crate::session::Session;
+use crate::telemetry;
 
 /// Attempts on keys that are granted together, each key under a separate owner. An attempt that was not answered is
 /// sent again under the same owner.
@@ -57,14 +61,6 @@ struct Sent {
     at: Tick,
     /// The connection that it was sent over, or an earlier one.
     epoch: u64,
-}
-
-/// Owners that may have a hold in the server, or wait in its queue.
-pub(super) struct OwnersInDoubt {
-    targets: SmallVec<[Target; 1]>,
-    attempt: InDoubtAttempt,
-    /// How long the server keeps a hold or a waiter after an attempt is sent.
-    lasts: Duration,
 }
 
 /// The result of one attempt.
@@ -303,78 +299,6 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Waits, and has its owners ended if they are in doubt and nobody polls it. Returns whether that has happened. They are
-    /// not used again then.
-    pub(super) async fn wait_in_doubt(&mut self, pause: impl Future<Output = ()>) -> bool {
-        if self.in_doubt.is_none() {
-            pause.await;
-            return false;
-        }
-        let (_, kept) = self
-            .session()
-            .beside(|| self.owners_in_doubt(), pause)
-            .await;
-        let has_ended = kept.has_ended();
-        if has_ended {
-            let _absent = self.absent();
-        }
-        has_ended
-    }
-
-    fn owners_in_doubt(&self) -> OwnersInDoubt {
-        OwnersInDoubt {
-            targets: self
-                .attempts
-                .iter()
-                .map(|attempt| attempt.target.clone())
-                .collect(),
-            // The caller knows that there is one.
-            attempt: self.in_doubt.unwrap_or(InDoubtAttempt {
-                epoch: 0,
-                until: Tick::default(),
-            }),
-            lasts: self.lasts(),
-        }
-    }
-
-    /// The owners were ended, so nothing of them is in doubt any more.
-    fn absent(&mut self) -> Outcome {
-        self.in_doubt = None;
-        self.queued_until = None;
-        Outcome::Absent
-    }
-
-    /// For how long the server keeps something of an attempt, from the moment when it is sent.
-    fn lasts(&self) -> Duration {
-        // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
-        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.queue_ttl.unwrap_or_default());
-        self.attempts.iter().map(lasts).max().unwrap_or_default()
-    }
-
-    /// An attempt was given up. It was sent before this, and perhaps long after it began.
-    fn count_doubt_from_now(&mut self) {
-        let until = self.session().now().after(self.lasts());
-        if let Some(in_doubt) = &mut self.in_doubt {
-            in_doubt.until = in_doubt.until.max(until);
-        }
-    }
-
-    /// What is in doubt when the attempts are dropped. An attempt that still waited for a connection had no effect.
-    fn still_in_doubt(&self) -> Option<InDoubtAttempt> {
-        match &self.unsent {
-            Some(unsent) => {
-                let key = &self.target(0).resource.key;
-                let gap = self.session().backend.connection_gap(key);
-                if gap == Some(unsent.gap) {
-                    unsent.before
-                } else {
-                    self.in_doubt
-                }
-            }
-            None => self.in_doubt,
-        }
-    }
-
     /// Waits until enough replicas have what was granted. `None` if the future was absent for so long that the owners were
     /// ended.
     async fn confirmed(
@@ -418,116 +342,6 @@ impl<'a> Attempts<'a> {
             holder: None,
             is_unset: true,
         }
-    }
-
-    /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
-    fn granted(
-        &mut self,
-        sent: Sent,
-        token: Option<u64>,
-        latest: Tick,
-        before: Option<InDoubtAttempt>,
-    ) -> Outcome {
-        // A rule of tests/model: late_grant_is_released.
-        let now = self.session().now();
-        let is_useful = |attempt: &Attempt| {
-            let counted = attempt.lease.saturating_sub(self.margin(attempt));
-            let left = sent.at.after(counted).left(now);
-            now <= latest && left >= counted / RENEWALS_PER_LEASE
-        };
-        if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
-            telemetry::late_grant(&late.target.resource.key, late.target.owner);
-            return Outcome::TooLate;
-        }
-        let share = |attempt: &Attempt| self.share(attempt, sent, now, token, before);
-        let shares = self.attempts.iter().map(share).collect();
-        // Not before the shares exist: until then the drop of the attempts ends the owners.
-        self.in_doubt = None;
-        Outcome::Granted(shares)
-    }
-
-    /// How long before the end of its lease a hold that is granted counts as ended.
-    fn margin(&self, attempt: &Attempt) -> Duration {
-        if attempt.target.resource.kind.has_lease() {
-            self.session().config.lease_margin
-        } else {
-            Duration::ZERO
-        }
-    }
-
-    /// The share of a grant, which ends the hold when it is dropped. From now on wakers, the log and the metrics may panic.
-    fn share(
-        &self,
-        attempt: &Attempt,
-        sent: Sent,
-        now: Tick,
-        token: Option<u64>,
-        in_doubt: Option<InDoubtAttempt>,
-    ) -> OpenShare {
-        let target = &attempt.target;
-        if let Some(token) = token {
-            self.session().saw_token(&target.resource.key, token);
-        }
-        let terms = &self.request.hold;
-        let grant = Grant {
-            attempt,
-            terms,
-            token,
-            sent: sent.at,
-            now,
-            watchdog: self.session().config.watchdog_timeout,
-            margin: self.margin(attempt),
-            in_doubt,
-            epoch: sent.epoch,
-            meter: Meter::of(&target.resource, &self.session().config),
-        };
-        let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));
-        let share = OpenShare::new(self.registry, hold_ref);
-        if self.attempts.len() > 1 {
-            share.hold().keep_to_its_guards();
-        }
-        if self.is_part {
-            share.hold().wait_for_guard();
-        }
-        share
-    }
-}
-
-impl Unguarded for OwnersInDoubt {
-    fn end(mut self, session: &Arc<Session>) {
-        let until = session.now().after(self.lasts);
-        self.attempt.until = self.attempt.until.max(until);
-        let key = self.targets.first().map(|first| first.resource.key.clone());
-        // Each of them, also if the metrics panic.
-        foreign::each(self.targets, |target| {
-            session.release_later(PendingRelease::of_attempt(target, self.attempt));
-        });
-        if let Some(key) = key {
-            telemetry::acquisition_absent(&key);
-        }
-    }
-}
-
-impl Drop for Attempts<'_> {
-    fn drop(&mut self) {
-        if self.is_under_way {
-            self.count_doubt_from_now();
-        }
-        let in_doubt = self.still_in_doubt();
-        let queued_until = self.queued_until;
-        if in_doubt.is_none() && queued_until.is_none() {
-            return;
-        }
-        let session = &self.registry.session;
-        // Each of them, also if the metrics panic.
-        foreign::each(self.attempts.drain(..), |attempt| {
-            let pending = match (in_doubt, queued_until) {
-                (Some(in_doubt), _) => PendingRelease::of_attempt(attempt.target, in_doubt),
-                (None, Some(until)) => PendingRelease::of_waiter(attempt.target, until),
-                (None, None) => return,
-            };
-            session.release_later(pending);
-        });
     }
 }
 

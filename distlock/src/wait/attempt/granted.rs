@@ -1,0 +1,85 @@
+//! How the grant of an attempt becomes a hold.
+
+use std::time::Duration;
+
+use super::{Attempts, Outcome, Sent};
+use crate::backend::Attempt;
+use crate::clock::Tick;
+use crate::config::RENEWALS_PER_LEASE;
+use crate::hold::{Grant, HoldRef, InDoubtAttempt};
+use crate::local::OpenShare;
+use crate::telemetry::{self, Meter};
+
+impl Attempts<'_> {
+    /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
+    pub(super) fn granted(
+        &mut self,
+        sent: Sent,
+        token: Option<u64>,
+        latest: Tick,
+        before: Option<InDoubtAttempt>,
+    ) -> Outcome {
+        // A rule of tests/model: late_grant_is_released.
+        let now = self.session().now();
+        let is_useful = |attempt: &Attempt| {
+            let counted = attempt.lease.saturating_sub(self.margin(attempt));
+            let left = sent.at.after(counted).left(now);
+            now <= latest && left >= counted / RENEWALS_PER_LEASE
+        };
+        if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
+            telemetry::late_grant(&late.target.resource.key, late.target.owner);
+            return Outcome::TooLate;
+        }
+        let share = |attempt: &Attempt| self.share(attempt, sent, now, token, before);
+        let shares = self.attempts.iter().map(share).collect();
+        // Not before the shares exist: until then the drop of the attempts ends the owners.
+        self.in_doubt = None;
+        Outcome::Granted(shares)
+    }
+
+    /// How long before the end of its lease a hold that is granted counts as ended.
+    fn margin(&self, attempt: &Attempt) -> Duration {
+        if attempt.target.resource.kind.has_lease() {
+            self.session().config.lease_margin
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// The share of a grant, which ends the hold when it is dropped. From now on wakers, the log and the metrics may panic.
+    fn share(
+        &self,
+        attempt: &Attempt,
+        sent: Sent,
+        now: Tick,
+        token: Option<u64>,
+        in_doubt: Option<InDoubtAttempt>,
+    ) -> OpenShare {
+        let target = &attempt.target;
+        if let Some(token) = token {
+            self.session().saw_token(&target.resource.key, token);
+        }
+        let terms = &self.request.hold;
+        let grant = Grant {
+            attempt,
+            terms,
+            token,
+            sent: sent.at,
+            now,
+            watchdog: self.session().config.watchdog_timeout,
+            margin: self.margin(attempt),
+            in_doubt,
+            epoch: sent.epoch,
+            meter: Meter::of(&target.resource, &self.session().config),
+        };
+        let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));
+        let share = OpenShare::new(self.registry, hold_ref);
+        if self.attempts.len() > 1 {
+            share.hold().keep_to_its_guards();
+        }
+        if self.is_part {
+            share.hold().wait_for_guard();
+        }
+        share
+    }
+}
