@@ -132,7 +132,9 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "wait/several",
-        &["rest", "parts", "mod", "waiter", "part", "position"],
+        &[
+            "rest", "parts", "collect", "mod", "waiter", "part", "position",
+        ],
     ),
     ("wait/quorum", &["play", "pause", "mod", "round", "regain"]),
     (

@@ -20,6 +20,7 @@
 //!   again, twice as long each time. So it may collect for longer, until it is as long as the other keys are held. A rest is no
 //!   longer than [`MOST_REST`](crate::config::MOST_REST), and ends when all keys are free.
 
+mod collect;
 mod part;
 pub(super) mod parts;
 mod position;

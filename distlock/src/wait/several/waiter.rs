@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use smallvec::SmallVec;
 
 use super::part::Part;
 use super::position::{Rest, WaitPosition};
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
+use crate::config::OWN_HOLDER_TRUST;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{OpenShare, OpenShares, QueueSlot, Registry, SlotState, Ticket};
@@ -41,19 +40,6 @@ pub(super) struct SeveralKeysWaiter<'a> {
     pub(super) failed: u32,
     /// The key whose server did not answer when it was asked beside others, and since when.
     pub(super) unanswered: Option<(usize, Tick)>,
-}
-
-/// What is known of the keys while an acquisition collects.
-#[derive(Default)]
-struct Overview {
-    /// The first key that is not free, and the hold that is in the way if it is known.
-    busy: Option<(usize, Option<Arc<Hold>>)>,
-    /// A key that other processes have next.
-    yields: Option<usize>,
-    free: Part,
-    offered: bool,
-    /// It was not polled for too long, and is in no queue any more. Nobody wakes it then.
-    has_lost_its_place: bool,
 }
 
 impl<'a> SeveralKeysWaiter<'a> {
@@ -205,138 +191,12 @@ impl<'a> SeveralKeysWaiter<'a> {
         }
     }
 
-    /// Collects all keys, and asks the server for those that were not offered.
-    async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
-        if let Some(outcome) = self.probe().await? {
-            return Ok(outcome);
-        }
-        self.join_other_queues();
-        let now = self.session().now();
-        let unhindered = now.since(self.unhindered_since);
-        let until = now.after(unhindered / WAIT_PER_COLLECTING);
-        let until = until.min(self.request().deadline());
-        let offers_until = now.after(HAND_OVER_TIME);
-        let released_until = now.after(OWN_HOLDER_TRUST).min(self.request().deadline());
-        // From then on the server is asked for a hold that is in the way, once.
-        let mut trusted = now.after(OWN_HOLDER_TRUST);
-        let free = loop {
-            let overview = self.overview();
-            if overview.has_lost_its_place {
-                // Its turn begins anew, at the end of the queue.
-                self.slots.clear();
-                return Ok(None);
-            }
-            if let Some(at) = overview.yields {
-                return Ok(Some(self.elsewhere(at)));
-            }
-            let Some((at, holder)) = overview.busy else {
-                break overview.free;
-            };
-            self.waiter.turn.blocking = match &holder {
-                Some(holder) => Blocking::own_holder(holder),
-                None => Blocking::Queue,
-            };
-            let now = self.session().now();
-            // A hold that is only being released is soon out of the way, and nobody uses it.
-            let latest = match self.waiter.turn.blocking {
-                Blocking::Releasing(_) => until.max(released_until),
-                _ => until,
-            };
-            if now >= latest {
-                return Ok(Some(self.collected_in_vain(at, unhindered)));
-            }
-            if now >= offers_until {
-                self.refuse_offers();
-            }
-            if now >= trusted {
-                trusted = self.stop_trusting(holder.as_ref(), now);
-            }
-            let next = if overview.offered && now < offers_until {
-                latest.min(offers_until)
-            } else {
-                latest
-            };
-            self.woken_or_over(holder.as_ref(), next.min(trusted)).await;
-        };
-        self.ask_for_parts(free).await
-    }
-
-    /// Asks the server about the hold that blocks it. Returns when to ask next: once is enough for a hold that is known.
-    fn stop_trusting(&self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
-        match holder {
-            Some(holder) => {
-                self.session().verify(holder);
-                Tick::NEVER
-            }
-            None => now.after(OWN_HOLDER_TRUST),
-        }
-    }
-
-    /// Completes when something changes in one of the queues, when the blocking hold is over, or at `until`.
-    async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
-        let over = async {
-            match holder {
-                Some(holder) => holder.over().await,
-                None => std::future::pending().await,
-            }
-        };
-        crate::sync::select! {
-            // In this order: what the queue says counts, even if the time is over.
-            biased;
-            () = self.waiter.turn.slot.woken() => {}
-            () = over => {}
-            () = self.session().clock.sleep_until(until) => {}
-        }
-    }
-
-    /// Takes its slots in the queues of the other keys, each at the same place as in this one.
-    fn join_other_queues(&mut self) {
-        let request = self.request();
-        let slot = &self.waiter.turn.slot;
-        self.rank = slot.ticket();
-        let others = (0..request.requested.len()).filter(|at| *at != self.at());
-        let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
-        self.slots = others.map(slot_of).collect();
-    }
-
     /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
     /// server.
     fn let_others_pass(&mut self) {
         self.slots.clear();
         self.waiter.turn.slot.refuse_offer();
         self.unhindered_since = self.session().now();
-    }
-
-    fn refuse_offers(&self) {
-        self.waiter.turn.slot.refuse_offer();
-        for (_, slot) in &self.slots {
-            slot.refuse_offer();
-        }
-    }
-
-    fn overview(&self) -> Overview {
-        let mut overview = Overview::default();
-        let others = self.slots.iter().map(|(at, slot)| (*at, slot));
-        let mut slots: SmallVec<[_; 4]> = others.collect();
-        slots.push((self.at(), &self.waiter.turn.slot));
-        slots.sort_unstable_by_key(|(at, _)| *at);
-        for (at, slot) in slots {
-            match slot.state() {
-                SlotState::Lost => overview.has_lost_its_place = true,
-                SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
-                SlotState::Behind(hold) => {
-                    overview.busy = overview.busy.or(Some((at, Some(hold))));
-                }
-                SlotState::Offered => overview.offered = true,
-                SlotState::Free { yields } => {
-                    if yields && at != self.at() {
-                        overview.yields = Some(at);
-                    }
-                    overview.free.push(at);
-                }
-            }
-        }
-        overview
     }
 
     /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.

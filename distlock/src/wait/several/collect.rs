@@ -1,0 +1,192 @@
+//! A waiter that is first in line collects all its keys: it takes its slots in the other queues, and waits for a moment in which
+//! nobody of its client is in its way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::part::Part;
+use super::waiter::{RoundOutcome, SeveralKeysWaiter};
+use crate::clock::Tick;
+use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::local::SlotState;
+use crate::wait::turn::Blocking;
+
+/// What is known of the keys while an acquisition collects.
+#[derive(Default)]
+struct Overview {
+    /// The first key that is not free, and the hold that is in the way if it is known.
+    busy: Option<(usize, Option<Arc<Hold>>)>,
+    /// A key that other processes have next.
+    yields: Option<usize>,
+    free: Part,
+    offered: bool,
+    /// It was not polled for too long, and is in no queue any more. Nobody wakes it then.
+    has_lost_its_place: bool,
+}
+
+/// The times of an acquisition that collects.
+struct Times {
+    /// For how long it has let the others pass before.
+    unhindered: Duration,
+    /// Until then it collects.
+    until: Tick,
+    /// Until then an offer lies in its slot.
+    offers_until: Tick,
+    /// Until then it waits for a hold that is only being released.
+    released_until: Tick,
+    /// From then on the server is asked for a hold that is in the way, once.
+    trusted: Tick,
+}
+
+impl SeveralKeysWaiter<'_> {
+    /// Collects all keys, and asks the server for those that were not offered.
+    pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        if let Some(outcome) = self.probe().await? {
+            return Ok(outcome);
+        }
+        self.join_other_queues();
+        let mut times = self.times();
+        loop {
+            let overview = self.overview();
+            if overview.has_lost_its_place {
+                // Its turn begins anew, at the end of the queue.
+                self.slots.clear();
+                return Ok(None);
+            }
+            if let Some(at) = overview.yields {
+                return Ok(Some(self.elsewhere(at)));
+            }
+            let Some((at, holder)) = overview.busy else {
+                return self.ask_for_parts(overview.free).await;
+            };
+            let offered = overview.offered;
+            if !self.waited(holder.as_ref(), offered, &mut times).await {
+                return Ok(Some(self.collected_in_vain(at, times.unhindered)));
+            }
+        }
+    }
+
+    /// The times of an acquisition that begins to collect now.
+    fn times(&self) -> Times {
+        let now = self.session().now();
+        let unhindered = now.since(self.unhindered_since);
+        let deadline = self.request().deadline();
+        Times {
+            unhindered,
+            until: now.after(unhindered / WAIT_PER_COLLECTING).min(deadline),
+            offers_until: now.after(HAND_OVER_TIME),
+            released_until: now.after(OWN_HOLDER_TRUST).min(deadline),
+            trusted: now.after(OWN_HOLDER_TRUST),
+        }
+    }
+
+    /// Waits until something may have changed about a key that is not free. `holder`: the hold that is in the way, if it is
+    /// known. `offered`: there is an offer of another key. Returns whether the time was not over.
+    async fn waited(
+        &mut self,
+        holder: Option<&Arc<Hold>>,
+        offered: bool,
+        times: &mut Times,
+    ) -> bool {
+        self.waiter.turn.blocking = match holder {
+            Some(holder) => Blocking::own_holder(holder),
+            None => Blocking::Queue,
+        };
+        let now = self.session().now();
+        // A hold that is only being released is soon out of the way, and nobody uses it.
+        let latest = match self.waiter.turn.blocking {
+            Blocking::Releasing(_) => times.until.max(times.released_until),
+            _ => times.until,
+        };
+        if now >= latest {
+            return false;
+        }
+        if now >= times.offers_until {
+            self.refuse_offers();
+        }
+        if now >= times.trusted {
+            times.trusted = self.stop_trusting(holder, now);
+        }
+        let next = if offered && now < times.offers_until {
+            latest.min(times.offers_until)
+        } else {
+            latest
+        };
+        self.woken_or_over(holder, next.min(times.trusted)).await;
+        true
+    }
+
+    /// Asks the server about the hold that blocks it. Returns when to ask next: once is enough for a hold that is known.
+    fn stop_trusting(&self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
+        match holder {
+            Some(holder) => {
+                self.session().verify(holder);
+                Tick::NEVER
+            }
+            None => now.after(OWN_HOLDER_TRUST),
+        }
+    }
+
+    /// Completes when something changes in one of the queues, when the blocking hold is over, or at `until`.
+    async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
+        let over = async {
+            match holder {
+                Some(holder) => holder.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        crate::sync::select! {
+            // In this order: what the queue says counts, even if the time is over.
+            biased;
+            () = self.waiter.turn.slot.woken() => {}
+            () = over => {}
+            () = self.session().clock.sleep_until(until) => {}
+        }
+    }
+
+    /// Takes its slots in the queues of the other keys, each at the same place as in this one.
+    fn join_other_queues(&mut self) {
+        let request = self.request();
+        let slot = &self.waiter.turn.slot;
+        self.rank = slot.ticket();
+        let others = (0..request.requested.len()).filter(|at| *at != self.at());
+        let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
+        self.slots = others.map(slot_of).collect();
+    }
+
+    fn refuse_offers(&self) {
+        self.waiter.turn.slot.refuse_offer();
+        for (_, slot) in &self.slots {
+            slot.refuse_offer();
+        }
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview::default();
+        let others = self.slots.iter().map(|(at, slot)| (*at, slot));
+        let mut slots: SmallVec<[_; 4]> = others.collect();
+        slots.push((self.at(), &self.waiter.turn.slot));
+        slots.sort_unstable_by_key(|(at, _)| *at);
+        for (at, slot) in slots {
+            match slot.state() {
+                SlotState::Lost => overview.has_lost_its_place = true,
+                SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
+                SlotState::Behind(hold) => {
+                    overview.busy = overview.busy.or(Some((at, Some(hold))));
+                }
+                SlotState::Offered => overview.offered = true,
+                SlotState::Free { yields } => {
+                    if yields && at != self.at() {
+                        overview.yields = Some(at);
+                    }
+                    overview.free.push(at);
+                }
+            }
+        }
+        overview
+    }
+}
