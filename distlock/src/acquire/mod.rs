@@ -1,7 +1,4 @@
-//! How a lock is acquired: the builder, and the path from it to a guard.
-//!
-//! The scopes around the caller are searched first ([`reentry`]). If none of them has the key, the acquisition goes to
-//! [`wait`](crate::wait).
+//! How a lock is acquired: the builder. [`path`] leads from it to a guard.
 
 pub(crate) mod attach;
 pub(crate) mod handle;
@@ -9,6 +6,7 @@ mod lock_set;
 mod multi;
 mod observed;
 pub(crate) mod on_lost;
+mod path;
 mod quorum;
 mod reentry;
 mod terms;
@@ -16,21 +14,13 @@ mod terms;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::pin::pin;
 use std::time::Duration;
 
-use self::handle::Handle;
 pub(crate) use self::lock_set::LockSet;
-use self::observed::observed;
-use self::reentry::{Enclosing, check_open, find_enclosing};
 use self::terms::{Bounds, Terms};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
-use crate::local::{HoldShare, watching};
-use crate::resource::key::Resource;
-use crate::telemetry::LockType;
-use crate::wait;
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -263,83 +253,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         E: From<Error>,
     {
         TryRun::new(self.acquiring(), body)
-    }
-
-    /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
-    /// starts again.
-    async fn acquire(&self) -> Result<Guard, Error> {
-        // Made where it stays: a future that is moved is copied, which costs more than the look.
-        let acquiring = pin!(async {
-            loop {
-                match self.acquire_as_it_is().await {
-                    Err(Error::Closed { .. }) if !self.locks.are_closed() => {}
-                    ended => return ended,
-                }
-            }
-        });
-        watching(|| self.locks.look(), acquiring).await
-    }
-
-    async fn acquire_as_it_is(&self) -> Result<Guard, Error> {
-        let guard = match &self.locks {
-            LockSet::One(handle) => self.acquire_one(handle).await?,
-            LockSet::All(handles) => Box::pin(self.acquire_all(handles)).await?,
-            LockSet::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
-            LockSet::Refused(error) => return Err((**error).clone()),
-        };
-        // Only after everything is granted: if the acquisition fails, none of its keys must stay taken.
-        if let Some(bounds) = &self.terms.bounds {
-            guard.keep_for(bounds.hold_at_least);
-        }
-        Ok(guard)
-    }
-
-    async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let mut one = self.terms.checked(handle)?;
-        let gate = match find_enclosing(&mut one).await? {
-            Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
-            Enclosing::Beside(permit) => Some(permit),
-            Enclosing::None => None,
-        };
-        check_open(&one)?;
-        // Not taken apart, which would keep it twice in this future.
-        let Resource { kind, key } = &one.requested().resource;
-        let acquire = || wait::acquire(&one.registry, &one.request);
-        let lock_type = LockType::Single(*kind);
-        let mut shares = observed(&one, lock_type, [key].into_iter(), acquire).await?;
-        let share = HoldShare::new(shares.remove(0), gate);
-        Ok(Guard::new(share))
-    }
-
-    async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let requests = self.terms.checked_all(handles)?;
-        let shares = multi::acquire(requests).await?;
-        let needs = shares.len();
-        Ok(Guard::of(shares, needs))
-    }
-
-    async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let mut requests = self.terms.checked_all(handles)?;
-        for one in &mut requests {
-            one.request.hold.margin = wait::quorum::margin(one)?;
-        }
-        let needs = wait::quorum::of(requests.len());
-        let (entered, outer) = quorum::reenter(&mut requests).await?;
-        if entered.len() >= needs {
-            let clients = || requests.iter().map(|one| one.registry.session.id);
-            return Ok(match outer.filter(|outer| outer.is_quorum_of(clients())) {
-                Some(outer) => Guard::inside(outer, entered, needs),
-                None => Guard::of(entered, needs),
-            });
-        }
-        // Given back before the wait: a waiter holds nothing.
-        drop(entered);
-        requests.iter().try_for_each(check_open)?;
-        let one = requests[0].clone();
-        let key = &one.requested().resource.key;
-        let acquire = || wait::quorum::acquire(requests, needs);
-        let acquired = observed(&one, LockType::Red, [key].into_iter(), acquire);
-        Ok(Guard::of_quorum(acquired.await?))
     }
 
     /// Makes a single attempt. Returns `None` if another owner holds the lock.
