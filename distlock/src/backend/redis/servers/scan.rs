@@ -62,18 +62,8 @@ impl Servers {
             .filter(is_new)
             .collect();
         let first = current.map(|at| at.server.as_str());
-        let is_unread = |master: &&Master<'_>| others.iter().any(|other| other == master.name());
-        let mut wanted: Vec<_> = masters.iter().filter(is_unread).collect();
-        if wanted.is_empty() {
-            wanted.extend(masters.first());
-        }
-        // Those that are away come last: what the others have is read before the scan fails.
-        wanted.sort_by_key(|master| {
-            let is_first = Some(master.name()) == first;
-            (!is_first, master.node().link().fails_to_connect())
-        });
         let mut failed = None;
-        for master in wanted {
+        for master in in_order(&masters, &others, first) {
             let from = current.filter(|at| at.server == master.name());
             match self.read_page(master.node(), from, &page).await {
                 Ok((value, epoch)) => {
@@ -146,4 +136,23 @@ impl Servers {
         });
         Some(ScanPosition { done, at })
     }
+}
+
+/// The masters to ask for a page, in this order: those of `unread`, `first` before the others. If all are read, any of them.
+fn in_order<'m, 'n>(
+    masters: &'m [Master<'n>],
+    unread: &[String],
+    first: Option<&str>,
+) -> Vec<&'m Master<'n>> {
+    let is_unread = |master: &&Master<'_>| unread.iter().any(|other| other == master.name());
+    let mut wanted: Vec<_> = masters.iter().filter(is_unread).collect();
+    if wanted.is_empty() {
+        wanted.extend(masters.first());
+    }
+    // Those that are away come last: what the others have is read before the scan fails.
+    wanted.sort_by_key(|master| {
+        let is_first = Some(master.name()) == first;
+        (!is_first, master.node().link().fails_to_connect())
+    });
+    wanted
 }
