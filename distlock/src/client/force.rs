@@ -105,6 +105,7 @@ impl Client {
                 _ => Err(wrong_type()),
             },
             forced => {
+                // Also after a failure: the command may have been carried out.
                 registry.freed_by_force(&resource);
                 let after = session.now().since(since);
                 let forced = forced.map_err(|fault| fault.into_error(&resource.key, after))?;

@@ -94,6 +94,7 @@ impl<F: Future> Future for Inherit<F> {
                 Some(body) => ready!(body.poll(cx)),
                 None => polled_after_completion(),
             };
+            // Inside the frames as well, so that its `Drop` sees the scopes.
             this.body.set(None);
             Poll::Ready(output)
         })

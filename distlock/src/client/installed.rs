@@ -255,6 +255,7 @@ pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
 /// Carries the client of the enclosing [`with_client`] over to `future`.
 pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     match scoped() {
+        // Boxed, so that a future without such a client does not grow.
         Some(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
         None => Either::Right(future),
     }
