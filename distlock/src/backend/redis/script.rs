@@ -54,7 +54,7 @@ scripts! {
     PROBE = "scripts/publish.lua", "scripts/probe.lua";
     LOCK_ACQUIRE = "scripts/held.lua", "scripts/acquire.lua", "scripts/lock_acquire.lua";
     LOCK_ATTACH = "scripts/lock_attach.lua";
-    LOCK_RENEW = "scripts/lock_renew.lua";
+    LOCK_RENEW = "scripts/master.lua", "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/publish.lua", "scripts/release.lua", "scripts/lock_release.lua";
     LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua", "scripts/acquire.lua", "scripts/release.lua", "scripts/lock_batch.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
@@ -65,7 +65,7 @@ scripts! {
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_ATTACH = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_attach.lua";
-    PERMIT_RENEW = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
+    PERMIT_RENEW = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/master.lua", "scripts/permit_renew.lua";
     PERMIT_RELEASE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
     PERMIT_DELETE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/seen.lua", "scripts/permit_delete.lua";
     PERMIT_INSPECT = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_inspect.lua";
@@ -81,7 +81,7 @@ scripts! {
     RW_READ_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
     RW_WRITE_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
     RW_WRITE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
-    RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
+    RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/master.lua", "scripts/rw_renew.lua";
     RW_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";
     RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/number.lua", "scripts/semaphore_acquire.lua";
@@ -94,7 +94,7 @@ scripts! {
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";
     LOOK = "scripts/number.lua", "scripts/look.lua";
-    STILL_HELD = "scripts/still_held.lua";
+    STILL_HELD = "scripts/master.lua", "scripts/still_held.lua";
     EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number.lua", "scripts/number_inspect.lua";
 }

@@ -6,7 +6,11 @@
 local lock = KEYS[1]
 local owner, lease, former = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('HEXISTS', lock, owner) == 0 and redis.call('HEXISTS', lock, former) == 0 then return -1 end
+if redis.call('HEXISTS', lock, owner) == 0 and redis.call('HEXISTS', lock, former) == 0 then
+  -- Changes nothing. A master that has become a replica refuses it: the new master may have the hold.
+  redis.call('HDEL', lock, former)
+  return -1
+end
 -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is stored.
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')

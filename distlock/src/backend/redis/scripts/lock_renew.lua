@@ -25,6 +25,9 @@ for i, lock in ipairs(KEYS) do
     -- stored.
     redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
     if stated ~= count then redis.call('HSET', lock, owner, count) end
+  else
+    local refused = refused_by_replica('HDEL', lock, owner)
+    if refused then return refused end
   end
   replies[i] = stated and 1 or 0
 end

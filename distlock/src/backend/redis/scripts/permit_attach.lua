@@ -28,9 +28,10 @@ local mine, known = ends_of(seed)
 -- With a part of its own permits it would get more than it gives.
 if not mine and known > 0 then return -1 end
 local ends = mine or ends_of(former)
+-- Changes nothing by itself. A master that has become a replica refuses it: the new master may have the permits.
+begin_writing(permits)
 if not ends then return -1 end
 local expires = end_of(lease, now)
-begin_writing(permits)
 for n = 1, many do
   -- Added first: the set is never empty, so it keeps its TTL.
   redis.call('ZADD', permits, digits(math.max(expires, ends[n])), id(seed, n - 1))

@@ -39,6 +39,9 @@ for i = 1, #KEYS / 2 do
       local number = redis.pcall('GET', semaphore)
       if type(number) == 'string' and is_number(number) then used(stays, semaphore, false, permits) end
     end
+  else
+    local refused = refused_by_replica('ZREM', permits, '')
+    if refused then return refused end
   end
   replies[i] = ends and 1 or 0
 end

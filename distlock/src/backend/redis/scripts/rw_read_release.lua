@@ -9,6 +9,8 @@ local lock = KEYS[1]
 local owner, stem, channel = ARGV[1], ARGV[2], ARGV[3]
 
 local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
+-- Changes nothing. A master that has become a replica refuses it, as it refuses the release of a reader that it has.
+if not count then redis.call('HDEL', lock, owner) end
 if not is_mode(mode) or not count then return -1 end
 local ours, heard = left_of(stem, owner, count), 0
 for hold = 1, entries(count) do

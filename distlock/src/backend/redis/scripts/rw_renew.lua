@@ -44,6 +44,11 @@ for i, lock in ipairs(KEYS) do
   elseif ours == 1 then
     ours = renew_reader(lock, owner, count, lease, stem .. owner .. ':rwlock_timeout:')
   end
+  if ours == 0 then
+    -- Not the field itself, which a reader whose timeouts have ended still has.
+    local refused = refused_by_replica('HDEL', lock, field .. ':none')
+    if refused then return refused end
+  end
   replies[i] = ours
 end
 -- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.

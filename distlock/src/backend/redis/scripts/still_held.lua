@@ -1,6 +1,5 @@
 -- Tells whether owners still have what they hold. A write that changes something would be told to other clients that track the
--- keys. What is gone is removed once more, which changes nothing: a master that has become a replica refuses that, and its
--- answer says nothing about the hold.
+-- keys.
 -- KEYS  1.. what holds are in (hash: owner -> count, sorted set: permits), any number
 -- ARGV  for each of them: 'hash' or 'set', how many follow, the owners' fields or the permits' ids..
 -- Reply one integer for each: 1 still there   0 not this owner's
@@ -10,15 +9,16 @@ for i, key in ipairs(KEYS) do
   local ours = 1
   for field = at + 2, at + 1 + many do
     local found = redis.pcall(is_set and 'ZSCORE' or 'HEXISTS', key, ARGV[field])
-    if not found or found == 0 then
-      found = redis.pcall(is_set and 'ZREM' or 'HDEL', key, ARGV[field])
-    end
     if type(found) == 'table' then
       -- A value of another type is not this owner's hold. Any other error says nothing about the hold, and is returned.
       if not string.find(found.err, 'WRONGTYPE', 1, true) then return found end
       found = false
     end
-    if not found or found == 0 then ours = 0 end
+    if not found or found == 0 then
+      local refused = refused_by_replica(is_set and 'ZREM' or 'HDEL', key, ARGV[field])
+      if refused then return refused end
+      ours = 0
+    end
   end
   replies[i] = ours
   at = at + 2 + many
