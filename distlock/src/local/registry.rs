@@ -235,6 +235,7 @@ impl Registry {
 
     /// This client has freed the key by force. A hold of its own that had the key is lost, and nobody takes it over any more.
     pub(crate) fn freed_by_force(&self, resource: &Resource) {
+        self.session.changed_by_force(resource);
         let entries = self.entries.lock();
         for freed in self.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {

@@ -54,7 +54,7 @@ use crate::foreign;
 use crate::hold::{Flag, Hold, Origin};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
-use crate::resource::key::Key;
+use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
 use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -220,6 +220,16 @@ impl Session {
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);
         self.start_tasks();
+    }
+
+    /// The server has answered a command that may have changed the key, other than a grant.
+    pub(crate) fn wrote(&self, resource: &Resource) {
+        self.tracking.wrote(resource, || self.now());
+    }
+
+    /// This client has freed a key by force, or has changed the number under it.
+    pub(crate) fn changed_by_force(&self, resource: &Resource) {
+        self.tracking.freed(resource, || self.now());
     }
 
     /// There is a guard for a hold that waited for others. From now on it is renewed.

@@ -27,8 +27,11 @@ pub(crate) async fn adjust(
     let owner = request.target.owner;
     let answer = request.answer(|| session.backend.adjust(key, owner, change));
     let number = answer.await?;
-    if request.failed.is_none() && !change.is_question() {
-        session.backend.answered(key, owner);
+    if !change.is_question() {
+        session.changed_by_force(resource);
+        if request.failed.is_none() {
+            session.backend.answered(key, owner);
+        }
     }
     Ok(number)
 }

@@ -12,6 +12,7 @@
 //! | `scope` | `inside`, and `failed TEXT` when the scope is cut |
 //! | `write` | `wrote NS` inside of the scope, else `outside` |
 //! | `hammer KEY MS [TASKS]` | `done GRANTS`, after that many tasks have acquired and released for this long |
+//! | `readers KEY MS TASKS MOST_MS` | `done PAIRS`, after that many readers have come and gone for this long, each for up to `MOST_MS` |
 //! | `id` | `id UUID`, of its client |
 //! | `crowd N PREFIX` | `waiting`, when N tasks wait for N keys |
 //!
@@ -90,6 +91,10 @@ impl Holder {
                 let tasks = tasks.parse().expect("a number");
                 self.hammer(key, millis(time), tasks).await
             }
+            ["readers", key, time, tasks, most] => {
+                let tasks = tasks.parse().expect("a number");
+                self.readers(key, millis(time), tasks, millis(most)).await
+            }
             ["id"] => Ok(format!("id {}", self.client.id())),
             ["crowd", tasks, prefix] => Ok(self.crowd(tasks.parse().expect("a number"), prefix)),
             other => panic!("unknown line {other:?}"),
@@ -153,6 +158,37 @@ impl Holder {
             grants += done.expect("no panic")?;
         }
         Ok(format!("done {grants}"))
+    }
+
+    async fn readers(
+        &self,
+        key: &str,
+        time: Duration,
+        tasks: u32,
+        most: Duration,
+    ) -> Result<String, Error> {
+        let start = Instant::now();
+        let mut reading = JoinSet::new();
+        for task in 0..tasks {
+            let lock = self.client.rw_lock(key).read();
+            reading.spawn(async move {
+                let mut pairs = 0_u32;
+                while start.elapsed() < time {
+                    let guard = lock.acquire().await?;
+                    // Every length up to the longest, in another order for each of them.
+                    let part = (task * 37 + pairs * 41) % 100;
+                    tokio::time::sleep(most * part / 100).await;
+                    guard.release().await?;
+                    pairs += 1;
+                }
+                Ok::<u32, Error>(pairs)
+            });
+        }
+        let mut pairs = 0;
+        while let Some(done) = reading.join_next().await {
+            pairs += done.expect("no panic")?;
+        }
+        Ok(format!("done {pairs}"))
     }
 
     fn crowd(&self, tasks: usize, prefix: &str) -> String {

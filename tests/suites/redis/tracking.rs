@@ -3,10 +3,12 @@
 //! All leases here are so long that no renewal comes within a test, unless it says so: what is told, is told by the server.
 
 mod costs;
+mod replica;
 
 use std::time::Duration;
 
 use distlock::{Client, Guard};
+use distlock_tests::rights::PASSWORD;
 use distlock_tests::{RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
@@ -129,28 +131,6 @@ async fn hold_is_told_as_lost_however_its_key_goes() {
     }
 }
 
-/// Its data is that of the new master from then on. Whether the new master has the hold, it cannot say.
-#[tokio::test]
-async fn master_that_has_become_an_empty_replica_ends_no_hold() {
-    let (server, empty) = (RedisServer::start().await, RedisServer::start().await);
-    let client = client_of_lease(&server, LONG).await;
-    let guard = client.lock("k").acquire().await.unwrap();
-    tracked(&server, 1).await;
-    let port = empty.addr().port().to_string();
-    server.cli(&["REPLICAOF", "127.0.0.1", &port]).await;
-    let refused = async || {
-        server
-            .info("errorstats")
-            .await
-            .contains_key("errorstat_READONLY")
-    };
-    eventually_eq(SOON, "a refusal by the replica", true, refused).await;
-    assert!(server.keys().await.is_empty());
-    assert!(guard.is_held());
-    server.cli(&["REPLICAOF", "NO", "ONE"]).await;
-    told(&[guard], "a master again, without the key").await;
-}
-
 #[tokio::test]
 async fn hold_that_another_client_frees_by_force_is_told() {
     let server = RedisServer::start().await;
@@ -167,6 +147,69 @@ async fn hold_that_another_client_frees_by_force_is_told() {
     tracked(&server, 1).await;
     assert!(next.is_held());
     next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn hold_that_its_own_client_frees_by_force_is_told() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let seats = client.expirable_semaphore("seats");
+    assert!(seats.try_set_permits(2).await.unwrap());
+    let permit = seats.acquire().await.unwrap();
+    tracked(&server, 2).await;
+    // The server tells a client nothing of its own writes.
+    assert!(client.lock("k").force_release().await.unwrap());
+    told(&[guard], "force_release by the same client").await;
+    assert!(seats.delete().await.unwrap());
+    timeout(SOON, permit.lost()).await.expect("told");
+}
+
+/// The attempt takes an ended permit back, which is a write of its own client.
+#[tokio::test]
+async fn holder_of_a_permit_is_told_after_a_refused_attempt_of_its_own_client_has_written_to_the_key()
+ {
+    const PERMITS: &str = "{seats}:timeout";
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let seats = client.expirable_semaphore("seats");
+    assert!(seats.try_set_permits(2).await.unwrap());
+    let old = seats.acquire().await.unwrap();
+    tracked(&server, 1).await;
+    server
+        .cli(&["ZADD", PERMITS, "1", "0123456789abcdef"])
+        .await;
+    // It was read again, since another client had changed it.
+    tracked(&server, 1).await;
+    assert!(seats.try_acquire_many(3).await.unwrap().is_none());
+    let left: u64 = server.try_cli(&["ZCARD", PERMITS]).await.unwrap();
+    assert_eq!(left, 1, "the ended permit is still there");
+    tracked(&server, 1).await;
+    server.cli(&["DEL", PERMITS]).await;
+    timeout(SOON, old.lost()).await.expect("told");
+}
+
+/// The others are read with it by one command.
+#[tokio::test]
+async fn holds_are_told_beside_one_whose_key_the_user_may_not_access_any_more() {
+    const OTHERS: usize = 10;
+    let server = RedisServer::start().await;
+    server.set_user("shop", &["+@all", "&*", "~*"]).await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let builder = builder.credentials("shop", PASSWORD);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let denied = client.lock("denied").acquire().await.unwrap();
+    let mut guards = Vec::new();
+    for n in 0..OTHERS {
+        guards.push(client.lock(format!("k{n}")).acquire().await.unwrap());
+    }
+    tracked(&server, OTHERS as u64 + 1).await;
+    server.set_user("shop", &["+@all", "&*", "~k*"]).await;
+    server.cli(&["FLUSHALL"]).await;
+    told(&guards, "FLUSHALL").await;
+    assert!(denied.is_held());
+    let refused = || async { server.denied_to("shop").await.contains("denied") };
+    eventually(SOON, "a denial", refused).await;
 }
 
 #[tokio::test]
@@ -211,6 +254,34 @@ async fn many_holds_that_are_deleted_at_once_are_all_told() {
     assert!(kept.iter().all(Guard::is_held));
 }
 
+/// Each family of kinds has a script of its own that renews.
+#[tokio::test]
+async fn renewals_of_each_family_keep_their_keys_tracked() {
+    const LEASE: Duration = Duration::from_secs(9);
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LEASE).await;
+    let seats = client.expirable_semaphore("seats");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    let permit = seats.acquire().await.unwrap();
+    let guards = [
+        client.lock("lock").acquire().await.unwrap(),
+        client.rw_lock("read").read().acquire().await.unwrap(),
+        client.rw_lock("write").write().acquire().await.unwrap(),
+    ];
+    tracked(&server, 4).await;
+    // Two renewals of each, all in one rhythm.
+    let before = server.command_calls("pexpire").await;
+    let renewed = || async {
+        server.command_calls("pexpire").await >= before + 6
+            && server.command_calls("zadd").await >= 3
+    };
+    eventually(3 * SOON, "two renewals of each", renewed).await;
+    // Without a read behind the write, none of them would be. There is one more, that a reader's renewal looks at.
+    let tracked = || async { tracked_keys(&server).await >= 4 };
+    eventually(SOON, "tracked keys", tracked).await;
+    assert!(guards.iter().all(Guard::is_held) && permit.is_held());
+}
+
 #[tokio::test]
 async fn renewal_keeps_the_key_tracked_and_so_does_another_connection() {
     const LEASE: Duration = Duration::from_secs(9);
@@ -253,6 +324,22 @@ async fn hold_on_the_master_of_a_service_is_told() {
     eventually(SOON, "tracked", || async { tracked_keys(master).await > 0 }).await;
     master.cli(&["DEL", key]).await;
     told(&[guard], "DEL on a master").await;
+}
+
+#[tokio::test]
+async fn hold_whose_service_has_another_master_is_tracked_by_that() {
+    let set = SentinelSet::start().await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let client = builder.connect(&set.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let old = set.master().await;
+    tracked(set.server(old), 1).await;
+    set.wait_until_all_have("k").await;
+    let new = set.server(set.fail_over().await);
+    eventually_eq(3 * SOON, "tracked keys", 1, || tracked_keys(new)).await;
+    assert!(guard.is_held());
+    new.cli(&["DEL", "k"]).await;
+    told(&[guard], "DEL on the new master").await;
 }
 
 #[tokio::test]

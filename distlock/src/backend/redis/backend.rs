@@ -12,6 +12,7 @@ use super::refused_messages::RefusedMessages;
 use super::reply;
 use super::script::{Fill, Script};
 use super::servers::Servers;
+use super::tracking::Track;
 use crate::backend::{Fault, Home, Renewal, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -115,16 +116,6 @@ impl RedisBackend {
         Ok(self.refused_messages.read(value?, &self.servers))
     }
 
-    /// Runs a script for a key, and has the server track the keys that it reads last.
-    pub(super) async fn run_tracked(
-        &self,
-        key: &Key,
-        script: &Script,
-        with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        self.servers.run_tracked(key, script, with).await
-    }
-
     /// Runs a script that renews these holds. Returns of each whether the server still has it. If one of them is tracked, the
     /// server tracks the keys again.
     pub(super) async fn run_renewal(
@@ -135,7 +126,8 @@ impl RedisBackend {
         with: Fill<'_>,
     ) -> Result<Vec<bool>, Fault> {
         let value = if batch.iter().any(|renewal| renewal.track) {
-            self.run_tracked(key, script, with).await
+            let track = Track::Beside;
+            self.servers.run_tracked(key, script, track, with).await
         } else {
             self.run(key, script, with).await
         };

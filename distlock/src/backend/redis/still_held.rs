@@ -1,6 +1,9 @@
 //! Reads whether owners still have what they hold, and has the server track the keys.
 
+use redis::Value;
+
 use super::script::{self, Call};
+use super::tracking::Track;
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, Target};
 use crate::config::PERMITS_READ;
@@ -8,7 +11,8 @@ use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::permit_id::PermitId;
 
-/// Reads holds of any family whose keys have one slot.
+/// Reads holds of any family whose keys have one slot. A server that does not track is not asked, and each hold counts as still
+/// there.
 pub(super) async fn read(
     backend: &RedisBackend,
     first: &Key,
@@ -19,9 +23,12 @@ pub(super) async fn read(
         let call = call.keys(keys.iter().map(String::as_str));
         batch.iter().fold(call, holders)
     };
-    let value = backend
-        .run_tracked(first, &script::STILL_HELD, &with)
-        .await?;
+    let servers = &backend.servers;
+    let read = servers.run_tracked(first, &script::STILL_HELD, Track::Only, &with);
+    let value = read.await?;
+    if value == Value::Nil {
+        return Ok(vec![true; batch.len()]);
+    }
     reply::renewed(value, batch.len())
 }
 

@@ -54,7 +54,6 @@ impl Session {
                 // Made first: whatever happens from now on, its drop has the hold released.
                 let release = Release::new(self, hold, deadline);
                 self.unwatch(hold);
-                self.tracking.wrote(&hold.resource, || now);
                 Ok(release)
             }
             Err(loss) => {

@@ -187,6 +187,7 @@ impl Tries {
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.
         let epoch = session.backend.epoch(key);
         session.answered_other(key);
+        session.wrote(&one.target.resource);
         self.ending = TriesEnd::Answered(one.sent_over);
         let Some(pending) = &in_flight.pending else {
             return true;

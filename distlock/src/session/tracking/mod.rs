@@ -3,22 +3,21 @@
 //! How a server tracks keys is in `backend/redis/tracking`, with the reasons. Here is who is tracked: holds that are older than
 //! [`TRACK_AFTER`]. A hold that comes and goes before that costs one look at a flag. While there are younger ones, the task
 //! looks for those that have become old twice a second, and has many read by one command. What is read next is the [`Plan`]'s
-//! to say.
+//! to say, and how, is in `reads`.
 //!
 //! A read finds a loss, and never lengthens a lease.
 
 mod plan;
+mod reads;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-
-use self::plan::{Numbers, Plan};
+use self::plan::Plan;
+use self::reads::Reads;
 use super::Session;
-use crate::backend::{Home, Target, Told};
+use crate::backend::Told;
 use crate::clock::Tick;
-use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE, TRACK_AFTER, TRACK_LOOK};
+use crate::config::{TRACK_AFTER, TRACK_LOOK};
 use crate::foreign;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
@@ -39,9 +38,6 @@ pub(super) struct Tracking {
     plan: Mutex<Plan>,
     wake: Notify,
 }
-
-/// What is read by one command: keys with the owners that have them.
-type Batch = Vec<(Arc<str>, Numbers)>;
 
 impl Tracking {
     pub(super) fn new(is_on: bool) -> Self {
@@ -65,15 +61,33 @@ impl Tracking {
         self.wrote(resource, now);
     }
 
-    /// A hold was granted, or its release is on its way. If others share the key, the server tracks it no more for them.
+    /// The server has answered a command of this client that may have changed the key. If others share the key, the server may
+    /// track it no more for them.
     pub(super) fn wrote(&self, resource: &Resource, now: impl FnOnce() -> Tick) {
-        let is_shared = matches!(resource.kind.family(), Family::ReadWrite | Family::Permit);
-        if is_shared
-            && self.has_old.load(Ordering::Relaxed)
-            && self.plan.lock().wrote(resource.key.name(), now())
+        if self.may_share(resource) && self.plan.lock().wrote(resource.key.name(), now()) {
+            foreign::notify_own_task(&self.wake);
+        }
+    }
+
+    /// This client has freed the key, or changed its number. The server does not tell that to the client itself.
+    pub(super) fn freed(&self, resource: &Resource, now: impl FnOnce() -> Tick) {
+        if self.has_old.load(Ordering::Relaxed)
+            && self.plan.lock().change(resource.key.name(), now())
         {
             foreign::notify_own_task(&self.wake);
         }
+    }
+
+    /// Whether a renewal of this hold has its key tracked again: the renewal of a young one may end the tracking for an old one.
+    pub(super) fn is_to_track(&self, hold: &Hold) -> bool {
+        hold.is_tracked()
+            || self.may_share(&hold.resource) && self.plan.lock().has(hold.resource.key.name())
+    }
+
+    /// Whether another hold of this client may have the same key, and be tracked.
+    fn may_share(&self, resource: &Resource) -> bool {
+        let is_shared = matches!(resource.kind.family(), Family::ReadWrite | Family::Permit);
+        is_shared && self.has_old.load(Ordering::Relaxed)
     }
 }
 
@@ -85,25 +99,16 @@ pub(super) async fn follow(session: &Arc<Session>) {
     }
     tracking.plan.lock().restart(session.now());
     let mut told = session.backend.told();
-    let mut reads = FuturesUnordered::new();
+    let mut reads = Reads::default();
     let mut look_at = Tick::default();
     loop {
         let now = session.now();
         if now >= look_at {
             look_at = look_for_old(session, now);
         }
-        while reads.len() < RENEWALS_AT_ONCE
-            && let Some(batch) = next_batch(session, now)
-        {
-            reads.push(read(session, batch));
-        }
+        let due = tracking.plan.lock().take_due(now);
+        reads.begin(session, due);
         let next = tracking.plan.lock().next();
-        // A place becomes free with an answer.
-        let next = if reads.len() < RENEWALS_AT_ONCE {
-            next
-        } else {
-            Tick::NEVER
-        };
         crate::sync::select! {
             () = tracking.wake.notified() => {
                 if look_at == Tick::NEVER && tracking.has_young.load(Ordering::Relaxed) {
@@ -114,7 +119,7 @@ pub(super) async fn follow(session: &Arc<Session>) {
                 heard(session, &changed);
                 told = session.backend.told();
             }
-            Some(()) = reads.next() => {}
+            Some(()) = reads.next(session) => {}
             () = session.clock.sleep_until(next.min(look_at)) => {}
         }
     }
@@ -126,10 +131,7 @@ fn look_for_old(session: &Session, now: Tick) -> Tick {
     tracking.has_young.store(false, Ordering::Relaxed);
     let is_watched = |number| session.watchdog.has(number);
     let mut has_young = false;
-    for hold in session.watchdog.holds() {
-        if hold.is_tracked() || !hold.resource.kind.has_lease() {
-            continue;
-        }
+    for hold in session.watchdog.untracked() {
         if hold.held_for(now) < TRACK_AFTER {
             has_young = true;
             continue;
@@ -167,63 +169,4 @@ fn heard(session: &Session, told: &Told) {
     for name in &told.names {
         plan.change(name, now);
     }
-}
-
-/// Keys that are due, of which one is read by one command.
-fn next_batch(session: &Session, now: Tick) -> Option<Batch> {
-    let batch = session.tracking.plan.lock().take_due(now, RENEWAL_BATCH);
-    (!batch.is_empty()).then_some(batch)
-}
-
-/// Reads keys, and declares the holds lost that are not there any more.
-async fn read(session: &Arc<Session>, batch: Batch) {
-    let mut homes: BTreeMap<Home, Batch> = BTreeMap::new();
-    for (name, numbers) in batch {
-        let holds = numbers
-            .iter()
-            .find_map(|number| session.watchdog.find(*number));
-        let home = holds.map_or_else(Home::default, |hold| {
-            session.backend.home(&hold.resource.key)
-        });
-        homes.entry(home).or_default().push((name, numbers));
-    }
-    let slots = homes.into_values().map(|batch| read_slot(session, batch));
-    futures_util::future::join_all(slots).await;
-}
-
-/// Reads keys of one slot.
-async fn read_slot(session: &Arc<Session>, batch: Batch) {
-    let numbers = batch.iter().flat_map(|(_, numbers)| numbers);
-    let holds: Vec<Arc<Hold>> = numbers
-        .filter_map(|number| session.watchdog.find(*number))
-        .collect();
-    let mut failed = false;
-    for holds in holds.chunks(RENEWAL_BATCH) {
-        failed |= !read_holds(session, holds).await;
-    }
-    let now = session.now();
-    let is_watched = |number| session.watchdog.has(number);
-    let mut plan = session.tracking.plan.lock();
-    for (name, _) in &batch {
-        plan.was_read(name, now, failed, is_watched);
-    }
-}
-
-/// Reads holds by one command. Returns whether the server has answered.
-async fn read_holds(session: &Arc<Session>, holds: &[Arc<Hold>]) -> bool {
-    let targets: Vec<Target> = holds.iter().map(|hold| hold.target()).collect();
-    let epochs: Vec<u64> = holds
-        .iter()
-        .map(|hold| session.backend.epoch(&hold.resource.key))
-        .collect();
-    let Ok(ours) = session.backend.track(&targets).await else {
-        return false;
-    };
-    let lost = holds.iter().zip(epochs).zip(ours).filter(|(_, ours)| !ours);
-    foreign::each(lost, |((hold, epoch), _)| {
-        if let Some(loss) = hold.gone() {
-            session.lose_over(hold, loss, epoch);
-        }
-    });
-    true
 }

@@ -27,7 +27,7 @@ use crate::config::TRACK_AGAIN_AFTER;
 /// How many keys may stay whose holds have gone, beside as many as have one.
 const SPARE: usize = 1_000;
 
-type Name = Arc<str>;
+pub(super) type Name = Arc<str>;
 
 /// The numbers of the owners that have a key. Most keys have one.
 pub(super) type Numbers = SmallVec<[u64; 1]>;
@@ -62,7 +62,11 @@ impl Plan {
         self.keys.is_empty()
     }
 
-    /// A hold has become old. `is_watched` tells which of the others are still there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.keys.contains_key(name)
+    }
+
+    /// A hold has become old, which is told once. `is_watched` tells which of the others are still there.
     pub(super) fn add(
         &mut self,
         name: &Name,
@@ -83,10 +87,14 @@ impl Plan {
             self.due.insert((now, Arc::clone(name)));
             return;
         };
-        if entry.numbers.contains(&number) {
-            return;
+        // From the end, and no further than to one that is there: thousands may get old together. The next read removes the rest.
+        while entry
+            .numbers
+            .last()
+            .is_some_and(|other| !is_watched(*other))
+        {
+            entry.numbers.pop();
         }
-        entry.numbers.retain(|other| is_watched(*other));
         let is_first = entry.numbers.is_empty();
         entry.numbers.push(number);
         if is_first && matches!(entry.state, State::Tracked) {
@@ -115,14 +123,14 @@ impl Plan {
         }
     }
 
-    /// This client has changed a key that others share: the server does not track it any more, and does not say so. Returns
-    /// whether the task has to look at the plan.
+    /// This client may have changed a key that others share: the server does not track it any more then, and does not say so.
+    /// Returns whether the task has to look at the plan.
     pub(super) fn wrote(&mut self, name: &str, now: Tick) -> bool {
         let Some((name, _)) = self.keys.get_key_value(name) else {
             return false;
         };
         let name = Arc::clone(name);
-        // By then the write is done.
+        // Not at once: many others may follow.
         self.want(&name, now.after(TRACK_AGAIN_AFTER))
     }
 
@@ -167,10 +175,10 @@ impl Plan {
         entry.is_some_and(|entry| matches!(entry.state, State::Due { at: due, .. } if due == at))
     }
 
-    /// Takes up to `most` keys that are due, with the owners that have them.
-    pub(super) fn take_due(&mut self, now: Tick, most: usize) -> Vec<(Name, Numbers)> {
+    /// Takes the keys that are due, with the owners that have them.
+    pub(super) fn take_due(&mut self, now: Tick) -> Vec<(Name, Numbers)> {
         let mut taken = Vec::new();
-        while taken.len() < most && self.next() <= now {
+        while self.next() <= now {
             let Some((_, name)) = self.due.pop_first() else {
                 break;
             };

@@ -101,6 +101,14 @@ impl Watchdog {
         self.agenda.lock().holds().map(Arc::clone).collect()
     }
 
+    /// The watched holds that may be tracked by the server, and are not yet.
+    pub(super) fn untracked(&self) -> Vec<Arc<Hold>> {
+        let agenda = self.agenda.lock();
+        let holds = agenda.holds();
+        let untracked = holds.filter(|hold| !hold.is_tracked() && hold.resource.kind.has_lease());
+        untracked.map(Arc::clone).collect()
+    }
+
     /// All watched holds; none if their mutex is not free within this time.
     pub(super) fn holds_within(&self, time: Duration) -> Vec<Arc<Hold>> {
         let agenda = self.agenda.try_lock_for(time);
@@ -272,7 +280,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             target: hold.target(),
             count: *count,
             lease: *lease,
-            track: hold.is_tracked(),
+            track: session.tracking.is_to_track(hold),
         })
         .collect();
     let epochs = planned

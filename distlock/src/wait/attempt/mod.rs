@@ -264,6 +264,7 @@ impl<'a> Attempts<'a> {
     /// Another owner holds the key with this index.
     fn held(&mut self, at: usize, ttl: Option<Duration>, holder: Option<Box<HeldBy>>) -> Outcome {
         let resource = &self.attempts[at].target.resource;
+        self.session().wrote(resource);
         if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
             self.has_seen_number = true;
             self.session().saw_number(&resource.key);

@@ -1,12 +1,11 @@
 //! What it costs that the server tells losses: for short holds, shared keys, a storm of words, and a server that may not.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::{Client, Guard};
 use distlock_tests::rights::{self, PASSWORD};
-use distlock_tests::{RedisServer, eventually};
-use tokio::task::JoinSet;
+use distlock_tests::{Process, RedisServer, eventually, size};
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::super::{SOON, client_of_lease, ms};
@@ -78,6 +77,27 @@ async fn clients_that_track_one_key_do_not_confirm_each_other() {
         since.elapsed()
     );
     assert!(guards.iter().all(Guard::is_held));
+}
+
+#[tokio::test]
+async fn renewals_of_a_hold_that_nobody_else_changes_lead_to_no_read() {
+    let server = RedisServer::start().await;
+    // It renews every half a second.
+    let client = client_of_lease(&server, ms(1_500)).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    tracked(&server, 1).await;
+    let scripts = server.command_calls("evalsha").await;
+    let renewals = server.command_calls("pexpire").await;
+    let all = || async { server.command_calls("pexpire").await >= renewals + 6 };
+    eventually(SOON, "six renewals", all).await;
+    let scripts = server.command_calls("evalsha").await - scripts;
+    let renewals = server.command_calls("pexpire").await - renewals;
+    // One may be under way.
+    assert!(
+        scripts <= renewals + 1,
+        "{scripts} scripts for {renewals} renewals"
+    );
+    assert!(guard.is_held());
 }
 
 #[tokio::test]
@@ -154,34 +174,69 @@ async fn user_without_the_rights_holds_as_before_and_the_server_is_asked_once() 
     told(&[guard], "a renewal").await;
 }
 
-/// Four clients with 16 readers each, that come and go. How many commands each pair of an acquisition and a release took.
+#[tokio::test]
+async fn server_that_refuses_it_is_sent_one_read_and_no_other() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let rights = ["+@all", "-client|tracking", "&*", "~*"];
+    server.set_user("shop", &rights).await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let builder = builder.credentials("shop", PASSWORD);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let shared = client.rw_lock("shared");
+    let mut guards = vec![shared.read().acquire().await.unwrap()];
+    let denied = || async { server.denied_to("shop").await.contains("client|tracking") };
+    eventually(SOON, "a denial", denied).await;
+    // A hold that is old, and a key with an old hold that is written to, for as long as some reads of each would take.
+    let before = sent(&server).await;
+    let since = Instant::now();
+    let mut own = 0;
+    while since.elapsed() < Duration::from_secs(4) {
+        guards.push(client.lock(format!("k{own}")).acquire().await.unwrap());
+        shared
+            .read()
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        own += 1;
+        sleep(ms(200)).await;
+    }
+    let reads = sent(&server).await - before - 3 * own;
+    // What was under way, and the scripts that the server did not know yet.
+    assert!(
+        reads <= 3,
+        "{reads} commands beside those of {own} locks and readers"
+    );
+    assert!(guards.iter().all(Guard::is_held));
+}
+
+/// How many commands each pair of an acquisition and a release takes of 64 readers in four processes, that come and go.
 async fn commands_of_a_pair(server: &RedisServer, track: bool) -> f64 {
-    const CYCLES: u64 = 6;
-    let mut readers = JoinSet::new();
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        let builder = Client::builder().watchdog_timeout(LONG).track_holds(track);
-        clients.push(Arc::new(builder.connect(&server.url()).await.unwrap()));
-    }
+    let time = size(Duration::from_secs(4), Duration::from_secs(30));
+    let url = format!("{}?track_holds={track}", server.url());
+    let watchdog = LONG.as_millis().to_string();
+    let start = || Process::start(env!("CARGO_BIN_EXE_holder"), [&url, &watchdog]);
+    let mut processes: Vec<Process> = (0..4).map(|_| start()).collect();
     let before = sent(server).await;
-    for number in 0..64_u64 {
-        let client = Arc::clone(&clients[number as usize % 4]);
-        readers.spawn(async move {
-            for cycle in 0..CYCLES {
-                let guard = client.rw_lock("k").read().acquire().await.unwrap();
-                // Some are older than a second, and most are not.
-                sleep(ms((number * 37 + cycle * 411) % 1_500)).await;
-                guard.release().await.unwrap();
-            }
-        });
-    }
-    readers.join_all().await;
-    let sent = sent(server).await - before;
-    sent as f64 / (64 * CYCLES) as f64
+    // Some holds are older than a second, and most are not.
+    let line = format!("readers k {} 16 1500", time.as_millis());
+    let read = processes
+        .iter_mut()
+        .map(|process| process.ask(&line, "done", time + 2 * SOON));
+    let lines = join_all(read).await;
+    let pairs = lines
+        .iter()
+        .map(|line| line["done ".len()..].parse::<u64>());
+    let pairs: u64 = pairs.map(Result::unwrap).sum();
+    let commands = sent(server).await - before;
+    println!("tracked: {track}, {pairs} pairs, {commands} commands");
+    commands as f64 / pairs as f64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_come_and_go_cost_at_most_a_tenth_more() {
+async fn readers_in_four_processes_that_come_and_go_cost_at_most_a_tenth_more() {
     let server = RedisServer::start().await;
     let without = commands_of_a_pair(&server, false).await;
     let with = commands_of_a_pair(&server, true).await;
@@ -196,7 +251,7 @@ async fn readers_that_come_and_go_cost_at_most_a_tenth_more() {
 #[tokio::test]
 async fn reader_is_told_within_some_seconds_beside_readers_of_its_own_client_that_come_and_go() {
     let server = RedisServer::start().await;
-    let client = Arc::new(client_of_lease(&server, LONG).await);
+    let client = client_of_lease(&server, LONG).await;
     let old = client.rw_lock("k").read().acquire().await.unwrap();
     tracked(&server, 1).await;
     // A write of the own client ends the tracking, and the server does not tell it.
@@ -211,6 +266,21 @@ async fn reader_is_told_within_some_seconds_beside_readers_of_its_own_client_tha
             .await
             .unwrap();
     }
+    tracked(&server, 1).await;
+    server.cli(&["DEL", "k"]).await;
+    told(&[old], "DEL").await;
+}
+
+#[tokio::test]
+async fn reader_is_told_after_another_old_reader_of_its_own_client_was_released() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, LONG).await;
+    let old = client.rw_lock("k").read().acquire().await.unwrap();
+    let other = client.rw_lock("k").read().acquire().await.unwrap();
+    // By then the key was read after both grants, and nothing but the release leads to another read.
+    sleep(Duration::from_secs(4)).await;
+    tracked(&server, 1).await;
+    other.release().await.unwrap();
     tracked(&server, 1).await;
     server.cli(&["DEL", "k"]).await;
     told(&[old], "DEL").await;

@@ -32,7 +32,7 @@ use super::connection::url::Url;
 use super::names;
 use super::script::{Fill, Script};
 use super::slot::slot_of;
-use super::tracking::Heard;
+use super::tracking::{Heard, Track};
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
@@ -130,16 +130,18 @@ impl Servers {
         }
     }
 
-    /// Runs a script on the server of a key, and has the server track the keys that it reads last.
+    /// Runs a script on the server of a key, and has the server track the keys that it reads last. The answer is
+    /// [`Value::Nil`](redis::Value::Nil) if it was not sent.
     pub(super) async fn run_tracked(
         &self,
         key: &Key,
         script: &Script,
+        track: Track,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
-            Route::Single(node) => node.run_tracked(script, with).await,
-            Route::Slot(cluster, slot) => cluster.run_tracked(slot, script, with).await,
+            Route::Single(node) => node.run_tracked(script, track, with).await,
+            Route::Slot(cluster, slot) => cluster.run_as(slot, script, track, with).await,
         }
     }
 

@@ -14,14 +14,16 @@
 //!    and two readers would confirm each other for ever.
 //! 4. A renewal of such a hold goes behind `CLIENT CACHING YES`, too. It ends with a read of its keys, because its write has
 //!    ended their tracking. `NOLOOP` keeps the server from telling this client of its own writes, and does not keep them from
-//!    ending the tracking. So the session reads a key that several owners share again after a grant or a release of its own.
+//!    ending the tracking. So the session reads a key that several owners share again after each other write of its own, and any
+//!    key that it has freed by force.
 //! 5. `CLIENT TRACKING ON OPTIN NOLOOP` is sent before the first such command of each connection. When a connection is replaced,
 //!    or a slot has moved, all holds of that server are renewed, which has the new server track their keys.
 //!
 //! # Invariants
 //! 1. An attempt or a release is never delayed, and never has a command more: what tracks are reads and renewals alone.
 //! 2. A word is only a hint. If it is not sent, not heard, or sent without a reason, the renewals find each loss as before.
-//! 3. A server that refuses either command is not asked again over that connection, and what it is sent is as without tracking.
+//! 3. A server that refuses either command is not asked again over that connection, and what it is sent is as without tracking:
+//!    it is sent no read. The same goes for one whose connections end when it is asked.
 //!
 //! # What the server does by itself
 //! * Its table of tracked keys is bounded (`tracking-table-max-keys`, a million). When it overflows, keys are taken out and told
@@ -41,5 +43,5 @@
 mod switch;
 mod told;
 
-pub(super) use self::switch::{COMMANDS, Switch};
+pub(super) use self::switch::{COMMANDS, Switch, Track};
 pub(super) use self::told::Heard;

@@ -17,22 +17,49 @@ pub(in crate::backend::redis) struct Switch {
     state: Mutex<State>,
 }
 
+/// Whether a command has the server track the keys that it reads last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Track {
+    No,
+    /// It does more than that, and is sent to a server that does not track as well.
+    Beside,
+    /// It has no other use: a server that does not track is not sent it.
+    Only,
+}
+
 /// State machine 8: tracking on one connection after the other, each with a higher number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum State {
-    /// Nothing was tried over the present connection.
+struct State {
+    known: Known,
+    /// The last connection over which the server was told to turn it on.
+    tried: u64,
+    /// Over how many connections in a row it was told so without any answer.
+    unanswered: u32,
+}
+
+/// What is known of the present connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Known {
+    /// Nothing was answered over it.
     #[default]
-    Untried,
+    Nothing,
     /// The server has tracking on for this connection.
     On(u64),
-    /// The server has refused it over this connection.
+    /// The server has refused it over this connection, or is not asked for it.
     Refused(u64),
 }
+
+/// A server, or a proxy before it, may end a connection on which it is sent a command that it does not know. Then each renewal
+/// of an old hold would fail, and the hold would be lost. So after this many connections without an answer the next one is
+/// not asked; the one after that is.
+const MOST_UNANSWERED: u32 = 3;
 
 /// What goes before a command that tracks what it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
+    /// Nothing from now on: connections have ended when more was sent.
+    GivenUp,
     /// `CLIENT CACHING YES`.
     Caching,
     /// `CLIENT TRACKING ON`, and then `CLIENT CACHING YES`.
@@ -40,28 +67,41 @@ enum Before {
 }
 
 impl State {
-    /// What goes before a command over this connection.
-    fn before(&self, epoch: u64) -> Before {
-        match self {
-            Self::On(on) if *on == epoch => Before::Caching,
-            Self::Refused(refused) if *refused == epoch => Before::Nothing,
-            _ => Before::TurnOn,
+    /// What goes before a command that is sent now over this connection.
+    fn before(&mut self, epoch: u64) -> Before {
+        match self.known {
+            Known::On(on) if on == epoch => return Before::Caching,
+            Known::Refused(refused) if refused == epoch => return Before::Nothing,
+            _ => {}
         }
+        if self.tried != epoch {
+            if self.unanswered >= MOST_UNANSWERED {
+                self.unanswered = MOST_UNANSWERED - 1;
+                self.known = Known::Refused(epoch);
+                return Before::GivenUp;
+            }
+            self.tried = epoch;
+            self.unanswered += 1;
+        }
+        Before::TurnOn
     }
 
     /// The server has answered what went before a command over this connection. Returns whether it refuses it for the first time.
     fn answered(&mut self, epoch: u64, answer: &Result<(), Fault>) -> bool {
+        if epoch == self.tried {
+            self.unanswered = 0;
+        }
         match answer {
             _ if self.epoch() > epoch => false,
-            Ok(()) if *self != Self::Refused(epoch) => {
-                *self = Self::On(epoch);
+            Ok(()) if self.known != Known::Refused(epoch) => {
+                self.known = Known::On(epoch);
                 false
             }
             // The server is busy, for example. It is asked again.
             Ok(()) | Err(Fault::NotNow(_) | Fault::Unknown(_)) => false,
             Err(_) => {
-                let was_refused = matches!(self, Self::Refused(_));
-                *self = Self::Refused(epoch);
+                let was_refused = matches!(self.known, Known::Refused(_));
+                self.known = Known::Refused(epoch);
                 !was_refused
             }
         }
@@ -69,9 +109,9 @@ impl State {
 
     /// The connection that is spoken of.
     fn epoch(&self) -> u64 {
-        match self {
-            Self::Untried => 0,
-            Self::On(epoch) | Self::Refused(epoch) => *epoch,
+        match self.known {
+            Known::Nothing => 0,
+            Known::On(epoch) | Known::Refused(epoch) => epoch,
         }
     }
 }
@@ -88,6 +128,11 @@ impl Switch {
         self.is_wanted
     }
 
+    /// Whether the server does not track over this connection.
+    pub(in crate::backend::redis) fn is_refused(&self, epoch: u64) -> bool {
+        self.state.lock().known == Known::Refused(epoch)
+    }
+
     /// Sends a command and has the server track the keys that it reads, if the server does so.
     pub(in crate::backend::redis) async fn send(
         &self,
@@ -102,7 +147,10 @@ impl Switch {
         } else {
             Before::Nothing
         };
-        if before == Before::Nothing {
+        if before == Before::GivenUp {
+            telemetry::tracking_refused(server, &ENDED);
+        }
+        if matches!(before, Before::Nothing | Before::GivenUp) {
             return command.query_async(connection).await;
         }
         let mut answers = in_one(before, command, connection).await?.into_iter();
@@ -122,6 +170,10 @@ impl Switch {
         answers.next().unwrap_or(Ok(Value::Nil))
     }
 }
+
+/// Why a server is not asked any more that has never answered.
+const ENDED: &str =
+    "several connections in a row have ended without an answer to `CLIENT TRACKING`";
 
 /// Sends all in one pipeline: the server forgets the word after the next command, and other tasks send over this connection.
 async fn in_one(
@@ -153,6 +205,10 @@ mod tests {
     use super::*;
     use crate::backend::cause;
 
+    fn refusal() -> Result<(), Fault> {
+        Err(Fault::Denied(cause("no right")))
+    }
+
     #[test]
     fn tracking_is_turned_on_once_for_each_connection() {
         let mut state = State::default();
@@ -169,12 +225,12 @@ mod tests {
     #[test]
     fn server_that_refuses_is_asked_again_over_another_connection_and_told_of_once() {
         let mut state = State::default();
-        let refusal = || Err(Fault::Denied(cause("no right")));
         assert!(state.answered(1, &refusal()));
         assert!(!state.answered(1, &refusal()));
         assert_eq!(state.before(1), Before::Nothing);
         assert_eq!(state.before(2), Before::TurnOn);
         assert!(!state.answered(2, &refusal()), "told a second time");
+        assert_eq!(state.before(3), Before::TurnOn);
         assert!(!state.answered(3, &Ok(())));
         assert_eq!(state.before(3), Before::Caching);
     }
@@ -188,10 +244,32 @@ mod tests {
 
     #[test]
     fn right_that_is_withdrawn_ends_it() {
-        let mut state = State::On(1);
-        assert!(state.answered(1, &Err(Fault::Denied(cause("no right")))));
+        let mut state = State::default();
+        assert!(!state.answered(1, &Ok(())));
+        assert!(state.answered(1, &refusal()));
         // The answer to a command that was sent before.
         assert!(!state.answered(1, &Ok(())));
         assert_eq!(state.before(1), Before::Nothing);
+    }
+
+    #[test]
+    fn server_that_ends_each_connection_on_which_it_is_asked_is_asked_on_every_second_one_at_last()
+    {
+        let mut state = State::default();
+        for epoch in 1..=3 {
+            assert_eq!(state.before(epoch), Before::TurnOn);
+            // Another command beside it does not count.
+            assert_eq!(state.before(epoch), Before::TurnOn);
+        }
+        assert_eq!(state.before(4), Before::GivenUp);
+        assert_eq!(state.before(4), Before::Nothing);
+        assert_eq!(state.before(5), Before::TurnOn);
+        assert_eq!(state.before(6), Before::GivenUp);
+        assert_eq!(state.before(7), Before::TurnOn);
+        assert!(!state.answered(7, &Ok(())));
+        for epoch in 8..=10 {
+            assert_eq!(state.before(epoch), Before::TurnOn);
+        }
+        assert_eq!(state.before(11), Before::GivenUp);
     }
 }

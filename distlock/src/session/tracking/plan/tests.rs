@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ fn name(text: &str) -> Name {
 
 /// The names that are due at `ms`.
 fn due(plan: &mut Plan, ms: u64) -> Vec<String> {
-    let taken = plan.take_due(at(ms), 100);
+    let taken = plan.take_due(at(ms));
     taken
         .into_iter()
         .map(|(name, _)| name.to_string())
@@ -91,13 +92,31 @@ fn own_write_leads_to_a_read_a_second_later_and_a_change_to_one_before() {
 fn another_old_hold_of_a_key_shares_the_read_of_that_key() {
     let mut plan = tracked();
     plan.add(&name("k"), 2, at(10), |_| true);
-    plan.add(&name("k"), 2, at(11), |_| true);
-    let taken = plan.take_due(at(12), 100);
+    let taken = plan.take_due(at(12));
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].1.as_slice(), [1, 2]);
     read(&mut plan, "k", 13);
     plan.add(&name("k"), 3, at(14), |_| true);
     assert_eq!(plan.next(), at(12 + SECOND), "once a second");
+}
+
+#[test]
+fn owners_of_one_key_that_get_old_together_are_each_looked_at_a_few_times() {
+    const OWNERS: u64 = 10_000;
+    let mut plan = Plan::default();
+    let looks = Cell::new(0);
+    for number in 0..2 * OWNERS {
+        // The first half has gone when the second half gets old.
+        let is_watched = |other: u64| {
+            looks.set(looks.get() + 1);
+            number < OWNERS || other >= OWNERS
+        };
+        plan.add(&name("k"), number, at(0), is_watched);
+    }
+    let looks = looks.get();
+    assert!(looks <= 4 * OWNERS, "{looks} looks at {OWNERS} owners");
+    let taken = plan.take_due(at(SECOND));
+    assert_eq!(taken[0].1.len() as u64, OWNERS);
 }
 
 #[test]
@@ -152,7 +171,7 @@ fn keys_whose_holds_have_gone_do_not_pile_up() {
         let key = name(&format!("k{number}"));
         plan.add(&key, number, at(number), |_| true);
         let is_watched = |other: u64| other + 10 > number;
-        for (key, _) in plan.take_due(at(number), 100) {
+        for (key, _) in plan.take_due(at(number)) {
             plan.was_read(&key, at(number), false, is_watched);
         }
         plan.tidy(is_watched);
@@ -221,7 +240,7 @@ proptest! {
                     }
                 }
             }
-            for (name, _) in plan.take_due(at(now), 100) {
+            for (name, _) in plan.take_due(at(now)) {
                 prop_assert!(!reading.contains(&name), "read twice at once");
                 unread.remove(&name);
                 reads.entry(Arc::clone(&name)).or_default().push(now);

@@ -13,6 +13,7 @@ use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::{Form, Node, Sending};
+use crate::backend::redis::tracking::Track;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
 
@@ -23,7 +24,7 @@ pub(super) struct SlotCommand<'a> {
     /// The bit of the script, or 0 for another command.
     pub(super) script: u64,
     /// Whether the node is to track the keys that it reads.
-    pub(super) track: bool,
+    pub(super) track: Track,
 }
 
 impl Cluster {

@@ -40,6 +40,7 @@ use super::shared::Shared;
 use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, Slots};
 use crate::backend::redis::script::{Fill, Publish, Script};
+use crate::backend::redis::tracking::Track;
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
 use crate::mutex::RwLock;
@@ -238,25 +239,17 @@ impl Cluster {
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
-        self.run_as(slot, script, with, false).await
+        self.run_as(slot, script, Track::No, with).await
     }
 
-    /// Runs a script on the node that has a slot, and has the node track the keys that it reads last.
-    pub(super) async fn run_tracked(
+    /// Runs a script on the node that has a slot, which may have the node track the keys that it reads last. The answer is
+    /// [`Value::Nil`] if it was not sent.
+    pub(super) async fn run_as(
         &self,
         slot: u16,
         script: &Script,
+        track: Track,
         with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        self.run_as(slot, script, with, true).await
-    }
-
-    async fn run_as(
-        &self,
-        slot: u16,
-        script: &Script,
-        with: Fill<'_>,
-        track: bool,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
         let publish = self.publishes();
@@ -283,7 +276,7 @@ impl Cluster {
             slot,
             make: &|_| command.clone(),
             script: 0,
-            track: false,
+            track: Track::No,
         };
         self.follow(command).await
     }

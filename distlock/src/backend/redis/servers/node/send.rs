@@ -12,6 +12,7 @@ use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::redis::servers::failed::{Failed, of_server, read_error};
+use crate::backend::redis::tracking::Track;
 use crate::backend::{Fault, cause};
 use crate::error::show;
 
@@ -34,7 +35,7 @@ pub(crate) struct Sending {
     /// The bit of the script, if it is one.
     pub(crate) script: u64,
     /// Whether the node is to track the keys that it reads.
-    pub(crate) track: bool,
+    pub(crate) track: Track,
     /// How long to wait for the connection, and for the answer.
     pub(crate) patience: Duration,
 }
@@ -54,16 +55,17 @@ impl Node {
         answer.map_err(|failed| self.fault(failed))
     }
 
-    /// Runs a script and has the server track the keys that it reads last.
+    /// Runs a script and has the server track the keys that it reads last. The answer is [`Value::Nil`] if it was not sent.
     pub(crate) async fn run_tracked(
         &self,
         script: &Script,
+        track: Track,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         let sending = Sending {
             asking: false,
             script: script.bit(),
-            track: true,
+            track,
             patience: self.response_timeout,
         };
         let command = |form: Form| {
@@ -97,7 +99,10 @@ impl Node {
             patience,
         } = sending;
         let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
-        if track && !asking {
+        if track == Track::Only && self.tracking.is_refused(connected.epoch) {
+            return Ok(Value::Nil);
+        }
+        if track != Track::No && !asking {
             let answer = self.tracking.send(self.name(), command, &mut connected);
             let answer = timeout(patience, answer).await;
             return self.read(answer.ok(), connected.epoch, patience, script);

@@ -1,0 +1,136 @@
+//! The reads of keys: those under way, and those that wait for a place at their server.
+//!
+//! A server that does not answer delays no read of another one, and a key that is refused fails no read of another key.
+
+mod lines;
+
+use std::sync::Arc;
+
+use self::lines::Lines;
+use super::plan::{Name, Numbers};
+use crate::backend::{Home, Target};
+use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
+use crate::foreign;
+use crate::hold::Hold;
+use crate::session::Session;
+use crate::sync::{Unordered, all};
+
+/// Keys of one home, with the owners that have them.
+type Batch = Vec<(Name, Numbers)>;
+
+/// The reads of one client.
+#[derive(Default)]
+pub(super) struct Reads<'a> {
+    lines: Lines<Batch>,
+    /// Each ends with the number of its server.
+    under_way: Unordered<'a, u32>,
+}
+
+impl<'a> Reads<'a> {
+    /// Begins the reads of these keys, or has them wait for a place.
+    pub(super) fn begin(&mut self, session: &'a Arc<Session>, keys: Batch) {
+        let home = |(name, numbers): (Name, Numbers)| {
+            let mut holds = numbers
+                .iter()
+                .filter_map(|number| session.watchdog.find(*number));
+            let hold = holds.next();
+            let home = hold.map_or_else(Home::default, |hold| {
+                session.backend.home(&hold.resource.key)
+            });
+            (home, (name, numbers))
+        };
+        for (Home { server, .. }, mut batch) in Home::group(keys.into_iter().map(home)) {
+            while batch.len() > RENEWAL_BATCH {
+                let rest = batch.split_off(RENEWAL_BATCH);
+                self.lines.add(server, std::mem::replace(&mut batch, rest));
+            }
+            self.lines.add(server, batch);
+        }
+        self.fill(session);
+    }
+
+    /// Completes with the end of a read; `None` if none is under way. Its place goes to the next one that waits for it.
+    pub(super) async fn next(&mut self, session: &'a Arc<Session>) -> Option<()> {
+        let server = self.under_way.next().await?;
+        self.lines.answered(server);
+        self.fill(session);
+        Some(())
+    }
+
+    fn fill(&mut self, session: &'a Arc<Session>) {
+        while let Some((server, batch)) = self.lines.next() {
+            self.under_way.push(async move {
+                read(session, batch).await;
+                server
+            });
+        }
+    }
+}
+
+/// Reads keys of one home, and declares the holds lost that are not there any more.
+async fn read(session: &Arc<Session>, batch: Batch) {
+    let numbers = batch.iter().flat_map(|(_, numbers)| numbers);
+    let holds: Vec<Arc<Hold>> = numbers
+        .filter_map(|number| session.watchdog.find(*number))
+        .collect();
+    let mut unanswered: Vec<&Name> = Vec::new();
+    for holds in holds.chunks(RENEWAL_BATCH) {
+        for (hold, outcome) in holds.iter().zip(read_each(session, holds).await) {
+            let name = hold.resource.key.name();
+            if outcome == Outcome::NoAnswer && unanswered.last() != Some(&name) {
+                unanswered.push(name);
+            }
+        }
+    }
+    let now = session.now();
+    let is_watched = |number| session.watchdog.has(number);
+    let mut plan = session.tracking.plan.lock();
+    for (name, _) in &batch {
+        plan.was_read(name, now, unanswered.contains(&name), is_watched);
+    }
+}
+
+/// What has come of the read of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Read,
+    /// It is not read again until it may have changed. The renewals find its loss.
+    Refused,
+    NoAnswer,
+}
+
+/// Reads holds by one command. If the server refuses that, the reason may be a single one of them, such as a key that the user
+/// may no longer access. Each of them is then read alone.
+async fn read_each(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Vec<Outcome> {
+    let outcome = read_together(session, holds).await;
+    if outcome != Outcome::Refused || holds.len() == 1 {
+        return vec![outcome; holds.len()];
+    }
+    let mut outcomes = Vec::with_capacity(holds.len());
+    for some in holds.chunks(RENEWALS_AT_ONCE) {
+        let alone = some.chunks(1).map(|one| read_together(session, one));
+        outcomes.extend(all(alone).await);
+    }
+    outcomes
+}
+
+/// Reads holds by one command, and declares those lost that are not there any more.
+async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
+    let targets: Vec<Target> = holds.iter().map(|hold| hold.target()).collect();
+    let epochs: Vec<u64> = holds
+        .iter()
+        .map(|hold| session.backend.epoch(&hold.resource.key))
+        .collect();
+    let ours = match session.backend.track(&targets).await {
+        Ok(ours) => ours,
+        Err(fault) if fault.is_final() => return Outcome::Refused,
+        Err(_) => return Outcome::NoAnswer,
+    };
+    let lost = holds.iter().zip(epochs).zip(ours).filter(|(_, ours)| !ours);
+    foreign::each(lost, |((hold, epoch), _)| {
+        if let Some(loss) = hold.gone() {
+            session.lose_over(hold, loss, epoch);
+        }
+    });
+    Outcome::Read
+}
