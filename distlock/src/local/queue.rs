@@ -83,8 +83,8 @@ pub(crate) enum HeadCheck<W> {
     Fine,
     /// Ask it for a sign, and check again later.
     Ask(W),
-    /// It has not answered: it loses its place.
-    Absent(Ticket),
+    /// It has not answered: it loses its place, and is woken so that it finds that out as soon as it is polled again.
+    Absent(Ticket, W),
 }
 
 impl<H, W: Clone> Queue<H, W> {
@@ -280,7 +280,7 @@ impl<H, W: Clone> Queue<H, W> {
             return HeadCheck::Fine;
         };
         if self.asked == Some(*ticket) && !is_present(&head.wake) {
-            return HeadCheck::Absent(*ticket);
+            return HeadCheck::Absent(*ticket, head.wake.clone());
         }
         self.asked = Some(*ticket);
         HeadCheck::Ask(head.wake.clone())

@@ -191,7 +191,7 @@ impl Registry {
         holder.is_some_and(|holder| holder.hold.deadline() > now)
     }
 
-    pub(super) fn has_waiters(&self, resource: &Resource) -> bool {
+    pub(crate) fn has_waiters(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         entries
             .get(resource)
@@ -274,8 +274,8 @@ impl Registry {
                 match entry.queue.check_head(|head| head.is_present()) {
                     HeadCheck::Fine => entry.is_checked = false,
                     HeadCheck::Ask(head) => asked.push(head),
-                    HeadCheck::Absent(ticket) => {
-                        absent.push(resource.key.clone());
+                    HeadCheck::Absent(ticket, head) => {
+                        absent.push((resource.key.clone(), head));
                         tickets.insert(ticket);
                         let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
                         effects.push(effect);
@@ -303,7 +303,11 @@ impl Registry {
         // called, and the holds continue.
         defer! { foreign::each(effects, |effect| self.follow(effect)); }
         defer! { foreign::each(asked, |head| head.ask()); }
-        foreign::each(&absent, telemetry::waiter_absent);
+        foreign::each(&absent, |(key, head)| {
+            // It may wait for something else than its turn.
+            head.wake();
+            telemetry::waiter_absent(key);
+        });
         is_any_left
     }
 

@@ -194,13 +194,19 @@ fn head_that_gives_no_sign_between_two_checks_is_absent_if_it_is_in_the_way() {
     let (mut queue, tickets) = queue(2);
     assert_eq!(queue.check_head(|_| false), HeadCheck::Ask(0));
     assert_eq!(queue.check_head(|_| true), HeadCheck::Ask(0));
-    assert_eq!(queue.check_head(|_| false), HeadCheck::Absent(tickets[0]));
+    assert_eq!(
+        queue.check_head(|_| false),
+        HeadCheck::Absent(tickets[0], 0)
+    );
     assert_eq!(queue.leave(tickets[0], |_| true), QueueEffect::Wake(1));
     // Nobody is behind the other one, until a hold lies in its slot.
     assert_eq!(queue.check_head(|_| false), HeadCheck::Fine);
     let _ = queue.release(7, true, Tick::default());
     assert_eq!(queue.check_head(|_| false), HeadCheck::Ask(1));
-    assert_eq!(queue.check_head(|_| false), HeadCheck::Absent(tickets[1]));
+    assert_eq!(
+        queue.check_head(|_| false),
+        HeadCheck::Absent(tickets[1], 1)
+    );
     assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Release(7));
     assert_eq!(queue.check_head(|_| false), HeadCheck::Fine);
 }

@@ -53,8 +53,8 @@ impl SeveralKeysWaiter<'_> {
         loop {
             let overview = self.overview();
             if overview.has_lost_its_place {
-                // Its turn begins anew, at the end of the queue.
-                self.slots.clear();
+                // Its turn begins anew, at the end of the queue. The time for which it was not polled gives it no share.
+                self.let_others_pass();
                 return Ok(None);
             }
             if let Some(at) = overview.yields {

@@ -59,3 +59,70 @@ pub(super) async fn acquire(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
+    use crate::Client;
+    use crate::config::OWN_HOLDER_TRUST;
+    use crate::local::Registry;
+    use crate::resource::key::{Key, Resource};
+    use crate::resource::kind::Kind;
+
+    /// Whether anybody waits in the queues of `a` and `b`.
+    fn in_line(registry: &Registry) -> [bool; 2] {
+        ["a", "b"].map(|key| {
+            let key = Key::new("", key).unwrap();
+            registry.has_waiters(&Resource {
+                kind: Kind::Reentrant,
+                key,
+            })
+        })
+    }
+
+    const MOMENT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn collecting_waiter_that_is_polled_again_notices_at_once_that_it_has_lost_its_place() {
+        let client = Client::in_memory();
+        let registry = client.registry();
+        let a = client.lock("a").acquire().await.unwrap();
+        let _b = client.lock("b").acquire().await.unwrap();
+        let mut both = Box::pin(client.multi_lock(["a", "b"]).acquire().into_future());
+        // So it may collect for a third of this time.
+        assert!(timeout(LONG, &mut both).await.is_err());
+        a.release().await.unwrap();
+        // Until it has asked the server about the hold of b.
+        assert!(timeout(OWN_HOLDER_TRUST * 2, &mut both).await.is_err());
+        assert_eq!(
+            in_line(&registry),
+            [true, true],
+            "it collects, and b is held"
+        );
+
+        let rival = tokio::spawn(client.lock("a").acquire().into_future());
+        let a = rival.await.unwrap().unwrap();
+        assert_eq!(in_line(&registry), [false, false], "it was not polled");
+        assert!(timeout(MOMENT, &mut both).await.is_err());
+        assert_eq!(in_line(&registry), [true, false], "it waits for a again");
+
+        // It was in nobody's way for a moment only, and so collects for a part of it.
+        let latecomer = tokio::spawn(client.lock("a").acquire().into_future());
+        yield_now().await;
+        a.release().await.unwrap();
+        let granted = async { latecomer.await.unwrap().unwrap() };
+        let beside = async {
+            tokio::select! {
+                granted = granted => granted,
+                both = &mut both => panic!("{both:?}"),
+            }
+        };
+        let granted = timeout(Duration::from_secs(1), beside).await;
+        granted.unwrap().release().await.unwrap();
+    }
+}

@@ -193,7 +193,7 @@ impl<'a> SeveralKeysWaiter<'a> {
 
     /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
     /// server.
-    fn let_others_pass(&mut self) {
+    pub(super) fn let_others_pass(&mut self) {
         self.slots.clear();
         self.waiter.turn.slot.refuse_offer();
         self.unhindered_since = self.session().now();
