@@ -76,7 +76,7 @@ impl Builder {
     /// the page [`cluster`](crate::guide::cluster) of the guide.
     ///
     /// A server with locks should have the `maxmemory-policy` `noeviction`. With any other policy, the server deletes locks when
-    /// its memory is full. The client logs a warning about such a policy when it connects.
+    /// its memory is full. The client logs one warning about such a policy of each server that it comes to.
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.

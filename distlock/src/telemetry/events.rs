@@ -313,6 +313,19 @@ pub(crate) fn name_rotates(server: &dyn Display) {
     );
 }
 
+/// Two servers of one name say that they are the master.
+#[cfg(feature = "redis")]
+pub(crate) fn other_master(
+    (server, run): (&dyn Display, &str),
+    (other, other_run): (&dyn Display, &str),
+) {
+    log!(
+        warn, target: TARGET, %server, run, %other, other_run,
+        "another server of the same name is a master, too; this client locks on the first one alone, and programs may lock on \
+         different servers; let the name lead to one master"
+    );
+}
+
 #[cfg(feature = "redis")]
 pub(crate) fn connection_ended(server: &str, what: &'static str, reason: &str) {
     log!(
@@ -389,9 +402,9 @@ pub(crate) fn slots_changed(nodes: &str) {
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn server_evicts(server: &str, policy: &str) {
+pub(crate) fn server_evicts(server: &dyn Display, policy: &str) {
     log!(
-        warn, target: TARGET, server, policy,
+        warn, target: TARGET, %server, policy,
         "the lock server deletes locks when its memory is full; set its `maxmemory-policy` to `noeviction`"
     );
 }

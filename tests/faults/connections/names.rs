@@ -1,10 +1,12 @@
-//! Row 100: the name in the URL is pointed at another server again and again.
+//! Rows 100 and 115: the name in the URL is pointed at another server, or stands for several masters.
 
 use std::net::SocketAddr;
 
 use distlock::Client;
 use distlock_tests::log::lines_with;
-use distlock_tests::{ByNames, Names, RedisCluster, RedisServer, eventually, lock_once};
+use distlock_tests::{
+    ByNames, Names, Proxy, RedisCluster, RedisServer, eventually, eventually_eq, lock_once,
+};
 
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
@@ -59,8 +61,87 @@ async fn f100_seed_whose_answers_change_again_after_a_move_is_told_of_in_one_war
     turn(row, (&client.unwrap(), &names), SEED, turns).await;
 }
 
+/// Completes when the client has new connections in the place of these.
+async fn reconnected(client: &Client, server: &RedisServer) {
+    assert!(server.kill_clients("normal").await > 0);
+    let again = || async {
+        let acquired = client.lock("again").acquire().wait(SOON).await;
+        acquired.map(drop).map_err(|error| error.to_string())
+    };
+    eventually(SOON, "a new connection", again).await;
+}
+
+/// A name that leads to these addresses, and a client that has connected by it.
+async fn client_by(names: &Names, name: &str, to: &[SocketAddr]) -> Client {
+    names.lead(name, to.iter().copied());
+    let builder = Client::builder().by_names(names).look_up_interval(ms(50));
+    builder.connect(&format!("redis://{name}")).await.unwrap()
+}
+
+async fn f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_once(row: &Row) {
+    const NAME: &str = "twins.test";
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let [first, second] = servers.each_ref().map(|server| Proxy::start(server.addr()));
+    let mut proxies = [(first.await, &servers[0]), (second.await, &servers[1])];
+    proxies.sort_by_key(|(proxy, _)| proxy.addr());
+    let [(one, used), (other, _)] = &proxies;
+    let (names, turned) = (Names::new(), Names::new());
+    let client = client_by(&names, NAME, &[one.addr(), other.addr()]).await;
+    let later = client_by(&turned, NAME, &[other.addr(), one.addr()]).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    assert!(later.lock("k").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let mut words = vec![
+        "WARN".to_owned(),
+        format!("{NAME}:6379 ({})", one.addr()),
+        format!("{NAME}:6379 ({})", other.addr()),
+    ];
+    for server in &servers {
+        words.push(server.info("server").await["run_id"].clone());
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let warnings = || async { lines_with(&words) };
+    eventually_eq(SOON, "a warning of each client", 2, warnings).await;
+    // The other one is asked again by both, and nothing more is said.
+    for _ in 0..3 {
+        let before = other.accepted();
+        reconnected(&client, used).await;
+        let asked_again = || async { other.accepted() >= before + 2 };
+        eventually_eq(SOON, "asked again", true, asked_again).await;
+    }
+    assert_eq!(lines_with(&words), 2);
+    row.injected("second master of a name", 1);
+}
+
+async fn f115_replica_and_second_address_of_the_server_are_no_other_masters(row: &Row) {
+    const NAME: &str = "alike.test";
+    let [server, replica] = [RedisServer::start().await, RedisServer::start().await];
+    let port = server.port().to_string();
+    replica.cli(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let of_replica = Proxy::start(replica.addr()).await;
+    let mut of_server = [
+        Proxy::start(server.addr()).await,
+        Proxy::start(server.addr()).await,
+    ];
+    of_server.sort_by_key(Proxy::addr);
+    let [_used, again] = &of_server;
+    let names = Names::new();
+    let addresses = [&of_replica, &of_server[0], again].map(Proxy::addr);
+    let client = client_by(&names, NAME, &addresses).await;
+    lock_once(&client, "k").await;
+    let asked = || async { again.accepted() > 0 && of_replica.accepted() > 0 };
+    eventually_eq(SOON, "both were asked", true, asked).await;
+    reconnected(&client, &server).await;
+    let asked = || async { again.accepted() > 1 && of_replica.accepted() > 1 };
+    eventually_eq(SOON, "both were asked again", true, asked).await;
+    assert_eq!(lines_with(&["WARN", NAME, "is a master, too"]), 0);
+    row.injected("address of the same server", again.accepted());
+}
+
 rows! {
     Real:
+        f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_once,
+        f115_replica_and_second_address_of_the_server_are_no_other_masters,
         f100_answers_that_change_again_after_a_move_are_told_in_one_warning,
         f100_seed_whose_answers_change_again_after_a_move_is_told_of_in_one_warning;
 }

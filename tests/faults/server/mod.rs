@@ -1,6 +1,7 @@
 //! What a server does: it stops and starts, refuses, runs out of memory, and has odd keys.
 
 mod crashes;
+mod evicting;
 mod keys;
 mod outage;
 pub(crate) mod refusals;
@@ -11,6 +12,7 @@ use crate::row::Listed;
 pub(crate) fn rows() -> Vec<Listed> {
     [
         crashes::rows(),
+        evicting::rows(),
         outage::rows(),
         refusals::rows(),
         scripts::rows(),

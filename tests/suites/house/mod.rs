@@ -190,6 +190,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "opening",
             "config",
             "name_watch",
+            "other_masters",
             "together",
             "relogin",
             "pings",
@@ -207,7 +208,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "mod",
             "pause",
             "probe",
-            "first_check",
+            "server_check",
             "handshake",
             "connector",
             "transport",
@@ -219,6 +220,14 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "backend/redis/connection/addresses",
-        &["mod", "place", "endpoint", "resolver", "url", "address"],
+        &[
+            "mod",
+            "place",
+            "looked_at",
+            "endpoint",
+            "resolver",
+            "url",
+            "address",
+        ],
     ),
 ];

@@ -103,7 +103,7 @@ impl RedisBackend {
         let answered = self.take_answered(key);
         if answered.is_empty() {
             let value = self.servers.run(key, script, with).await?;
-            return Ok(self.refused_messages.read(value, &self.servers));
+            return Ok(self.refused_messages.read(value, key, &self.servers));
         }
         let remove = |(key, marks): (Key, Vec<String>)| async move {
             let mut remove = redis::cmd("DEL");
@@ -113,7 +113,7 @@ impl RedisBackend {
         let removed = all(answered.into_iter().map(remove));
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
-        Ok(self.refused_messages.read(value?, &self.servers))
+        Ok(self.refused_messages.read(value?, key, &self.servers))
     }
 
     /// Runs a script that renews these holds. Returns of each whether the server still has it. If one of them is tracked, the

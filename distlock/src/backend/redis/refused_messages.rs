@@ -1,11 +1,13 @@
 //! Messages that a server refuses to publish. The script does everything else, and waiters poll the key.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::net::SocketAddr;
 
 use redis::Value;
 
 use super::reply;
 use super::servers::Servers;
+use crate::mutex::Mutex;
+use crate::resource::key::Key;
 use crate::telemetry;
 
 /// How the scripts begin the answer that says why a message was not published.
@@ -13,17 +15,40 @@ const UNTOLD: &[u8] = b"untold";
 
 /// Which causes of refusals the log already names.
 #[derive(Debug, Default)]
-pub(super) struct RefusedMessages(AtomicU8);
+pub(super) struct RefusedMessages(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    /// The server that has refused, if one has all keys. The nodes of a cluster count as one.
+    server: Option<SocketAddr>,
+    /// Each by its bit.
+    causes: u8,
+}
+
+impl Told {
+    /// The server refuses for this cause. Returns whether that is to be told.
+    fn is_new(&mut self, server: Option<SocketAddr>, cause: u8) -> bool {
+        if self.server != server {
+            // The client has moved, and what is said of the one server says nothing of the other.
+            *self = Self { server, causes: 0 };
+        }
+        let is_new = self.causes & cause == 0;
+        self.causes |= cause;
+        is_new
+    }
+}
 
 impl RefusedMessages {
     /// Returns the answer of a script. If the server refused a message, the log says so once for each cause.
-    pub(super) fn read(&self, value: Value, servers: &Servers) -> Value {
+    pub(super) fn read(&self, value: Value, key: &Key, servers: &Servers) -> Value {
         match without_messages(value) {
             Ok(answer) => answer,
             Err((why, answer)) => {
                 let cause = 1 << reply::cause_of_refusal(&why);
-                // Relaxed: the bits guard no other data. They only limit the log lines.
-                if self.0.fetch_or(cause, Ordering::Relaxed) & cause == 0 {
+                let reached_at = || servers.with_node(key, |node| node.reached_at());
+                let server = servers.is_one_server().then(reached_at).flatten();
+                let is_new = self.0.lock().is_new(server, cause);
+                if is_new {
                     telemetry::nobody_is_told(&servers.name(), &why);
                 }
                 answer
@@ -54,6 +79,18 @@ mod tests {
 
     fn text(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn each_cause_is_told_once_of_each_server_that_the_client_moves_to() {
+        let [one, other] = [1, 2].map(|port| Some(SocketAddr::from(([10, 0, 0, 1], port))));
+        let mut told = Told::default();
+        for server in [one, other, one] {
+            for cause in [1, 4] {
+                assert!(told.is_new(server, cause));
+                assert!(!told.is_new(server, cause));
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::redis::connection::{
-    ConnectedGauge, Connector, Epochs, FirstCheck, NameWatch, Pings, Stake,
+    ConnectedGauge, Connector, Epochs, NameWatch, Pings, ServerCheck, Stake,
 };
 use crate::backend::redis::messages::Subscriptions;
 use crate::backend::redis::tracking::Heard;
@@ -35,8 +35,8 @@ pub(super) struct Shared {
     pub(super) pings: Pings,
     /// Whether the end of a connection concerns anybody.
     pub(super) stake: Arc<Stake>,
-    /// What the first connection finds out.
-    pub(super) first: Arc<FirstCheck>,
+    /// What each connection for commands finds out.
+    pub(super) check: Arc<ServerCheck>,
     /// What shows the outages of all servers, where these come and go. Otherwise each has a separate gauge.
     pub(super) gauge: Option<Arc<ConnectedGauge>>,
 }
@@ -61,8 +61,8 @@ impl Shared {
                 patience: config.response_timeout,
             },
             stake: Arc::default(),
-            // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
-            first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
+            // Its questions fit into the connect timeout, so that a server that does not answer them is connected to.
+            check: ServerCheck::new(config.response_timeout.min(connector.timeout() / 4)),
             connector,
             gauge: None,
         }

@@ -11,7 +11,7 @@ use crate::config::NEXT_ADDRESS_AFTER;
 use crate::sync::Unordered;
 
 /// Where a single try to connect leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
     /// The server, as the URL or another server names it.
     pub(crate) address: Address,
@@ -41,6 +41,15 @@ impl fmt::Display for Endpoint {
             _ => Ok(()),
         }
     }
+}
+
+/// The endpoints of a name in an order that all programs have: resolvers give addresses in turns. Those of the family that the
+/// system has put first stay first, because no other may work here.
+pub(crate) fn in_common_order(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    let is_v4 = |endpoint: &Endpoint| endpoint.at.is_some_and(|at| at.is_ipv4());
+    let prefers_v4 = endpoints.first().is_some_and(is_v4);
+    endpoints.sort_by_key(|endpoint| (is_v4(endpoint) != prefers_v4, endpoint.at));
+    endpoints
 }
 
 /// Tries the endpoints of one server: each a moment after the one before it, or as soon as that has failed. The first one
@@ -106,4 +115,30 @@ fn failure(mut failures: Vec<(Endpoint, Fault)>) -> Fault {
         })
         .collect();
     Fault::NotNow(cause(texts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_common_within_the_family_that_the_system_prefers() {
+        let order = |of: [&str; 3]| {
+            let endpoint = |at: &str| Endpoint {
+                address: Address::Unix("name".into()),
+                mapped: None,
+                at: at.parse().ok(),
+            };
+            let order = in_common_order(of.map(endpoint).to_vec());
+            let shown = order.iter().filter_map(|one| Some(one.at?.to_string()));
+            shown.collect::<Vec<_>>()
+        };
+        let (one, two, six) = ("10.0.0.1:6379", "10.0.0.2:6379", "[::1]:6379");
+        for v4_first in [[one, two, six], [two, one, six], [two, six, one]] {
+            assert_eq!(order(v4_first), [one, two, six]);
+        }
+        for v6_first in [[six, two, one], [six, one, two]] {
+            assert_eq!(order(v6_first), [six, one, two]);
+        }
+    }
 }

@@ -2,11 +2,13 @@
 
 mod address;
 mod endpoint;
+mod looked_at;
 mod place;
 mod resolver;
 pub(crate) mod url;
 
 pub(crate) use self::address::{Address, Locate, Located};
-pub(crate) use self::endpoint::{Endpoint, first_of};
+pub(crate) use self::endpoint::{Endpoint, first_of, in_common_order};
+pub(crate) use self::looked_at::LookedAt;
 pub(crate) use self::place::{Next, Place};
 pub(crate) use self::resolver::{Resolver, without_look_up};

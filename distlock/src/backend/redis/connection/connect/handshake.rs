@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, Value, cmd};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,7 +16,6 @@ use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
 use crate::backend::{Fault, cause};
 use crate::config::{GOODBYE_LENGTH, GOODBYE_TIMEOUT};
-use crate::telemetry;
 
 /// The head of a message of TLS 1.2 or 1.3 that comes too early, and its one byte. A server that speaks TLS answers with an
 /// alert. To another one, the line is not over.
@@ -267,21 +266,26 @@ const NEEDED: [&str; 11] = [
     "PTTL",
 ];
 
-/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. Returns whether it has said. A
-/// user without the right to ask is not told at the next connection either. If the server loads its data, it may say later,
-/// and the connection is used as it is.
-pub(crate) async fn check_commands(server: &str, connection: &mut Driven) -> Result<bool, Fault> {
+/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled.
+pub(crate) fn ask_for_commands() -> Cmd {
     let call = script::COMMANDS_CHECK
         .by_source(Publish::Plain)
         .keys(std::iter::empty());
     let call = NEEDED.iter().fold(call, |call, name| call.arg(name));
-    let missing: Vec<String> = match call.into_cmd().query_async(connection).await {
-        Ok(missing) => missing,
-        Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
-        Err(error) => return Ok(error.code() == Some("NOPERM")),
-    };
+    call.into_cmd()
+}
+
+/// Whether the server has the commands that a lock needs, by its answer. A server that says nothing of it counts as one that
+/// has them: its user may not ask, or it loads its data.
+pub(crate) fn has_commands(server: &str, answer: RedisResult<Value>) -> Result<(), Fault> {
+    let missing =
+        match answer.and_then(|missing| Ok(redis::from_redis_value::<Vec<String>>(missing)?)) {
+            Ok(missing) => missing,
+            Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
+            Err(_) => Vec::new(),
+        };
     if missing.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     Err(Fault::Unsupported {
         server: server.to_owned(),
@@ -301,18 +305,6 @@ pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> bool {
         .arg("SSUBSCRIBE");
     let missing: Result<Vec<String>, _> = call.into_cmd().query_async(connection).await;
     missing.is_ok_and(|missing| missing.is_empty())
-}
-
-/// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
-pub(crate) async fn warn_of_eviction(server: &str, connection: &mut Driven) {
-    let mut info = cmd("INFO");
-    info.arg("memory");
-    let Ok(text) = info.query_async::<String>(connection).await else {
-        return;
-    };
-    if let Some(policy) = evicts(&text) {
-        telemetry::server_evicts(server, policy);
-    }
 }
 
 /// For how long the server has been up at least. It subtracts two times that it has cut to whole seconds, so what it says may be
@@ -345,8 +337,20 @@ pub(crate) fn run_id(info: &str) -> Option<&str> {
     field_of_info(info, "run_id").filter(|id| id.bytes().any(|byte| byte != b'0'))
 }
 
+/// The id of the run of a server that says that it is a master.
+pub(crate) fn run_of_master<'a>(replication: &str, server: &'a str) -> Option<&'a str> {
+    let is_master = field_of_info(replication, "role") == Some("master");
+    run_id(server).filter(|_| is_master)
+}
+
+/// The policy by which the server deletes keys when its memory is full, by its answer to INFO.
+pub(crate) fn evicts(memory: &Value) -> Option<String> {
+    let info = redis::from_redis_value_ref::<String>(memory).ok()?;
+    policy_of_eviction(&info).map(str::to_owned)
+}
+
 /// The policy by which the server evicts keys, if it has a memory limit and such a policy.
-fn evicts(info: &str) -> Option<&str> {
+fn policy_of_eviction(info: &str) -> Option<&str> {
     let has_limit = field_of_info(info, "maxmemory").is_some_and(|limit| limit != "0");
     field_of_info(info, "maxmemory_policy").filter(|policy| has_limit && *policy != "noeviction")
 }
@@ -411,9 +415,12 @@ mod tests {
                 "# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_human:0B\r\nmaxmemory_policy:{policy}\r\n"
             )
         };
-        assert_eq!(evicts(&info(1_000, "allkeys-lru")), Some("allkeys-lru"));
-        assert_eq!(evicts(&info(1_000, "noeviction")), None);
-        assert_eq!(evicts(&info(0, "allkeys-lru")), None);
-        assert_eq!(evicts("# Memory"), None);
+        assert_eq!(
+            policy_of_eviction(&info(1_000, "allkeys-lru")),
+            Some("allkeys-lru")
+        );
+        assert_eq!(policy_of_eviction(&info(1_000, "noeviction")), None);
+        assert_eq!(policy_of_eviction(&info(0, "allkeys-lru")), None);
+        assert_eq!(policy_of_eviction("# Memory"), None);
     }
 }

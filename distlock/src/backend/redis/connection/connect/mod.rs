@@ -2,10 +2,10 @@
 
 mod connector;
 mod driven;
-mod first_check;
 pub(crate) mod handshake;
 mod pause;
 mod probe;
+mod server_check;
 mod step;
 mod stream;
 pub(crate) mod tls;
@@ -13,8 +13,8 @@ mod transport;
 
 pub(crate) use self::connector::Connector;
 pub(crate) use self::driven::Driven;
-pub(crate) use self::first_check::FirstCheck;
 pub(crate) use self::handshake::Expected;
 pub(crate) use self::pause::ReconnectPause;
-pub(crate) use self::probe::{ask_node_at, probe, probe_at};
+pub(crate) use self::probe::{ask_node_at, probe, probe_at, run_of_master_at};
+pub(crate) use self::server_check::ServerCheck;
 pub(crate) use self::step::Step;

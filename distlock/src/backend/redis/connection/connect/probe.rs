@@ -59,8 +59,12 @@ pub(crate) async fn ask_node_at(
     };
     let step = Mutex::default();
     let asked = async {
+        let name = endpoint.to_string();
         let node = connect_to(connector, endpoint, Expected::Node, &step, patience);
-        let answer = question.query_async(&mut node.await?).await;
+        let mut node = node.await?;
+        let commands = handshake::ask_for_commands().query_async(&mut node).await;
+        handshake::has_commands(&name, commands)?;
+        let answer = question.query_async(&mut node).await;
         answer.map_err(reply::fault)
     };
     timeout(patience, asked)
@@ -68,7 +72,8 @@ pub(crate) async fn ask_node_at(
         .unwrap_or_else(|_| Err(silent(patience, &step)))
 }
 
-/// The same as [`probe`], at one of the addresses that the name of the server stands for.
+/// The same as [`probe`], at one of the addresses that the name of the server stands for. A server for locks has to have the
+/// commands that they need.
 pub(crate) async fn probe_at(
     connector: &Connector,
     endpoint: Endpoint,
@@ -76,8 +81,39 @@ pub(crate) async fn probe_at(
     patience: Duration,
 ) -> Result<(), Fault> {
     let step = Mutex::default();
+    let name = endpoint.to_string();
     let connected = connect_to(connector, endpoint, expected, &step, patience);
-    connected.await.map(drop)
+    let mut connection = connected.await?;
+    if expected == Expected::Sentinel {
+        return Ok(());
+    }
+    let commands = handshake::ask_for_commands()
+        .query_async(&mut connection)
+        .await;
+    handshake::has_commands(&name, commands)
+}
+
+/// The id of the run of a server that says that it is a master, at one of the addresses that a name stands for. `None` if it does
+/// not say one of them.
+pub(crate) async fn run_of_master_at(
+    connector: &Connector,
+    endpoint: Endpoint,
+) -> Result<Option<String>, Fault> {
+    let patience = connector.timeout() / 2;
+    let step = Mutex::default();
+    let asked = async {
+        let server = connect_to(connector, endpoint, Expected::Server, &step, patience);
+        let mut server = server.await?;
+        let mut questions = redis::pipe();
+        questions.cmd("INFO").arg("replication");
+        questions.cmd("INFO").arg("server");
+        let answers = questions.query_async::<(String, String)>(&mut server);
+        let (replication, server) = answers.await.map_err(reply::fault)?;
+        Ok(handshake::run_of_master(&replication, &server).map(str::to_owned))
+    };
+    timeout(patience, asked)
+        .await
+        .unwrap_or_else(|_| Err(silent(patience, &step)))
 }
 
 async fn connect_to(

@@ -11,7 +11,7 @@ use super::outage::OutageLog;
 use super::pings::Pings;
 use super::together::Together;
 use crate::backend::redis::connection::addresses::{Endpoint, Locate};
-use crate::backend::redis::connection::connect::{Connector, Expected, FirstCheck};
+use crate::backend::redis::connection::connect::{Connector, Expected, ServerCheck};
 
 /// Called with the number of a connection, and with what the server sends over it unrequested.
 pub(crate) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
@@ -37,8 +37,8 @@ pub(crate) struct LinkConfig {
     pub(crate) epochs: Arc<Epochs>,
     /// How long the server has to be up before it may grant. Its time is asked for only if this is not zero.
     pub(crate) restart_grace: Duration,
-    /// Whether the first connection of the client finds out if the server has all that locks need.
-    pub(crate) first: Option<Arc<FirstCheck>>,
+    /// Finds out whether the server has all that locks need.
+    pub(crate) check: Option<Arc<ServerCheck>>,
     pub(crate) on_push: OnPush,
 }
 
@@ -48,6 +48,10 @@ impl LinkConfig {
     pub(super) fn watch_name(&self, endpoint: &Endpoint) {
         if matches!(self.expected, Expected::Server | Expected::Sentinel) {
             self.names.watch(&self.together, endpoint);
+        }
+        let is_for_commands = self.check.is_some();
+        if self.expected == Expected::Server && is_for_commands {
+            self.names.look_for_other_masters(&self.together, endpoint);
         }
     }
 }

@@ -13,6 +13,7 @@ mod epochs;
 mod known_run;
 mod name_watch;
 mod opening;
+mod other_masters;
 mod outage;
 mod phase;
 mod pings;

@@ -13,9 +13,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::other_masters::look_for_other_masters;
 use super::together::{Member, Together};
-use crate::backend::redis::connection::addresses::{Address, Endpoint, Next, without_look_up};
-use crate::backend::redis::connection::connect::{Connector, probe_at};
+use crate::backend::redis::connection::addresses::{
+    Address, Endpoint, Next, in_common_order, without_look_up,
+};
+use crate::backend::redis::connection::connect::{Connector, Expected, probe_at};
 use crate::config::LOOK_UP_PATIENCE;
 use crate::mutex::Mutex;
 use crate::sync::Unordered;
@@ -61,6 +64,23 @@ impl NameWatch {
             let server = Arc::downgrade(server);
             self.watch_names(server);
         }
+    }
+
+    /// A connection for commands was made to this server. If its name stands for several addresses, the others are looked at.
+    pub(crate) fn look_for_other_masters(&self, server: &Arc<Together>, present: &Endpoint) {
+        let addresses = self.connector.last_addresses(present.reached());
+        if addresses.len() < 2 || !is_name(present.reached()) {
+            return;
+        }
+        let connector = Arc::clone(&self.connector);
+        let (server, present) = (Arc::clone(server), present.clone());
+        let mut lives = self.lives.subscribe();
+        drop(tokio::spawn(boxed(async move {
+            tokio::select! {
+                () = look_for_other_masters(&connector, &server, &present, &addresses) => {}
+                _gone = lives.changed() => {}
+            }
+        })));
     }
 
     /// These names are looked up again from now on.
@@ -198,15 +218,17 @@ async fn look_again(connector: &Connector, server: &Together) {
         place.answered(&answer, Instant::now())
     };
     match next {
-        Next::Stay => {}
-        Next::Rotates { is_new: false } => {}
+        Next::Stay if is_single(server) => {
+            look_for_other_masters(connector, server, &present, &answer).await;
+        }
+        Next::Stay | Next::Rotates { is_new: false } => {}
         Next::Rotates { is_new: true } => telemetry::name_rotates(&present),
         Next::Leave => {
             let new = answer.into_iter().map(|at| Endpoint {
-                address: present.address.clone(),
-                mapped: present.mapped.clone(),
                 at: Some(at),
+                ..present.clone()
             });
+            let new = in_common_order(new.collect());
             if let Some(new) = first_that_answers(connector, server, new).await {
                 telemetry::name_moved(&present, &new);
                 server.move_to(new);
@@ -219,7 +241,7 @@ async fn look_again(connector: &Connector, server: &Together) {
 async fn first_that_answers(
     connector: &Connector,
     server: &Together,
-    new: impl Iterator<Item = Endpoint>,
+    new: Vec<Endpoint>,
 ) -> Option<Endpoint> {
     let expected = server.leader()?.expected();
     let patience = connector.timeout() / 2;
@@ -232,6 +254,12 @@ async fn first_that_answers(
         }
     }
     None
+}
+
+/// Whether it is a single server. The names of Sentinels may stand for several.
+fn is_single(server: &Together) -> bool {
+    let leader = server.leader();
+    leader.is_some_and(|leader| leader.expected() == Expected::Server)
 }
 
 /// Held by the task. Resets the flag when the task ends, also when it ends with its runtime.

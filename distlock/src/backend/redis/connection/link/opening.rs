@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::config::{LinkConfig, OnPush};
 use super::together::Member;
 use crate::backend::Fault;
-use crate::backend::redis::connection::addresses::{Endpoint, first_of};
-use crate::backend::redis::connection::connect::{Driven, Step, handshake, tls};
+use crate::backend::redis::connection::addresses::{Endpoint, first_of, in_common_order};
+use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, tls};
 use crate::config::{GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER};
 use crate::mutex::Mutex;
 
@@ -67,7 +67,11 @@ impl Opening {
         *self.step.lock() = Step::Connection;
         let address = config.server.locate().await?;
         *self.step.lock() = Step::LookUp(address.clone());
-        let endpoints = config.connector.endpoints(&address).await?;
+        let mut endpoints = config.connector.endpoints(&address).await?;
+        if config.expected == Expected::Server {
+            // A name may stand for several masters. Then programs lock on the same one.
+            endpoints = in_common_order(endpoints);
+        }
         let endpoints = config.together.order(link.member, endpoints);
         first_of(endpoints, |endpoint| self.establish_at(link, endpoint)).await
     }
@@ -103,9 +107,8 @@ impl Opening {
         let server = endpoint.address.to_string();
         let own_name = connector.client_name();
         handshake::check(&server, config.expected, own_name, &mut connection).await?;
-        if let Some(first) = &config.first {
-            let server = config.outages.server();
-            first.check(server, &mut connection).await?;
+        if let Some(check) = &config.check {
+            check.check(&endpoint, &mut connection).await?;
         }
         let connected = Connected {
             grants_from: grants_from(config, &mut connection).await?,

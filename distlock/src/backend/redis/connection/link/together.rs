@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::backend::redis::connection::addresses::{Endpoint, Place};
+use crate::backend::redis::connection::addresses::{Endpoint, LookedAt, Place};
 use crate::backend::redis::connection::connect::Expected;
 use crate::mutex::Mutex;
 
@@ -27,6 +27,7 @@ pub(crate) trait Member: Send + Sync {
 #[derive(Default)]
 pub(crate) struct Together {
     pub(crate) place: Mutex<Place>,
+    pub(super) looked_at: Mutex<LookedAt>,
     members: Mutex<Vec<Weak<dyn Member>>>,
 }
 
@@ -66,6 +67,7 @@ impl Together {
             return at.is_none_or(|at| at == *endpoint || at.address != endpoint.address);
         }
         self.place.lock().connected(endpoint.clone());
+        self.looked_at.lock().connected();
         for other in self.members() {
             let is_elsewhere = other
                 .endpoint()

@@ -2,6 +2,7 @@
 
 mod send;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Beside<'_> {
             outages: Arc::clone(self.outages),
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
-            first: None,
+            check: None,
             on_push: Arc::new(|_, _| {}),
         }
     }
@@ -98,7 +99,7 @@ impl Node {
             nodelay: shared.nodelay,
             epochs: Arc::clone(&shared.epochs),
             restart_grace: shared.restart_grace,
-            first: Some(Arc::clone(&shared.first)),
+            check: Some(Arc::clone(&shared.check)),
             ..beside.link("commands", &server)
         };
         let messages = |on_push| LinkConfig {
@@ -139,6 +140,11 @@ impl Node {
     /// A number that no other server of the client has.
     pub(super) fn number(&self) -> ServerNumber {
         self.number
+    }
+
+    /// The address that the connection for commands leads to, or has led to last.
+    pub(crate) fn reached_at(&self) -> Option<SocketAddr> {
+        self.link.reached_at()
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {

@@ -202,7 +202,7 @@ impl Node {
 
     /// The fault of an answer, or of none, with the name of the server where there are several.
     pub(crate) fn of_answer(&self, fault: Fault) -> Fault {
-        match (self.expected, self.link.reached_at()) {
+        match (self.expected, self.reached_at()) {
             (Expected::Node, _) => of_server(&format!("node {}", self.name()), fault),
             (Expected::Master, Some(at)) => of_server(&format!("master {at}"), fault),
             _ => fault,

@@ -317,7 +317,7 @@ impl Sentinel {
             outages: Arc::clone(&outages),
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
-            first: None,
+            check: None,
             on_push: Arc::new(move |_, push: PushInfo| {
                 if let Some(sentinels) = all.upgrade() {
                     sentinels.heard(&teller, &push);
