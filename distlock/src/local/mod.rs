@@ -5,6 +5,7 @@
 //! [`session::release`](crate::session) releases it: its caller sends the release, or the releaser does so in the background.
 
 mod end;
+mod entry;
 mod lives;
 mod long_waits;
 mod queue;

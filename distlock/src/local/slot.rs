@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use scopeguard::defer;
 
+use super::entry::Entry;
 use super::queue::Ticket;
-use super::registry::{Entry, Registry};
+use super::registry::Registry;
 use super::round_robin::RoundRobin;
 use super::share::OpenShare;
 use super::waker::SlotWaker;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::entry::Entry;
 use super::queue::Ticket;
-use super::registry::{Entry, Registry};
+use super::registry::Registry;
 use super::share::OpenShare;
 use super::slot::{Joining, QueueSlot};
 use super::waker::SlotWaker;

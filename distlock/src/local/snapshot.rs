@@ -6,7 +6,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::registry::{Entry, Registry};
+use super::entry::Entry;
+use super::registry::Registry;
 use super::waits::Wait;
 use super::waker::SlotWaker;
 use crate::backend::glob;

@@ -148,6 +148,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lives",
             "end",
             "registry",
+            "entry",
             "shared_holds",
             "yield_list",
             "waits",

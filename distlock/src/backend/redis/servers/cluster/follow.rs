@@ -30,12 +30,7 @@ pub(super) struct SlotCommand<'a> {
 impl Cluster {
     /// Sends a command to the node that has its slot, and to the nodes that it is sent to from there.
     pub(super) async fn follow(&self, command: SlotCommand<'_>) -> Result<Value, Fault> {
-        let SlotCommand {
-            slot,
-            make,
-            script,
-            track,
-        } = command;
+        let slot = command.slot;
         let give_up = Instant::now() + self.shared.response_timeout;
         let mut hops = 0;
         let mut pause = TRY_AGAIN_PAUSE.first;
@@ -48,8 +43,8 @@ impl Cluster {
             };
             let sending = Sending {
                 asking,
-                script,
-                track,
+                script: command.script,
+                track: command.track,
                 // The first node has all the time, also if its connection took some.
                 patience: if was_sent {
                     give_up.duration_since(Instant::now())
@@ -58,7 +53,7 @@ impl Cluster {
                 },
             };
             was_sent = true;
-            match self.send_to(&node, slot, sending, make).await {
+            match self.send_to(&node, slot, sending, command.make).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
                     // It lasts as long as the slot is on its way.
