@@ -223,7 +223,6 @@ impl Looks {
         let mut history = self.history.lock();
         let mut view = View {
             look,
-            is_closed: self.client.is_closed(),
             ..View::default()
         };
         match scanned {

@@ -125,9 +125,9 @@ pub fn console(client: Client) -> Console {
 /// looks before and after its end. Both are the same for a lock that this console has freed.
 ///
 /// # Shutdown
-/// A stream of events ends after 5 s, and the page then opens the next one. At most 100 streams are open at once. Further pages
-/// ask every 3 s. A graceful shutdown of the server therefore
-/// waits for a page that is open for at most 5 s.
+/// A stream of events ends after 5 s, and at once when the client is closed. The page then opens the next one, unless its tab is
+/// hidden. A graceful shutdown of the server therefore waits for a page that is open for at most 5 s. At most 100 streams are open
+/// at once. Further pages ask every 3 s.
 ///
 /// # Security
 /// The console has no authentication of its own. Everyone who reaches the router can read the page, so protect it. The page loads

@@ -1,6 +1,7 @@
 //! The addresses of the console, and the headers of its answers.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use distlock::{Error, Primitive, visible};
 use futures_core::Stream;
+use futures_util::future::{Either, select};
 use futures_util::stream::unfold;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
@@ -23,7 +25,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::lock::number;
 use super::looks::Looks;
@@ -67,8 +69,14 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// How long a stream of events lasts, so that a server which shuts down need not wait for a page that stays open.
 const STREAM: Duration = Duration::from_secs(5);
 
+/// How often a stream looks whether the client is closed, and then ends.
+const CLOSED: Duration = Duration::from_millis(100);
+
 /// How long a page waits until it opens the next stream.
 const RETRY: Duration = Duration::from_millis(250);
+
+/// The same if the client is closed: each stream ends after one event then.
+const RETRY_CLOSED: Duration = Duration::from_secs(3);
 
 /// The largest body of a request: a key may be 1 MiB long, is there twice, and JSON escapes a byte by six.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -104,6 +112,32 @@ impl Console {
             pattern: self.looks.pattern(),
             max_keys: self.looks.max_keys(),
             may_force_release: self.releases.are_allowed,
+            is_closed: self.is_closed(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.looks.client().is_closed()
+    }
+
+    /// The view that a stream shows after an earlier one; `None` at its end, which is at `ends` or when the client is closed.
+    /// Also the stream of a closed client shows one view.
+    async fn next_view(&self, earlier: Option<&View>, ends: Instant) -> Option<Arc<View>> {
+        let view = async {
+            match earlier {
+                None => self.looks.current().await,
+                Some(earlier) => self.looks.newer(earlier.look).await,
+            }
+        };
+        let is_closed = || earlier.is_some() && self.is_closed();
+        let end = async {
+            while !is_closed() && Instant::now() < ends {
+                sleep_until(ends.min(Instant::now() + CLOSED)).await;
+            }
+        };
+        match select(pin!(view), pin!(end)).await {
+            Either::Left((view, _)) => Some(view),
+            Either::Right(_) => None,
         }
     }
 }
@@ -255,7 +289,7 @@ async fn lock(console: &Console, key: String) -> Response {
         waiting,
         own_holds: own.holds.iter().filter(|hold| hold.key == key).collect(),
         own_waits: own.waits.iter().filter(|wait| wait.key == key).collect(),
-        is_closed: view.is_closed,
+        is_closed: console.is_closed(),
         trouble,
         may_force_release: console.releases.are_allowed,
     };
@@ -279,13 +313,11 @@ async fn events(
         move |(earlier, open): (Option<Arc<View>>, _)| {
             let console = Arc::clone(&console);
             async move {
-                let view = match &earlier {
-                    None => console.looks.current().await,
-                    Some(_) if Instant::now() >= ends => return None,
-                    Some(earlier) => console.looks.newer(earlier.look).await,
-                };
-                let update = view.update(earlier.as_deref(), console.shown());
-                let event = Event::default().event("look").retry(RETRY);
+                let view = console.next_view(earlier.as_deref(), ends).await?;
+                let shown = console.shown();
+                let retry = if shown.is_closed { RETRY_CLOSED } else { RETRY };
+                let update = view.update(earlier.as_deref(), shown);
+                let event = Event::default().event("look").retry(retry);
                 let event = event.json_data(&update).unwrap_or_default();
                 Some((Ok(event), (Some(view), open)))
             }

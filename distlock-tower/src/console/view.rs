@@ -21,7 +21,6 @@ pub(super) struct View {
     /// There may be more locks than these.
     pub(super) is_cut: bool,
     pub(super) trouble: Option<Trouble>,
-    pub(super) is_closed: bool,
     pub(super) missing_rights: BTreeSet<&'static str>,
     pub(super) contention: Vec<Sample>,
     pub(super) problems: Vec<Problem>,
@@ -93,6 +92,7 @@ pub(super) struct Shown<'a> {
     pub(super) pattern: &'a str,
     pub(super) max_keys: u32,
     pub(super) may_force_release: bool,
+    pub(super) is_closed: bool,
 }
 
 impl View {
@@ -115,7 +115,7 @@ impl View {
             pattern: shown.pattern,
             max_keys: shown.max_keys,
             is_cut: self.is_cut,
-            is_closed: self.is_closed,
+            is_closed: shown.is_closed,
             trouble: self.trouble.as_ref(),
             missing_rights: &self.missing_rights,
             problems: &self.problems,
