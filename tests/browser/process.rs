@@ -108,6 +108,35 @@ async fn possible_deadlock_and_lost_lock_stand_above_the_locks_and_this_process_
     drop(lost);
 }
 
+/// An outage loses many locks at once.
+#[tokio::test]
+async fn many_lost_locks_are_folded_so_that_the_locks_are_on_the_second_screen_of_a_phone() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let lease = Duration::from_secs(1);
+    let mut kept = Vec::new();
+    for lost in 0..20 {
+        let lock = site.client.lock(format!("lost:{lost}"));
+        kept.push(lock.acquire().lease(lease).await.unwrap());
+    }
+    let _guard = worker.lock("order:1").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#more-problems > summary", "17 more").await;
+        page.picture(390, 844, "light").await;
+        let top = page
+            .run("return document.querySelector('#locks').getBoundingClientRect().top")
+            .await;
+        let top = top.as_f64().unwrap();
+        assert!(top < 2.0 * 844.0, "{top} px");
+        page.click("#more-problems > summary").await;
+        let shown = "return document.querySelectorAll('.problems li').length";
+        assert_eq!(page.run(shown).await, 20);
+        page.shows("#more-problems", "Lost lock").await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn hold_of_this_process_is_there_since_it_began_and_not_since_somebody_looked() {
     let (server, site) = Site::start().await;

@@ -69,6 +69,25 @@ fn replicas_are_told_of_redis_and_each_option_is_one_that_the_program_has() {
 }
 
 #[test]
+fn console_of_each_replica_has_a_port_of_its_own_on_this_machine() {
+    let compose = yaml(&text("compose.yaml"));
+    let shop = &compose["services"]["shop"];
+    let [published] = words(&shop["ports"])[..] else {
+        panic!("{shop}")
+    };
+    let parts: Vec<&str> = published.split(':').collect();
+    let [address, range, inside] = parts[..] else {
+        panic!("{published}")
+    };
+    let (first, last) = range.split_once('-').unwrap();
+    let [first, last] = [first, last].map(|port| port.parse::<u64>().unwrap());
+    // Nobody else's machine can read the consoles, which have no authentication.
+    assert_eq!(address, "127.0.0.1");
+    assert_eq!(shop["deploy"]["replicas"], last - first + 1);
+    assert!(words(&shop["command"]).contains(&&*format!("0.0.0.0:{inside}")));
+}
+
+#[test]
 fn prometheus_asks_each_replica_for_its_metrics_and_grafana_asks_prometheus() {
     let compose = yaml(&text("compose.yaml"));
     let config = |name: &str| yaml(compose["configs"][name]["content"].as_str().unwrap());

@@ -56,6 +56,8 @@ function notices(update) {
 const rightOf = (right) => (right.includes("client") ? "names of clients" : "number of waiters");
 
 const MOST_OF_PROBLEM = 600;
+// The others are folded, so that an outage with many lost locks does not push the list of the locks away.
+const MOST_PROBLEMS = 3;
 
 function problems(found) {
   $("problems").hidden = !found.length;
@@ -75,7 +77,13 @@ function problems(found) {
     made.append(keys);
     return made;
   };
-  $("problem-list").replaceChildren(...found.map(item));
+  const made = found.map(item);
+  const rest = made.splice(MOST_PROBLEMS);
+  $("problem-list").replaceChildren(...made);
+  const more = $("more-problems");
+  more.hidden = !rest.length;
+  more.querySelector("summary").textContent = `${number(rest.length)} more`;
+  more.querySelector("ul").replaceChildren(...rest);
 }
 
 // Where the locks are: the same words in the head and in the title, which stands on the tab.
