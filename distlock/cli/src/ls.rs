@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, HolderReport, KeyReport};
+use distlock::{Client, HolderReport, KeyReport, Primitive};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -38,6 +38,7 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
     }
     if shown.is_empty() {
         eprintln!("distlock: no locks under {:?}", args.looked.pattern);
+        tell_prefix(client);
     }
     match look.end() {
         End::Over => {}
@@ -136,12 +137,26 @@ pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, F
     } else {
         output::text(&text(&found))?;
         tell_missing_rights(std::slice::from_ref(&found));
+        if found.primitive == Primitive::Nothing {
+            tell_prefix(client);
+        }
     }
     Ok(if found.is_held() {
         0
     } else {
         Status::No.code()
     })
+}
+
+/// What to do if a key was copied from the log of a program, which leaves the program's prefix out. Without that, a lock that is
+/// stuck looks free.
+pub(crate) fn tell_prefix(client: &Client) {
+    if client.key_prefix().is_empty() {
+        eprintln!(
+            "distlock: a program that has a key prefix leaves it out of its log: give it as --key-prefix, or find the key on the \
+             server by `distlock ls`"
+        );
+    }
 }
 
 /// How a holder's name leads to its process, and from there to what no server knows.

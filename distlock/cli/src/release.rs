@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::args::Release;
 use crate::exit::{Failed, Status};
+use crate::ls::tell_prefix;
 use crate::{output, report};
 
 /// Frees a key by force, after a question, if it is still what was found. Returns the exit status.
@@ -40,7 +41,10 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
             None => format!("{key} is free; it was taken from {}\n", holders(&seen)),
             Some(_) => format!("{key} is deleted; it was {}\n", state(&seen)),
         })?,
-        (false, false) => eprintln!("distlock: nobody held {key}"),
+        (false, false) => {
+            eprintln!("distlock: nobody held {key}");
+            tell_prefix(client);
+        }
     }
     Ok(if was_held { 0 } else { Status::No.code() })
 }

@@ -187,6 +187,33 @@ async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none(
     );
 }
 
+/// An operator copies the key from the log of the program that waits for it.
+#[tokio::test]
+async fn key_without_the_prefix_of_its_program_is_not_found_and_a_line_says_how_to_find_it() {
+    const SAID: &str = "give it as --key-prefix";
+    let server = RedisServer::start().await;
+    let _run = holder(&server, &["run", "order:42", "--key-prefix", "shop:"]).await;
+    for command in [
+        &["who", "order:42"] as &[&str],
+        &["release", "order:42", "--yes"],
+        &["ls", "order:*"],
+    ] {
+        let missed = output(&server, command).await;
+        let status = i32::from(command[0] != "ls");
+        assert_eq!(missed.status.code(), Some(status), "{}", stderr(&missed));
+        assert!(stderr(&missed).contains(SAID), "{}", stderr(&missed));
+    }
+    let prefix = ["who", "order:42", "--key-prefix", "shop:"];
+    let found = output(&server, &prefix).await;
+    assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+    let free = ["who", "order:43", "--key-prefix", "shop:"];
+    let free = output(&server, &free).await;
+    assert_eq!(
+        (free.status.code(), stderr(&free)),
+        (Some(1), String::new())
+    );
+}
+
 #[tokio::test]
 async fn who_says_that_the_client_of_a_holder_that_was_killed_is_not_connected() {
     let server = RedisServer::start().await;
