@@ -10,6 +10,7 @@
 //! ```
 
 use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ use distlock::{Client, Health};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{Instrument as _, info_span};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -36,7 +38,7 @@ struct Args {
     /// Where Prometheus reads the metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     metrics: SocketAddr,
-    /// How long to serve orders
+    /// How long to serve orders, unless Ctrl-C or SIGTERM ends the program before
     #[arg(long, default_value_t = 1)]
     seconds: u64,
 }
@@ -87,6 +89,25 @@ async fn serve_order(client: &Client, order: usize) -> Result<(), distlock::Erro
     serving.instrument(info_span!("serve_order", order)).await
 }
 
+/// Ctrl-C in a terminal, SIGTERM from systemd, Docker and Kubernetes. From this call on neither of them kills the program.
+#[cfg(unix)]
+fn told_to_end() -> io::Result<impl Future<Output = Option<()>>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            told = interrupted.recv() => told,
+            told = terminated.recv() => told,
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn told_to_end() -> io::Result<impl Future<Output = Option<()>>> {
+    Ok(async { tokio::signal::ctrl_c().await.ok() })
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
@@ -100,17 +121,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(url) => builder.connect_lazy(url)?,
         None => builder.in_memory(&distlock::MemoryServer::new())?,
     };
-    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let told_to_end = told_to_end()?;
+    let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for task in 0..10_usize {
-        let client = client.clone();
+        let (client, stopped) = (client.clone(), stopped.clone());
         tasks.spawn(async move {
-            while Instant::now() < end {
+            while !*stopped.borrow() {
                 // The log has the error, and the metrics count it.
                 let _served = serve_order(&client, task % 3).await;
             }
         });
     }
+    tokio::select! {
+        () = sleep(Duration::from_secs(args.seconds)) => {}
+        _ = told_to_end => {}
+    }
+    stop.send_replace(true);
     while let Some(served) = tasks.join_next().await {
         served?;
     }

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use distlock_tests::RedisServer;
+use std::time::Duration;
+
 use distlock_tests::server::{free_port, loopback};
+use distlock_tests::{Process, RedisServer, eventually};
 use tokio::process::Command;
 
 async fn exports(args: &[&str]) {
@@ -41,4 +43,33 @@ async fn example_exports_metrics_and_spans_in_memory_and_on_redis() {
     let server = RedisServer::start().await;
     exports(&["--redis", &server.url()]).await;
     assert!(server.command_calls("evalsha").await > 0);
+}
+
+/// Longer than anything here takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+#[cfg(unix)]
+#[tokio::test]
+async fn example_that_is_told_to_end_by_sigterm_leaves_no_lock() {
+    let server = RedisServer::start().await;
+    let metrics = loopback(free_port()).to_string();
+    let url = server.url();
+    let args = ["--redis", &url, "--metrics", &metrics, "--seconds", "600"];
+    let mut service = Process::start(env!("CARGO_BIN_EXE_observability"), args);
+    // It writes many spans, and would wait for a reader.
+    let mut spans = service.take_output();
+    tokio::spawn(async move { while let Ok(Some(_)) = spans.next_line().await {} });
+    let locks = async || {
+        let mut keys = server.keys().await;
+        keys.retain(|key| key.starts_with("order:"));
+        keys
+    };
+    eventually(SOON, "locks in Redis", || async {
+        let held = locks().await;
+        (!held.is_empty()).then_some(()).ok_or(held)
+    })
+    .await;
+    service.terminate();
+    assert!(service.wait(SOON).await.success(), "{}", service.stderr());
+    assert_eq!(locks().await, [""; 0]);
 }

@@ -138,6 +138,7 @@ async fn in_redis(_: &str) -> Result<(Client, Stock), Failure> {
 async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Failure> {
     let console = distlock_tower::console(shop.locks.clone()).allow_force_release();
     let router = routes::router(shop).nest_service("/locks", Router::from(console));
+    let told_to_end = told_to_end()?;
     let listener = tokio::net::TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     println!("curl -X POST http://{address}/orders/1/items/lamp");
@@ -149,7 +150,7 @@ async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Fa
     let server =
         axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) });
     let server = tokio::spawn(server.into_future());
-    told_to_end().await?;
+    told_to_end.await;
     drop(stop);
     match timeout(GRACE, server).await {
         Ok(served) => served??,
@@ -158,19 +159,23 @@ async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Ctrl-C in a terminal, SIGTERM from systemd, Docker and Kubernetes.
-async fn told_to_end() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
+/// Ctrl-C in a terminal, SIGTERM from systemd, Docker and Kubernetes. From this call on neither of them kills the program.
+#[cfg(unix)]
+fn told_to_end() -> std::io::Result<impl Future<Output = Option<()>>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(async move {
         tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted,
-            _ = terminate.recv() => Ok(()),
+            told = interrupted.recv() => told,
+            told = terminated.recv() => told,
         }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+    })
+}
+
+#[cfg(not(unix))]
+fn told_to_end() -> std::io::Result<impl Future<Output = Option<()>>> {
+    Ok(async { tokio::signal::ctrl_c().await.ok() })
 }
 
 /// Lets customers order over HTTP, and returns whether the stock and the sales add up.
