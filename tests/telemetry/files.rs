@@ -165,6 +165,29 @@ fn panels_have_a_place_a_type_a_unit_and_variables_that_grafana_knows() {
     }
 }
 
+/// Nothing is acquired at night, and the page that people look at first should not say "NaN" then.
+#[test]
+fn first_row_has_a_number_or_words_while_nothing_is_acquired() {
+    let text = read("examples/observability/dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let mut seen = [0; 2];
+    for panel in panels.filter(|panel| panel["gridPos"]["y"] == 0) {
+        let expression = panel["targets"][0]["expr"].as_str().unwrap();
+        if let Some((_, divisor)) = expression.split_once(" / ") {
+            assert!(divisor.starts_with("clamp_min("), "0 / 0: {expression}");
+            seen[0] += 1;
+        }
+        if expression.starts_with("histogram_quantile(") {
+            let words = &panel["fieldConfig"]["defaults"]["mappings"][0]["options"];
+            assert_eq!(words["match"], "nan", "{panel}");
+            assert!(words["result"]["text"].is_string(), "{panel}");
+            seen[1] += 1;
+        }
+    }
+    assert_eq!(seen, [1, 1]);
+}
+
 #[test]
 fn each_alert_has_a_severity_and_a_runbook_that_is_a_page_of_the_guide() {
     let alerts = read("examples/observability/alerts.yml");
