@@ -34,7 +34,7 @@ function row(lock) {
   const waiters = element("span");
   waiters.append(element("span", lock.waiting > 0 ? "many" : "", number(lock.waiting)));
   if (lock.listening) {
-    const listening = element("span", "kind", `${number(lock.listening)} listen`);
+    const listening = element("span", "kind", plural(lock.listening, "listens", "listen"));
     listening.title = "connections that listen for messages of the key, usually one for each process that waits";
     waiters.append(listening);
   }
