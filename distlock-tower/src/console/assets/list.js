@@ -22,9 +22,11 @@ function row(lock) {
   const [held, since, left] = [cell("Holder"), cell("Held for"), cell("Lease left")];
   const first = lock.holders[0];
   if (first) {
-    held.append(owner(first));
+    const holders = element("span");
+    holders.append(owner(first));
     const others = lock.holder_total - 1;
-    if (others > 0) held.append(element("span", "kind", `and ${plural(others, "other", "others")}`));
+    if (others > 0) holders.append(element("span", "kind", `and ${plural(others, "other", "others")}`));
+    held.append(holders);
     since.append(age(first));
     left.append(lease(first));
   } else {
