@@ -129,10 +129,7 @@ async fn stream_ends_at_once_when_the_client_is_closed_and_the_next_one_says_so_
     // The page opens a stream again, and shows that the client is closed.
     let mut events = get(&app, "/locks/api/events").await.into_body();
     let seen = next(&mut events).await.unwrap();
-    assert_eq!(
-        (keys(&seen), &seen["is_closed"]),
-        (vec!["k"], &json!(true))
-    );
+    assert_eq!((keys(&seen), &seen["is_closed"]), (vec!["k"], &json!(true)));
     assert_eq!(next(&mut events).await, None);
     assert!(started.elapsed() < Duration::from_secs(1));
 }
