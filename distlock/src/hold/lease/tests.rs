@@ -233,6 +233,57 @@ fn only_a_fresh_hold_that_the_watchdog_alone_keeps_passes_on() {
 }
 
 #[test]
+fn hold_that_is_kept_to_its_guards_is_not_handed_over() {
+    let mut lease = kept();
+    assert!(lease.may_pass_on(at(0)));
+    lease.keep_to_its_guards();
+    assert!(!lease.may_pass_on(at(0)));
+}
+
+#[test]
+fn hold_that_is_handed_over_is_renewed_for_the_new_guard() {
+    let mut lease = kept();
+    lease.leave(Term::Kept);
+    assert_eq!(due(&mut lease, at(100), false), Due::Nothing(at(300)));
+    lease.pass_on(Term::Kept);
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+}
+
+#[test]
+fn hold_that_waits_for_its_guard_is_not_renewed_before_it_has_one() {
+    let mut lease = kept();
+    assert!(!lease.has_guard());
+    lease.wait_for_guard();
+    assert_eq!(due(&mut lease, at(100), true), Due::Nothing(at(300)));
+    assert!(lease.has_guard() && !lease.has_guard());
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+}
+
+#[test]
+fn limit_of_one_guard_ends_nothing_while_another_is_kept_without_one() {
+    let mut lease = kept();
+    lease.join(Term::KeptUntil(at(250)));
+    assert_eq!((lease.end(), lease.loss_at(at(260))), (at(300), None));
+    lease.leave(Term::Kept);
+    assert_eq!(lease.end(), at(250));
+    assert_eq!(lease.loss_at(at(260)), Some(Loss::HeldTooLong));
+}
+
+#[test]
+fn renewals_fail_since_the_first_of_a_row_until_one_is_answered() {
+    let mut lease = kept();
+    assert_eq!(lease.failing_since(), None);
+    for sent in [at(100), at(150)] {
+        assert_eq!(due(&mut lease, sent, false), Due::Renew(WATCHDOG));
+        lease.answered(sent, WATCHDOG, Answer::Unknown, sent);
+        assert_eq!(lease.failing_since(), Some(at(100)));
+    }
+    assert_eq!(due(&mut lease, at(200), false), Due::Renew(WATCHDOG));
+    lease.answered(at(200), WATCHDOG, Answer::Renewed, at(201));
+    assert_eq!(lease.failing_since(), None);
+}
+
+#[test]
 fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     let interval = CONFIRM_INTERVAL;
     let mut lease = kept();

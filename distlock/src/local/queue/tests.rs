@@ -116,6 +116,38 @@ fn head_that_leaves_with_a_hold_in_its_slot_passes_it_on_or_has_it_released() {
 }
 
 #[test]
+fn hold_lies_in_the_slot_until_the_head_takes_it() {
+    let (mut queue, tickets) = queue(1);
+    assert!(!queue.is_empty() && !queue.has_offer());
+    let _ = queue.release(7, true, Tick::default());
+    assert!(queue.has_offer());
+    assert_eq!(queue.take(tickets[0]), Some(7));
+    assert!(!queue.has_offer());
+}
+
+#[test]
+fn tickets_of_a_waiter_are_found_wherever_they_stand() {
+    let (queue, tickets) = queue(3);
+    let wanted = BTreeSet::from([tickets[0], tickets[2], Ticket::new()]);
+    assert_eq!(queue.those_of(&wanted), [tickets[0], tickets[2]]);
+}
+
+#[test]
+fn hold_that_ends_after_the_run_was_ended_is_released() {
+    let (mut queue, _) = queue(1);
+    queue.end_run();
+    assert_eq!(
+        queue.release(7, true, Tick::default()),
+        QueueEffect::Release(7)
+    );
+    assert_eq!(queue.began(Tick::default()), None);
+    assert_eq!(
+        queue.release(8, true, Tick::default()),
+        QueueEffect::HandedOver(0)
+    );
+}
+
+#[test]
 fn waiter_with_a_lease_of_its_own_is_handed_nothing() {
     let (mut queue, tickets) = queue(1);
     let own_lease = queue.join(1, false, None);
