@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The flaws that the interleavings are explored with are those of another crate, which names this one.
+#[cfg(all(test, distlock_shuttle, feature = "test-util"))]
+extern crate self as distlock;
+
 mod acquire;
 mod backend;
 mod client;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::future::poll_immediate;
 
 use super::{
-    Inside, NONE, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop, yield_now,
+    Inside, NONE, all, clients, explore, left_alone, nothing_is_left, spawn, visit, visit_and_drop,
+    yield_now,
 };
 use crate::backend::memory::MemoryServer;
 
@@ -81,7 +82,7 @@ fn waiter_that_is_left_alone_lets_the_next_one_pass_and_comes_back() {
             let lock = client.lock("key");
             let inside = Inside::default();
             let first = lock.acquire().await.unwrap();
-            let mut left = Box::pin(lock.acquire().into_future());
+            let mut left = left_alone(lock.acquire());
             assert!(poll_immediate(&mut left).await.is_none());
             let next = [0; 2].map(|_| spawn(visit(lock.acquire(), inside.clone())));
             let ends = spawn(async move { first.release().await.unwrap() });

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Inside, TURNS, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop};
+use super::{
+    Inside, TURNS, all, clients, explore, nothing_is_left, spawn, visit, visit_and_drop, yield_now,
+};
 use crate::backend::memory::MemoryServer;
 use crate::client::Client;
 
@@ -40,6 +42,26 @@ fn waiter_that_leaves_takes_no_message_from_another_client() {
         all([ends, waits]).await;
         two.close(TURNS).await.unwrap();
         nothing_is_left(&three, &server).await;
+    });
+}
+
+#[test]
+fn waiter_that_comes_just_after_another_gave_up_hears_of_the_release() {
+    explore("subscribe against unsubscribe", TURNS, || async {
+        let server = MemoryServer::new();
+        let [one, two] = clients(&server);
+        let first = one.lock("key").acquire().await.unwrap();
+        let leaves = spawn(two.lock("key").acquire().into_future());
+        server.until_waiting("key", 1).await;
+        yield_now().await;
+        leaves.abort();
+        let _left = leaves.await;
+        let waits = spawn(visit(two.lock("key").acquire(), Inside::default()));
+        server.until_waiting("key", 1).await;
+        first.release().await.unwrap();
+        all([waits]).await;
+        one.close(TURNS).await.unwrap();
+        nothing_is_left(&two, &server).await;
     });
 }
 

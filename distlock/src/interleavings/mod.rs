@@ -5,11 +5,15 @@
 //!
 //! Time stands still while any task can go on. If none can, it moves to the next timer, up to the `patience` of the scenario. A
 //! scenario without patience thus finds each wake-up that is lost, also where a later look would have helped.
+//!
+//! With the feature `test-util`, `flawed` has each scenario find the mistakes that a lock library could contain.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod ends;
 mod explorer;
+#[cfg(feature = "test-util")]
+mod flawed;
 mod hand_over;
 mod holds;
 mod keys;
@@ -17,6 +21,7 @@ mod messages;
 mod numbers;
 mod outages;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -28,6 +33,8 @@ pub(crate) use self::explorer::explore;
 use crate::acquire::Acquire;
 use crate::backend::memory::MemoryServer;
 use crate::client::Client;
+use crate::error::Error;
+use crate::guard::Guard;
 
 /// Every wake-up comes by itself.
 const NONE: Duration = Duration::ZERO;
@@ -69,8 +76,23 @@ impl Inside {
     }
 }
 
+/// Clients of a server. `FLAW` names a mistake that all of them make.
 fn clients<const N: usize>(server: &MemoryServer) -> [Client; N] {
-    std::array::from_fn(|_| Client::builder().in_memory(server).unwrap())
+    std::array::from_fn(|_| {
+        let builder = Client::builder();
+        #[cfg(feature = "test-util")]
+        let builder = flawed::with_flaw(builder);
+        builder.in_memory(server).unwrap()
+    })
+}
+
+/// An acquisition that may be left unpolled.
+fn left_alone(acquire: Acquire) -> Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>> {
+    let waiter = acquire.into_future();
+    #[cfg(feature = "test-util")]
+    return flawed::around_waiter(waiter);
+    #[cfg(not(feature = "test-util"))]
+    Box::pin(waiter)
 }
 
 /// Acquires, is inside, and releases.

@@ -171,6 +171,26 @@ fn holder_and_waiter_are_told_soon_when_their_server_comes_back_without_the_hold
 }
 
 #[test]
+fn waiter_tries_again_when_its_server_comes_back() {
+    explore("restart against wait", SOON, || async {
+        let server = MemoryServer::new();
+        let [one, two] = clients(&server);
+        // Nobody holds it who could be told of the loss.
+        let guard = one.lock("key").acquire().await.unwrap();
+        drop(guard.detach().unwrap());
+        let waits = spawn(visit(two.lock("key").acquire(), Inside::default()));
+        server.until_waiting("key", 1).await;
+        server.take_down();
+        server.forget("key");
+        yield_now().await;
+        server.bring_up();
+        all([waits]).await;
+        one.close(SOON).await.unwrap();
+        nothing_is_left(&two, &server).await;
+    });
+}
+
+#[test]
 fn hold_that_is_handed_over_after_the_server_lost_it_is_told_soon() {
     explore("hand-over against loss", SOON, || async {
         let server = MemoryServer::new();

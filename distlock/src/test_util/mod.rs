@@ -7,6 +7,7 @@ pub mod fuzz;
 mod verbs;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -18,6 +19,7 @@ use crate::guard::expirable_permit::ExpirablePermit;
 use crate::guard::permit::Permit;
 use crate::resource::mode::Mode;
 use crate::resource::owner::Owner;
+use crate::sync::task::{AbortHandle, spawn};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
@@ -51,6 +53,29 @@ pub struct Sizes {
     pub watched_keys: usize,
     /// Channels that are subscribed, or have yet to be unsubscribed.
     pub channels: usize,
+}
+
+/// A task that ends when this is dropped: one of tokio, or one whose interleavings are explored.
+pub struct KeptTask(AbortHandle);
+
+impl KeptTask {
+    /// Begins the task.
+    #[must_use]
+    pub fn begin(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(spawn(task).abort_handle())
+    }
+}
+
+impl fmt::Debug for KeptTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptTask")
+    }
+}
+
+impl Drop for KeptTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Makes an owner.

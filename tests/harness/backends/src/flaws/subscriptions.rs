@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Fault, Key, Peeked, Signal, Subscription, Target, Tick, watched};
+use distlock::test_util::{
+    Clock, Fault, KeptTask, Key, Peeked, Signal, Subscription, Target, Tick, watched,
+};
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
 
 /// How long it takes until a subscription is confirmed. In memory it would take no time, so nothing could happen
 /// meanwhile.
@@ -83,17 +84,8 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let (outer, signal) = watched::channel(first);
-    let task = tokio::spawn(forward(inner.signal(), outer)).abort_handle();
-    Subscription::new(signal, (Forwarding(task), inner))
-}
-
-/// Ends the task with the subscription.
-struct Forwarding(AbortHandle);
-
-impl Drop for Forwarding {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    let forwards = KeptTask::begin(forward(inner.signal(), outer));
+    Subscription::new(signal, (forwards, inner))
 }
 
 /// The channels with shares, and those that are being unsubscribed.

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::Error;
-use tokio::task::JoinSet;
+use distlock::test_util::KeptTask;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::Flaw;
@@ -46,11 +47,12 @@ impl Flaw {
             return Box::pin(waiter);
         }
         Box::pin(async move {
-            // Dropping the set drops the acquisition.
-            let mut task = JoinSet::new();
-            task.spawn(waiter);
-            let ended = task.join_next().await;
-            ended.expect("one task").expect("no panic")
+            let (ends, ended) = oneshot::channel();
+            // Dropping the task drops the acquisition.
+            let _task = KeptTask::begin(async move {
+                drop(ends.send(waiter.await));
+            });
+            ended.await.expect("no panic")
         })
     }
 }
