@@ -18,7 +18,11 @@ use crate::settings::{NotAcquired, Settings};
 /// What happens with a request next.
 pub(crate) enum EnterOutcome {
     Unlocked,
-    Locked { guard: Guard, waited: Duration },
+    Locked {
+        guard: Guard,
+        waited: Duration,
+        granted: Instant,
+    },
     Answered(Answer),
 }
 
@@ -100,9 +104,14 @@ impl Settings {
     async fn acquire(&self, mode: Mode, keys: Keys, grpc: bool) -> EnterOutcome {
         let started = Instant::now();
         let acquired = self.lock.acquire(mode, keys).await;
-        let waited = started.elapsed();
+        let ended = Instant::now();
+        let waited = ended.saturating_duration_since(started);
         match acquired {
-            Ok(guard) => EnterOutcome::Locked { guard, waited },
+            Ok(guard) => EnterOutcome::Locked {
+                guard,
+                waited,
+                granted: ended,
+            },
             Err(error) => {
                 let mut answer = match error {
                     NotAcquired::TooManyPending { limit, busy } => {

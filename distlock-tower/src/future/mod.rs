@@ -237,7 +237,11 @@ where
                 return self.answer_after(draining, answer);
             }
             EnterOutcome::Unlocked => None,
-            EnterOutcome::Locked { guard, waited } => Some((guard, waited)),
+            EnterOutcome::Locked {
+                guard,
+                waited,
+                granted,
+            } => Some((guard, LockTimes { waited, granted })),
         };
         let mut request = Request::from_parts(parts, read.or(body)?);
         *this.stage = match granted {
@@ -246,15 +250,15 @@ where
                 this.handler.set(Some(service.call(request)));
                 Stage::Unlocked
             }
-            Some((guard, waited)) => {
-                let granted = Instant::now();
+            Some((guard, times)) => {
                 let is_exempt = this.client.grpc || this.client.has_whole_body;
                 let body_clock = (!is_exempt).then(|| this.settings.time_body(&mut request));
                 let last_holds = Arc::clone(&this.settings.last_holds);
-                let (held, mut hold) = RequestHold::new(guard, body_clock.flatten(), last_holds);
+                let (held, mut hold) =
+                    RequestHold::new(guard, times.granted, body_clock.flatten(), last_holds);
                 request.extensions_mut().insert(held);
                 hold.enter(|| this.handler.set(Some(service.call(request))));
-                Stage::Running(hold, LockTimes { waited, granted })
+                Stage::Running(hold, times)
             }
         };
         None

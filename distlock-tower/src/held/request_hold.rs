@@ -46,9 +46,10 @@ enum State {
 }
 
 impl RequestHold {
-    /// Takes a guard over. The [`Held`] is the handler's view of the same hold.
+    /// Takes over a guard that was granted at `granted`. The [`Held`] is the handler's view of the same hold.
     pub(crate) fn new(
         guard: Guard,
+        granted: Instant,
         body_clock: Option<Arc<BodyClock>>,
         last_holds: Arc<LastHolds>,
     ) -> (Held, Self) {
@@ -57,7 +58,7 @@ impl RequestHold {
         let hold = Self {
             state: State::Running(section, held.clone()),
             body_clock,
-            granted: Instant::now(),
+            granted,
             last_holds,
         };
         (held, hold)

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use smallvec::SmallVec;
+
 use crate::error::Error;
 
 /// A value that a placeholder renders.
@@ -102,7 +104,8 @@ pub fn key(key: impl WholeKey) -> Result<String, Error> {
 /// All keys that one call locks.
 #[derive(Default)]
 pub struct Keys {
-    pub(super) keys: Vec<String>,
+    /// Most calls lock one.
+    pub(super) keys: SmallVec<[String; 1]>,
     /// The error of the first key that could not be made.
     pub(super) wrong: Option<Error>,
 }

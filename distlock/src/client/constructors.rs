@@ -206,7 +206,7 @@ impl Client {
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
-        let registry = self.lives.latest();
+        let registry = self.lives.peek();
         let session = &registry.session;
         let key = Key::new(&session.config.key_prefix, &key.into()).and_then(|key| {
             let reason = if side_keys::is_reserved(key.name()) {

@@ -95,6 +95,11 @@ impl Client {
         Arc::clone(&self.lives.current().session)
     }
 
+    /// The settings, which are the same under each identity.
+    fn with_config<T>(&self, with: impl FnOnce(&Config) -> T) -> T {
+        with(&self.lives.peek().session.config)
+    }
+
     /// Returns the id of this client: a random UUID, with which the names of all its owners begin. A copy of the process
     /// returns another one, and so does the client after [`renew_identity`](Client::renew_identity).
     ///

@@ -136,7 +136,7 @@ impl LockSource {
             Self::Client(client) => client,
             Self::Quorum(quorum) => quorum.first_client()?,
         };
-        setting(&client.session().config)
+        client.with_config(setting)
     }
 
     #[track_caller]

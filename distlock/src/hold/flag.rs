@@ -8,16 +8,17 @@ use crate::sync::{Notified, Notify};
 #[derive(Debug, Default)]
 pub(crate) struct Flag {
     is_set: AtomicBool,
+    /// Whether anybody has ever waited. Most flags are set and dropped without that, and wake nobody.
+    is_watched: AtomicBool,
     waiters: Notify,
 }
 
 impl Flag {
     /// Sets the flag. Not under a mutex: a waker may run any code.
     pub(crate) fn set(&self) {
-        // AcqRel, with the Acquire in `is_set`: a thread that finds the flag set finds all that was done before.
-        if !self.is_set.swap(true, Ordering::AcqRel) {
-            foreign::notify_waiters(&self.waiters);
-        }
+        // Release, with the Acquire in `is_set`: a thread that finds the flag set finds all that was done before.
+        self.is_set.store(true, Ordering::Release);
+        self.announce_change();
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -34,18 +35,25 @@ impl Flag {
 
     /// Wakes those that wait for a [change](Flag::changed), and does not set the flag. Not under a mutex.
     pub(crate) fn announce_change(&self) {
-        foreign::notify_waiters(&self.waiters);
+        // Here and in `next_change`, `is_watched` is read and written in one step, so one of the two steps comes first. AcqRel:
+        // the second one sees what was done before the first. So either this finds that somebody waits, or the waiter's look
+        // finds the change.
+        if self.is_watched.fetch_or(false, Ordering::AcqRel) {
+            foreign::notify_waiters(&self.waiters);
+        }
     }
 
     /// Completes when the flag is set or a change is announced, from this call on.
     pub(crate) fn next_change(&self) -> Notified<'_> {
-        self.waiters.notified()
+        // First: from then on it receives `notify_waiters`, even if it was not polled yet.
+        let changed = self.waiters.notified();
+        self.is_watched.swap(true, Ordering::AcqRel);
+        changed
     }
 
     /// Completes when the flag is set, or when a change before that is announced.
     pub(crate) async fn changed(&self) {
-        // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
-        let changed = self.waiters.notified();
+        let changed = self.next_change();
         if !self.is_set() {
             changed.await;
         }
@@ -58,6 +66,8 @@ mod tests {
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::Poll;
+
+    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -90,5 +100,15 @@ mod tests {
         flag.set();
         let second = poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await;
         assert!(second.is_ready());
+    }
+
+    #[tokio::test]
+    async fn change_that_is_announced_before_the_first_poll_of_a_wait_ends_that_wait_alone() {
+        let flag = Flag::default();
+        let next_change = flag.next_change();
+        flag.announce_change();
+        assert!(next_change.now_or_never().is_some());
+        assert!(flag.next_change().now_or_never().is_none());
+        assert!(flag.changed().now_or_never().is_none() && !flag.is_set());
     }
 }

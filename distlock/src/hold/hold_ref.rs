@@ -23,11 +23,17 @@ use crate::sync::{OnceLock, Semaphore};
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;
 
-/// The origin of a guard: its client, the client's clock, and a margin.
-#[derive(Clone, Debug)]
-pub(crate) struct Origin {
+/// What the guards of a client share. It does not keep the client alive.
+#[derive(Debug)]
+pub(crate) struct GuardClient {
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
+}
+
+/// The origin of a guard: its client, and a margin.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) client: Arc<GuardClient>,
     /// The guard stops counting as held this long before its deadline, because the clocks of several servers may drift.
     pub(crate) margin: Duration,
 }
@@ -62,7 +68,7 @@ impl HoldRef {
         origin: Origin,
         terms: &HoldTerms,
     ) -> Option<Arc<Self>> {
-        let now = origin.clock.now();
+        let now = origin.client.clock.now();
         let term = Term::kept(now, terms.max_hold);
         hold.succeed(term, terms.call_site, now)
             .then(|| Self::new(Arc::clone(hold), origin, term))
@@ -85,7 +91,7 @@ impl HoldRef {
 
     /// The id of the client that acquired the hold.
     pub(crate) fn client(&self) -> Uuid {
-        self.origin.identity.id()
+        self.origin.client.identity.id()
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -108,7 +114,7 @@ impl HoldRef {
 
     /// What the client's clock shows.
     pub(crate) fn now(&self) -> Tick {
-        self.origin.clock.now()
+        self.origin.client.clock.now()
     }
 
     /// The time to compare with deadlines: the current time plus the margin.
@@ -163,7 +169,7 @@ impl HoldRef {
 
     /// Whether the hold is left to another process, or to a former identity of the client.
     pub(crate) fn is_left_alone(&self) -> bool {
-        !self.origin.identity.is_valid()
+        !self.origin.client.identity.is_valid()
     }
 
     fn is_held_at(&self, now: Tick) -> bool {
@@ -213,7 +219,7 @@ impl HoldRef {
 
     /// Sleeps for `time` by the client's clock.
     pub(crate) async fn sleep(&self, time: Duration) {
-        let clock = &self.origin.clock;
+        let clock = &self.origin.client.clock;
         clock.sleep_until(clock.now().after(time)).await;
     }
 
@@ -230,8 +236,8 @@ impl HoldRef {
         margin: Duration,
     ) -> Result<Arc<Self>, NestError> {
         let origin = Origin {
+            client: Arc::clone(&self.origin.client),
             margin,
-            ..self.origin.clone()
         };
         self.hold.nest(self.enclosing(closed), term)?;
         Ok(Self::new(Arc::clone(&self.hold), origin, term))
@@ -267,7 +273,7 @@ impl HoldRef {
             crate::sync::select! {
                 () = self.over.wait() => return,
                 () = self.hold.over() => return,
-                () = self.origin.clock.sleep_until(self.hold.deadline().min(self.term().end())) => {}
+                () = self.origin.client.clock.sleep_until(self.hold.deadline().min(self.term().end())) => {}
             }
         }
     }

@@ -24,12 +24,12 @@ use std::time::Duration;
 
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
-pub(crate) use self::hold_ref::{HoldRef, Origin};
+pub(crate) use self::hold_ref::{GuardClient, HoldRef, Origin};
 use self::lease::{Answer, Lease};
 use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
 use self::state::State;
-pub(crate) use self::state::{Confirmed, GuardEnd, ShownHold, WatchdogAction};
+pub(crate) use self::state::{AtRelease, Confirmed, GuardEnd, ShownHold, WatchdogAction};
 use self::term::GuardTerm;
 pub(crate) use self::term::Term;
 pub(crate) use self::terms::HoldTerms;
@@ -128,6 +128,11 @@ impl Hold {
         self.state.lock().call_site
     }
 
+    /// When the guard that has the hold was granted it, or took it over.
+    pub(crate) fn since(&self) -> Tick {
+        self.state.lock().since
+    }
+
     /// How long the guard that has the hold has had it at `now`.
     pub(crate) fn held_for(&self, now: Tick) -> Duration {
         now.since(self.state.lock().since)
@@ -139,8 +144,10 @@ impl Hold {
 
     /// Whether the server was not yet asked for the hold over connection `epoch`. Records that it is asked now.
     pub(crate) fn is_new_connection(&self, epoch: u64) -> bool {
-        // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm.
-        self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
+        // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm. Read first: nearly always it
+        // was asked over this connection, and nothing is written.
+        self.asked_over.load(Ordering::Relaxed) != epoch
+            && self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
     }
 
     /// How a guard with this term lost the hold. Call it only if the guard no longer holds the key.
@@ -162,9 +169,9 @@ impl Hold {
         self.state.lock().lease.server_end()
     }
 
-    /// The server has no copy of the hold after this time.
-    pub(crate) fn latest_end(&self) -> Tick {
-        self.state.lock().lease.latest_end()
+    /// What its release has to know.
+    pub(crate) fn at_release(&self) -> AtRelease {
+        self.state.lock().at_release()
     }
 
     /// Since when its renewals fail, if they do.
@@ -375,11 +382,11 @@ impl Hold {
         }
     }
 
-    /// Ends the renewals. Returns the deadline of the hold, or its loss if it was lost before.
-    pub(crate) fn stop_renewals(&self, now: Tick) -> Result<Tick, Loss> {
+    /// Ends the renewals. Returns what the release has to know, or the loss if the hold was lost before.
+    pub(crate) fn stop_renewals(&self, now: Tick) -> Result<AtRelease, Loss> {
         let mut state = self.state.lock();
         state.lease.release(now)?;
-        Ok(state.lease.deadline())
+        Ok(state.at_release())
     }
 
     /// When the watchdog should look at this hold next.

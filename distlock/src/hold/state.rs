@@ -21,6 +21,18 @@ pub(crate) struct ShownHold {
     pub(crate) call_site: &'static Location<'static>,
 }
 
+/// What the release of a hold has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct AtRelease {
+    pub(crate) deadline: Tick,
+    /// The key stays taken until then, also after its guards have ended.
+    pub(crate) taken_until: Tick,
+    /// The server has no copy of the hold after this time.
+    pub(crate) latest_end: Tick,
+    /// How many guards have handed the hold over since the server confirmed it.
+    pub(crate) unconfirmed: u32,
+}
+
 /// How a guard ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardEnd {
@@ -93,6 +105,15 @@ impl State {
     /// Whether the server still has another count. A count of 0 is stated only by a release.
     fn is_unstated(&self) -> bool {
         self.count != self.stated && self.count > 0
+    }
+
+    pub(super) fn at_release(&self) -> AtRelease {
+        AtRelease {
+            deadline: self.lease.deadline(),
+            taken_until: self.taken_until,
+            latest_end: self.lease.latest_end(),
+            unconfirmed: self.lease.unconfirmed(),
+        }
     }
 
     /// How a guard with this term lost the hold.

@@ -19,9 +19,12 @@ fn granted() -> Arc<HoldRef> {
         key: Key::new("", "order:42").unwrap(),
     };
     let target = Target::of(&resource, Owner::new(Uuid::nil(), 1));
-    let origin = Origin {
+    let client = GuardClient {
         identity: Identity::of(Uuid::nil()),
         clock: Clock::tokio(),
+    };
+    let origin = Origin {
+        client: Arc::new(client),
         margin: Duration::ZERO,
     };
     let grant = Grant {
@@ -34,8 +37,8 @@ fn granted() -> Arc<HoldRef> {
         },
         token: None,
         margin: Duration::ZERO,
-        sent: origin.clock.now(),
-        now: origin.clock.now(),
+        sent: origin.client.clock.now(),
+        now: origin.client.clock.now(),
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,

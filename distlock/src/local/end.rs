@@ -200,11 +200,9 @@ impl Registry {
             let mut entries = self.entries.lock();
             // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
             let is_alone = is_alone
-                && self.same_data(resource).all(|other| {
-                    other == *resource
-                        || entries
-                            .get(&other)
-                            .is_none_or(|entry| entry.queue.is_empty())
+                && self.same_data_of_others(resource).all(|other| {
+                    let entry = entries.get(&other);
+                    entry.is_none_or(|entry| entry.queue.is_empty())
                 });
             if let Some(entry) = entries.get_mut(resource) {
                 entry.queue.released(is_alone);

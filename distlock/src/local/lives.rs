@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::panic::RefUnwindSafe;
 use std::pin::Pin;
 use std::process;
@@ -59,6 +60,11 @@ impl Lives {
     /// The registry as the last check of the process has left it.
     pub(crate) fn latest(&self) -> Arc<Registry> {
         self.now.load_full()
+    }
+
+    /// The same, for a short look.
+    pub(crate) fn peek(&self) -> impl Deref<Target = Arc<Registry>> {
+        self.now.load()
     }
 
     /// Starts again if this is a copy of the process that the registry belongs to.

@@ -87,11 +87,29 @@ impl Registry {
         &self,
         resource: &'r Resource,
     ) -> impl Iterator<Item = Resource> + use<'r> {
+        self.of_used_kinds(resource, |_| true)
+    }
+
+    /// Those of them that are of another kind.
+    pub(super) fn same_data_of_others<'r>(
+        &self,
+        resource: &'r Resource,
+    ) -> impl Iterator<Item = Resource> + use<'r> {
+        let own = resource.kind;
+        self.of_used_kinds(resource, move |kind| kind != own)
+    }
+
+    fn of_used_kinds<'r, W: Fn(Kind) -> bool>(
+        &self,
+        resource: &'r Resource,
+        wanted: W,
+    ) -> impl Iterator<Item = Resource> + use<'r, W> {
         let used = self.used_kinds.load(Ordering::Relaxed);
-        let kinds = resource.kind.same_data().iter();
-        let used = kinds.filter(move |kind| used & (1 << **kind as u32) != 0);
-        used.map(|kind| Resource {
-            kind: *kind,
+        let is_used = move |kind: Kind| used & (1 << kind as u32) != 0;
+        let kinds = resource.kind.same_data().iter().copied();
+        let kinds = kinds.filter(move |kind| is_used(*kind) && wanted(*kind));
+        kinds.map(|kind| Resource {
+            kind,
             key: resource.key.clone(),
         })
     }
@@ -119,7 +137,7 @@ impl Registry {
             return self.note_shared(hold);
         }
         self.note_use_of(hold.resource.kind);
-        let now = self.session.now();
+        let now = hold.since();
         let (former, left_over) = {
             let mut entries = self.entries.lock();
             let entry = entries

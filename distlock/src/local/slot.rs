@@ -206,11 +206,6 @@ impl<'a> QueueSlot<'a> {
         });
     }
 
-    /// When a head of its queue last gave up because the server does not answer.
-    pub(crate) fn line_given_up_at(&self) -> Option<Tick> {
-        self.with_entry(|entry, _| entry.given_up_at).flatten()
-    }
-
     /// The server has refused the waiter: another owner holds the key until then, if an end is known.
     pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
         self.with_entry(|entry, _| entry.busy_until = until);
@@ -241,12 +236,13 @@ impl<'a> QueueSlot<'a> {
         self.with_entry(known).flatten()
     }
 
-    pub(crate) fn next_step(&mut self) -> NextStep {
+    /// The next step, and when a head of its queue last gave up because the server does not answer.
+    pub(crate) fn next_step(&mut self) -> (NextStep, Option<Tick>) {
         self.follows = false;
-        let step = self.step();
+        let (step, given_up_at) = self.step();
         self.waker
             .note_step(matches!(step, NextStep::Attempt { .. }));
-        step
+        (step, given_up_at)
     }
 
     /// It asks the server although a holder of its own client is in the way. In an outage the answer may take long, and it
@@ -276,11 +272,13 @@ impl<'a> QueueSlot<'a> {
         self.follows
     }
 
-    fn step(&mut self) -> NextStep {
+    fn step(&mut self) -> (NextStep, Option<Tick>) {
         let collects = self.joining.collects;
         let takes_over = self.joining.takes_over;
         let now = || self.registry.session.now();
+        let mut given_up_at = None;
         let step = self.with_entry(|entry, ticket| {
+            given_up_at = entry.given_up_at;
             if !entry.queue.is_head(ticket) {
                 let is_queued = entry.queue.has(ticket);
                 return is_queued.then_some((NextStep::WaitInLine, None));
@@ -303,7 +301,7 @@ impl<'a> QueueSlot<'a> {
             };
             Some((step, handed_over))
         });
-        match step.flatten() {
+        let step = match step.flatten() {
             Some((_, Some(hold))) => match self.take_over(&hold) {
                 Some(share) => NextStep::HandedOver(share),
                 None => NextStep::Attempt { yield_first: false },
@@ -312,15 +310,17 @@ impl<'a> QueueSlot<'a> {
             None if self.ticket.is_some() && self.joining.resource.kind.line() == Line::Local => {
                 // It was not polled for too long, and has lost its place.
                 self.join_queue(None);
-                self.step()
+                return self.step();
             }
             None => {
                 // It has not joined the queue, or the whole queue was dismissed, or it is a reader that has lost its
                 // place, and asks on its own.
                 self.ticket = None;
+                given_up_at = None;
                 NextStep::Attempt { yield_first: false }
             }
-        }
+        };
+        (step, given_up_at)
     }
 
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
@@ -369,7 +369,7 @@ impl<'a> QueueSlot<'a> {
         if hold.resource.kind.line() == Line::Shared {
             self.registry.note_shared(hold);
         }
-        self.leave_with(hold, Some(self.registry.session.now()));
+        self.leave_with(hold, Some(hold.since()));
     }
 
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.

@@ -51,7 +51,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
 use crate::error::{HeldBy, Loss};
 use crate::foreign;
-use crate::hold::{Flag, Hold, Origin};
+use crate::hold::{Flag, GuardClient, Hold, Origin};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::{Key, Resource};
@@ -68,6 +68,7 @@ pub(crate) struct Session {
     pub(crate) identity: Arc<Identity>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
+    of_guards: Arc<GuardClient>,
     pub(crate) backend: Arc<dyn Backend>,
     watchdog: Watchdog,
     tracking: Tracking,
@@ -100,12 +101,17 @@ impl Session {
         clock: Clock,
         backend: Arc<dyn Backend>,
     ) -> Arc<Self> {
+        let of_guards = GuardClient {
+            identity: Arc::clone(&identity),
+            clock: clock.clone(),
+        };
         Arc::new(Self {
             id: identity.id(),
             identity,
             config,
             clock,
             tracking: Tracking::new(backend.tracks()),
+            of_guards: Arc::new(of_guards),
             backend,
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
@@ -128,11 +134,8 @@ impl Session {
 
     /// The origin of a guard of this client, with a margin before its deadline.
     pub(crate) fn origin(&self, margin: Duration) -> Origin {
-        Origin {
-            identity: Arc::clone(&self.identity),
-            clock: self.clock.clone(),
-            margin,
-        }
+        let client = Arc::clone(&self.of_guards);
+        Origin { client, margin }
     }
 
     /// An owner that was never used before.
@@ -219,7 +222,7 @@ impl Session {
         }
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);
-        self.start_tasks();
+        self.tend_tasks();
     }
 
     /// The server has answered a command that may have changed the key, other than a grant.
@@ -284,7 +287,7 @@ impl Session {
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
-        self.start_tasks();
+        self.tend_tasks();
     }
 
     /// Plans the watchdog's next look at a hold.

@@ -6,7 +6,6 @@
 //! An answer to an attempt ends what went unanswered. A grant that replicas did not confirm is ended by a grant that stands
 //! alone: refusals continue while no replica is there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Session;
@@ -199,56 +198,58 @@ impl UnansweredAttempts {
 }
 
 impl Session {
-    /// The outage of the server that a key lives on.
-    fn outage(&self, key: &Key) -> Arc<UnansweredAttempts> {
-        self.outages.of(self.backend.home(key).server)
+    /// Runs a function on the outage of the server that a key lives on.
+    fn outage<R>(&self, key: &Key, with: impl FnOnce(&UnansweredAttempts) -> R) -> R {
+        self.outages.with(self.backend.home(key).server, with)
     }
 
     /// Whether an attempt at a key was not answered, and its server has answered no command since.
     pub(crate) fn is_silent(&self, key: &Key) -> bool {
-        self.outage(key).is_silent()
+        self.outage(key, UnansweredAttempts::is_silent)
     }
 
     /// The server of a key answered an attempt.
     pub(crate) fn answered(&self, key: &Key) {
-        self.outage(key).answered();
+        self.outage(key, UnansweredAttempts::answered);
     }
 
     /// The server of a key granted it, and enough replicas have that if any are needed.
     pub(crate) fn granted_key(&self, key: &Key) {
-        self.outage(key).granted();
+        self.outage(key, UnansweredAttempts::granted);
     }
 
     /// A grant of a key, to an attempt that was sent at `sent`, was not confirmed.
     pub(crate) fn unconfirmed(&self, key: &Key, sent: Tick, fault: Fault) {
         let gap = self.config.unavailable_after;
-        let outage = self.outage(key);
-        outage.unconfirmed(key, sent, self.now(), fault, gap);
+        let now = self.now();
+        self.outage(key, |outage| outage.unconfirmed(key, sent, now, fault, gap));
     }
 
     /// Whether a grant of this key was not confirmed lately, and none on its server was since. The key was free then, so who
     /// has it now was granted it in the outage.
     pub(crate) fn was_unconfirmed(&self, key: &Key) -> bool {
         let gap = self.config.unavailable_after;
-        self.outage(key).was_unconfirmed(key, self.now(), gap)
+        let now = self.now();
+        self.outage(key, |outage| outage.was_unconfirmed(key, now, gap))
     }
 
     /// The server of a key answered a command that is not an attempt.
     pub(super) fn answered_other(&self, key: &Key) {
-        self.outage(key).answered_other();
+        self.outage(key, UnansweredAttempts::answered_other);
     }
 
     /// An attempt at a key that was sent at `sent` failed, or it was given up and has no `failure`.
     pub(crate) fn unanswered(&self, key: &Key, sent: Tick, failure: Option<Fault>) {
         let gap = self.config.unavailable_after;
-        self.outage(key).unanswered(sent, self.now(), failure, gap);
+        let now = self.now();
+        self.outage(key, |outage| outage.unanswered(sent, now, failure, gap));
     }
 
     /// The attempts of this client that the server of a key did not answer, if it has answered none since, and those whose
     /// grants were not confirmed, if none was since.
     pub(crate) fn unanswered_attempts(&self, key: &Key) -> Option<Unanswered> {
-        self.outage(key)
-            .current(self.now(), self.config.unavailable_after)
+        let (now, gap) = (self.now(), self.config.unavailable_after);
+        self.outage(key, |outage| outage.current(now, gap))
     }
 
     /// The same, if it was so at `at` already.

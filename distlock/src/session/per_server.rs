@@ -23,6 +23,16 @@ impl<T> PerServer<T> {
         }
     }
 
+    /// Runs a function on the value of the server with this number.
+    pub(super) fn with<R>(&self, server: u32, with: impl FnOnce(&T) -> R) -> R {
+        // Not another reference to it: nearly always it is the first one.
+        if server == 0 {
+            with(&self.first)
+        } else {
+            with(&self.of(server))
+        }
+    }
+
     /// The value of the server with this number. It is made when it is first asked for.
     pub(super) fn of(&self, server: u32) -> Arc<T> {
         if server == 0 {
@@ -69,6 +79,9 @@ mod tests {
             values.of(server).fetch_add(1, Ordering::Relaxed);
         }
         let counts = [0, 7, 9].map(|server| values.of(server).load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 2, 1]);
+        let counts = [0, 7, 9]
+            .map(|server| values.with(server, |value: &AtomicU32| value.load(Ordering::Relaxed)));
         assert_eq!(counts, [1, 2, 1]);
     }
 }

@@ -9,6 +9,7 @@ use super::release::releaser;
 use super::{Session, free, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
 use crate::mutex::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::runtime::{Handle, Id};
 use crate::task::{OnDemandTask, RunningTask, boxed};
 
@@ -19,6 +20,8 @@ pub(super) struct Tasks {
     pub(super) releaser: OnDemandTask,
     peeks: OnDemandTask,
     free: OnDemandTask,
+    /// Whether a task has ended with its runtime since the last [look](Session::tend_tasks).
+    was_cut_off: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
 }
@@ -36,6 +39,19 @@ impl Tasks {
         }
     }
 
+    /// Notes that a task has ended with its runtime, and may have work.
+    fn note_cut_off(&self) {
+        // Release: whoever finds it noted also finds that the task does not run.
+        self.was_cut_off.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted since the last call.
+    fn take_cut_off(&self) -> bool {
+        // Read first: nearly always nothing is noted, and a write would move the cache line between the cores. Acquire: pairs
+        // with `note_cut_off`.
+        self.was_cut_off.load(Ordering::Acquire) && self.was_cut_off.swap(false, Ordering::AcqRel)
+    }
+
     /// The runtime of the newest caller.
     fn newest_runtime(&self) -> Option<Handle> {
         self.runtime.lock().clone()
@@ -43,8 +59,8 @@ impl Tasks {
 }
 
 impl Session {
-    /// Starts the tasks that are not running, in the caller's runtime. On a thread without a runtime, it uses the
-    /// newest runtime that was seen.
+    /// Starts the tasks that have work and are not running, in the caller's runtime. On a thread without a runtime, it uses
+    /// the newest runtime that was seen. To be called by whoever has given one of them work.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
         // Asked first: nearly every caller finds all tasks running, and needs no copy of the handle.
@@ -52,6 +68,16 @@ impl Session {
             && let Some(runtime) = self.tasks.newest_runtime()
         {
             self.start_tasks_in(&runtime);
+        }
+    }
+
+    /// Starts the watchdog, and the tasks that ended with their runtime. For callers who have given the other tasks no work:
+    /// it does not ask them, which would take the mutex of each.
+    pub(crate) fn tend_tasks(self: &Arc<Self>) {
+        self.tasks.note_runtime();
+        // Taken before the tasks are looked at: one that ends after that notes it again.
+        if !self.tasks.watchdog.is_running() || self.tasks.take_cut_off() {
+            self.start_tasks();
         }
     }
 
@@ -141,17 +167,19 @@ impl Drop for ServingTask {
     fn drop(&mut self) {
         // First: the tasks that are started below may be this one.
         drop(self.running.take());
-        let newest = self.session.tasks.newest_runtime();
         if self.done {
             // A release that came while the releaser ended has woken that task alone.
-            if let Some(newest) = newest {
+            if let Some(newest) = self.session.tasks.newest_runtime() {
                 self.session.restart_releaser_in(&newest);
             }
             return;
         }
+        // Before the newest runtime is read: a caller whose runtime is noted after that finds this.
+        self.session.tasks.note_cut_off();
         if self.session.is_retired() {
             return;
         }
+        let newest = self.session.tasks.newest_runtime();
         if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
             self.session.start_tasks_in(&newest);
         }

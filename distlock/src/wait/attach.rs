@@ -22,7 +22,7 @@ pub(crate) async fn attach(
     request: &Request,
 ) -> Result<OpenShares, Error> {
     let session = &registry.session;
-    session.start_tasks();
+    session.tend_tasks();
     let key = &request.requested[0].resource.key;
     let failed = |fault: Fault| fault.into_error(key, session.now().since(request.since));
     let give_up = request.since.after(session.config.unavailable_after);

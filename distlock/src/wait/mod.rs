@@ -131,7 +131,7 @@ pub(crate) async fn try_once(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {
-    registry.session.start_tasks();
+    registry.session.tend_tasks();
     if request.has_several_keys() {
         // Boxed, here and below, so that an acquisition of one key has no room for several.
         Box::pin(several::parts::try_each(registry, request)).await
@@ -156,7 +156,7 @@ pub(crate) fn acquire(
             let tried = first(try_once(registry, request), closed).await?;
             return granted_or_busy(tried, registry, request);
         }
-        registry.session.start_tasks();
+        registry.session.tend_tasks();
         if request.has_several_keys() {
             let shares = Box::pin(several::acquire(registry, request)).await?;
             return unless_closed(shares, registry, request);

@@ -33,8 +33,8 @@ pub(super) struct Turn<'a> {
 pub(super) enum MyTurn {
     /// It has a hold that was handed over.
     HandedOver(OpenShare),
-    /// It asks the server. `yield_first`: other processes heard of the last release and go first.
-    Attempt { yield_first: bool },
+    /// It asks the server, from `at` on. `yield_first`: other processes heard of the last release and go first.
+    Attempt { yield_first: bool, at: Tick },
     /// It gives up: the deadline has passed.
     TimedOut,
     /// It gives up: the waiter before it has found that the server does not answer.
@@ -189,10 +189,14 @@ impl<'a> Turn<'a> {
         self.trust_until = None;
     }
 
-    /// Whether the waiter before this one gave up while this one stood in line, and still nothing was answered since.
-    fn is_given_up(&self, is_unanswered: impl Fn(Tick) -> bool) -> bool {
-        let given_up_at = self.slot.line_given_up_at();
-        given_up_at.is_some_and(|at| self.request.since <= at && is_unanswered(at))
+    /// Whether the waiter before this one, which gave up at `line_given_up_at`, did so while this one stood in line, and still
+    /// nothing was answered since.
+    fn is_given_up(
+        &self,
+        line_given_up_at: Option<Tick>,
+        is_unanswered: impl Fn(Tick) -> bool,
+    ) -> bool {
+        line_given_up_at.is_some_and(|at| self.request.since <= at && is_unanswered(at))
     }
 
     /// Whether its attempt may be sent right behind the release of a hold of its client. One server's release says nothing of
@@ -238,7 +242,7 @@ impl<'a> Turn<'a> {
             if session.is_closed() {
                 return Err(self.request.closed());
             }
-            let step = self.slot.next_step();
+            let (step, line_given_up_at) = self.slot.next_step();
             // Before the deadline is checked: a hold that was handed over at the last moment counts.
             if let NextStep::HandedOver(share) = step {
                 return Ok(MyTurn::HandedOver(share));
@@ -247,7 +251,9 @@ impl<'a> Turn<'a> {
             if now >= deadline {
                 return Ok(MyTurn::TimedOut);
             }
-            if !matches!(step, NextStep::WaitInLine) && self.is_given_up(&is_unanswered) {
+            if !matches!(step, NextStep::WaitInLine)
+                && self.is_given_up(line_given_up_at, &is_unanswered)
+            {
                 return Ok(MyTurn::GivenUp);
             }
             match step {
@@ -263,7 +269,10 @@ impl<'a> Turn<'a> {
                 NextStep::Behind(own_holder) => {
                     let Some(trusted) = self.trusts(&own_holder, now) else {
                         self.slot.goes_to_server();
-                        return Ok(MyTurn::Attempt { yield_first: false });
+                        return Ok(MyTurn::Attempt {
+                            yield_first: false,
+                            at: now,
+                        });
                     };
                     self.count_as_waiter()?;
                     self.note_own_holder(&own_holder);
@@ -275,7 +284,12 @@ impl<'a> Turn<'a> {
                         () = session.clock.sleep_until(trusted.min(deadline)) => {}
                     }
                 }
-                NextStep::Attempt { yield_first } => return Ok(MyTurn::Attempt { yield_first }),
+                NextStep::Attempt { yield_first } => {
+                    return Ok(MyTurn::Attempt {
+                        yield_first,
+                        at: now,
+                    });
+                }
             }
         }
     }

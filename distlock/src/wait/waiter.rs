@@ -24,8 +24,8 @@ use crate::telemetry;
 pub(super) enum NextTurn {
     /// It has a hold that was handed over.
     HandedOver(OpenShare),
-    /// It asks the server. `yield_first`: other processes heard of the last release and go first.
-    Attempt { yield_first: bool },
+    /// It asks the server, from `at` on. `yield_first`: other processes heard of the last release and go first.
+    Attempt { yield_first: bool, at: Tick },
 }
 
 /// What came of an attempt.
@@ -96,9 +96,9 @@ impl<'a> Waiter<'a> {
     /// Waits for its turn, and then until its only key is granted.
     pub(super) async fn win(&mut self) -> Result<OpenShares, Error> {
         loop {
-            let yield_first = match self.wait_for_turn().await? {
+            let (yield_first, at) = match self.wait_for_turn().await? {
                 NextTurn::HandedOver(share) => return Ok(smallvec![share]),
-                NextTurn::Attempt { yield_first } => yield_first,
+                NextTurn::Attempt { yield_first, at } => (yield_first, at),
             };
             let session = self.session();
             let request = self.request;
@@ -106,7 +106,7 @@ impl<'a> Waiter<'a> {
             let closed = session.closing().map(|()| Err(request.closed()));
             let others = first(closed, checks.map(|never| match never {}));
             // In this order: the others are looked at only while the server's answer is not there.
-            let granted = first(self.go_to_server(yield_first), others).await?;
+            let granted = first(self.go_to_server(yield_first, at), others).await?;
             if let Some(shares) = granted {
                 return Ok(shares);
             }
@@ -125,26 +125,30 @@ impl<'a> Waiter<'a> {
             .await?;
         match turn {
             MyTurn::HandedOver(share) => Ok(NextTurn::HandedOver(share)),
-            MyTurn::Attempt { yield_first } => Ok(NextTurn::Attempt { yield_first }),
+            MyTurn::Attempt { yield_first, at } => Ok(NextTurn::Attempt { yield_first, at }),
             MyTurn::TimedOut => Err(self.timed_out()),
             MyTurn::GivenUp => Err(self.given_up()),
         }
     }
 
-    /// Asks the server for the key, or sleeps if a look has shown that an attempt would be refused.
-    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<OpenShares>, Error> {
+    /// Asks the server for the key, or sleeps if a look has shown that an attempt would be refused. `now`: when its turn came.
+    async fn go_to_server(
+        &mut self,
+        yield_first: bool,
+        mut now: Tick,
+    ) -> Result<Option<OpenShares>, Error> {
         if yield_first {
             // An earlier look says nothing after this client's own release.
             self.is_taken = false;
             Box::pin(self.yield_to_others()).await;
+            now = self.session().now();
         }
         let is_taken = std::mem::take(&mut self.is_taken);
         let (true, Blocking::Owner(until) | Blocking::OwnerInOutage(until)) =
             (is_taken, self.turn.blocking)
         else {
-            return self.ask_server().await;
+            return self.ask_server(now).await;
         };
-        let now = self.session().now();
         let ttl = until.map(|until| until.left(now));
         if self.note_refusal(ttl, false)? {
             // Boxed, here and below: most waiters never come here, and each would have room for it.
@@ -153,10 +157,9 @@ impl<'a> Waiter<'a> {
         Ok(None)
     }
 
-    /// Sends one attempt, and sleeps if it was not granted.
-    async fn ask_server(&mut self) -> Result<Option<OpenShares>, Error> {
+    /// Sends one attempt, at `sent`, and sleeps if it was not granted.
+    async fn ask_server(&mut self, sent: Tick) -> Result<Option<OpenShares>, Error> {
         let was_active = self.is_active();
-        let sent = self.session().now();
         let outcome = match self.attempt(sent).await? {
             AttemptEnd::Outcome(outcome) => outcome,
             AttemptEnd::HandedOver(share) => return Ok(Some(smallvec![share])),
@@ -295,7 +298,7 @@ impl<'a> Waiter<'a> {
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
     fn last_chance(&mut self) -> Result<AttemptEnd, Error> {
         match self.turn.slot.next_step() {
-            NextStep::HandedOver(share) => Ok(AttemptEnd::HandedOver(share)),
+            (NextStep::HandedOver(share), _) => Ok(AttemptEnd::HandedOver(share)),
             _ => Err(self.timed_out()),
         }
     }

@@ -121,14 +121,14 @@ impl State {
     pub(super) fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
         let entry = Entry { value, expires };
         if let Some(former) = self.values.insert(Arc::clone(name), entry) {
-            self.removed(name, &former);
+            self.removed(Arc::clone(name), &former);
         }
         self.expiries.insert((expires, Arc::clone(name)));
     }
 
     /// Removes a value, and answers whether there was one.
     pub(super) fn remove(&mut self, name: &Name) -> bool {
-        let Some(entry) = self.values.remove(name) else {
+        let Some((name, entry)) = self.values.remove_entry(name) else {
             return false;
         };
         self.removed(name, &entry);
@@ -136,9 +136,9 @@ impl State {
     }
 
     /// Forgets what belonged to a value that is not under its key any more.
-    fn removed(&mut self, name: &Name, entry: &Entry) {
-        self.expiries.remove(&(entry.expires, Arc::clone(name)));
-        self.tokens.freed(name);
+    fn removed(&mut self, name: Name, entry: &Entry) {
+        self.tokens.freed(&name);
+        self.expiries.remove(&(entry.expires, name));
     }
 
     /// The time until a key expires; `None` when it never expires or does not exist.

@@ -12,7 +12,7 @@ use super::pending::{PendingRelease, ReleaseOutcome};
 use crate::backend::{Fault, Released, Reply, Target};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::Hold;
+use crate::hold::{AtRelease, Hold};
 use crate::resource::key::Key;
 use crate::session::{Retry, Session};
 use crate::telemetry;
@@ -25,6 +25,9 @@ pub(crate) struct Release {
     hold: Arc<Hold>,
     /// `None` once it is answered, or has gone to somebody else.
     pending: Option<PendingRelease>,
+    /// When the renewals ended. The caller sends the release at once.
+    since: Tick,
+    /// When the hold is lost.
     deadline: Tick,
     /// The loss, if the guard's own term was over before the release.
     late: Option<Loss>,
@@ -33,15 +36,21 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// A release of a hold that is not renewed any more. The hold is lost at `deadline`.
-    pub(super) fn new(session: &Arc<Session>, hold: &Arc<Hold>, deadline: Tick) -> Self {
+    /// A release of a hold that is not renewed any more since `since`.
+    pub(super) fn new(
+        session: &Arc<Session>,
+        hold: &Arc<Hold>,
+        since: Tick,
+        at_release: AtRelease,
+    ) -> Self {
         // Counted without a reference to the session, which this has itself. The drop counts it out.
         session.releaser.endings.begin();
         Self {
             session: Arc::clone(session),
             hold: Arc::clone(hold),
-            pending: Some(PendingRelease::of_hold(hold).that_frees(hold)),
-            deadline,
+            pending: Some(PendingRelease::of_hold(hold, at_release).that_frees(hold)),
+            since,
+            deadline: at_release.deadline,
             late: None,
             unconfirmed: 0,
         }
@@ -97,9 +106,11 @@ impl Release {
         self.take_unconfirmed();
         let targets = |now| smallvec![self.target_at(now)];
         let note_sent = |over| self.note_sent(over);
-        let sent = send(&self.session, targets, note_sent, self.deadline).await;
+        let sent = send(&self.session, targets, note_sent, self.since, self.deadline);
         // The drop leaves the release to the background.
-        let answer = sent.map_err(|(fault, after)| fault.into_error(self.key(), after))?;
+        let answer = sent
+            .await
+            .map_err(|(fault, after)| fault.into_error(self.key(), after))?;
         match answer.released.first() {
             Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
             None => Ok(()),
@@ -196,12 +207,13 @@ pub(crate) async fn confirm_all(
         return SmallVec::new();
     };
     let session = Arc::clone(&first.session);
+    let since = first.since;
     releases.iter_mut().for_each(Release::take_unconfirmed);
     let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
     let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
-    match send(&session, targets, note_sent, latest).await {
+    match send(&session, targets, note_sent, since, latest).await {
         Ok(Answer {
             released,
             doubtful,
@@ -227,7 +239,7 @@ impl Session {
     pub(crate) async fn release_detached(self: &Arc<Self>, target: Target) -> Result<(), Error> {
         let key = target.resource.key.clone();
         let targets = |_| smallvec![target.clone()];
-        let sent = send(self, targets, |_| {}, Tick::NEVER).await;
+        let sent = send(self, targets, |_| {}, self.now(), Tick::NEVER).await;
         let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
         self.wrote(&target.resource);
         match answer.released.first() {
@@ -249,21 +261,22 @@ struct Answer {
 }
 
 /// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
-/// owner holds nothing.
+/// owner holds nothing. `now`: when it is called.
 ///
 /// `note_sent` gets the connection of a try that was sent and is not answered yet, and `None` when a try has failed.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
     note_sent: impl Fn(Option<u64>),
+    mut now: Tick,
     deadline: Tick,
 ) -> Result<Answer, (Fault, Duration)> {
-    let mut retry = Retry::new(session, session.now());
+    let mut retry = Retry::new(session, now);
     let give_up = retry.since.after(session.config.unavailable_after);
     let give_up = give_up.min(deadline);
     let mut doubtful = false;
     loop {
-        let targets = targets(session.now());
+        let targets = targets(now);
         let first = targets.first().map(|target| &target.resource.key);
         let epoch = first.map_or(0, |key| session.backend.epoch(key));
         let answer = crate::sync::select! {
@@ -283,13 +296,14 @@ async fn send(
             Err(fault) => fault,
         };
         note_sent(None);
-        let now = session.now();
+        now = session.now();
         if fault.is_final() || now >= give_up {
             return Err((fault, now.since(retry.since)));
         }
         doubtful |= matches!(fault, Fault::Unknown(_));
         let until = now.after(retry.failed(fault)).min(give_up);
         session.clock.sleep_until(until).await;
+        now = session.now();
     }
 }
 

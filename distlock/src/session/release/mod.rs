@@ -50,9 +50,9 @@ impl Session {
     /// The loss, if the hold was lost before.
     pub(crate) fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> Result<Release, Loss> {
         match hold.stop_renewals(now) {
-            Ok(deadline) => {
+            Ok(at_release) => {
                 // Made first: whatever happens from now on, its drop has the hold released.
-                let release = Release::new(self, hold, deadline);
+                let release = Release::new(self, hold, now, at_release);
                 self.unwatch(hold);
                 Ok(release)
             }
@@ -177,7 +177,7 @@ impl Session {
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
-            let pending = PendingRelease::of_hold(hold);
+            let pending = PendingRelease::of_hold(hold, hold.at_release());
             // A hold that has ended by the clock counts as ended before its lease ends, by the margin of the client.
             self.release_later(match loss {
                 Loss::Expired => pending.not_before(hold.server_end()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
-use crate::hold::{Hold, InDoubtAttempt};
+use crate::hold::{AtRelease, Hold, InDoubtAttempt};
 use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::CountedRelease;
@@ -46,20 +46,20 @@ pub(crate) struct PendingRelease {
 
 impl PendingRelease {
     /// The owner of a hold that was granted.
-    pub(crate) fn of_hold(hold: &Hold) -> Self {
+    pub(crate) fn of_hold(hold: &Hold, at_release: AtRelease) -> Self {
         let in_doubt = hold.in_doubt.map(|attempt| attempt.until);
         Self {
             target: hold.target(),
-            taken_until: hold.taken_until(),
+            taken_until: at_release.taken_until,
             not_before: Tick::default(),
             // `taken_until` does not count: that time passes in the server by itself.
-            until: hold.latest_end().max(in_doubt.unwrap_or_default()),
+            until: at_release.latest_end.max(in_doubt.unwrap_or_default()),
             in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,
             answered: false,
             counted: None,
             frees: None,
-            unconfirmed: hold.unconfirmed(),
+            unconfirmed: at_release.unconfirmed,
             may_be_done: AtomicBool::new(false),
         }
     }
@@ -70,7 +70,7 @@ impl PendingRelease {
         Self {
             answered: true,
             unconfirmed: 0,
-            ..Self::of_hold(hold)
+            ..Self::of_hold(hold, hold.at_release())
         }
     }
 

@@ -177,18 +177,18 @@ impl<'a> Attempts<'a> {
         let Some(answer) = answer else {
             return self.absent();
         };
-        let key = self.target(0).resource.key.clone();
+        let key = &self.target(0).resource.key;
         let AttemptedAll { at, attempted } = match answer {
             Ok(answer) => answer,
-            Err(fault) => return self.failed(&key, fault, sent, before),
+            Err(fault) => return self.failed(fault, sent, before),
         };
         match attempted {
             Attempted::Granted { token } => {
                 let confirmed = match self.session().backend.confirm(&self.attempts) {
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     Some(confirming) => {
-                        self.session().answered(&key);
-                        Box::pin(self.confirmed(confirming, &key, sent)).await
+                        self.session().answered(key);
+                        Box::pin(self.confirmed(confirming, key, sent)).await
                     }
                     None => Some(Ok(())),
                 };
@@ -197,17 +197,17 @@ impl<'a> Attempts<'a> {
                     Some(Err(fault)) => return Outcome::Unconfirmed(fault),
                     None => return self.absent(),
                 }
-                self.session().granted_key(&key);
+                self.session().granted_key(key);
                 self.queued_until = None;
                 self.granted(begun, token, latest, before)
             }
             Attempted::Unset => {
-                self.session().answered(&key);
+                self.session().answered(key);
                 self.in_doubt = before;
                 self.unset(at)
             }
             Attempted::Held { ttl, holder } => {
-                self.session().answered(&key);
+                self.session().answered(key);
                 self.in_doubt = before;
                 self.held(at, ttl, holder)
             }
@@ -241,13 +241,8 @@ impl<'a> Attempts<'a> {
 
     /// The attempt has failed. Records for the client whether the server of its key answers. `before`: what is in doubt without
     /// this attempt.
-    fn failed(
-        &mut self,
-        key: &Key,
-        fault: Fault,
-        sent: Tick,
-        before: Option<InDoubtAttempt>,
-    ) -> Outcome {
+    fn failed(&mut self, fault: Fault, sent: Tick, before: Option<InDoubtAttempt>) -> Outcome {
+        let key = &self.target(0).resource.key;
         if fault.is_final() {
             self.session().answered(key);
         } else {

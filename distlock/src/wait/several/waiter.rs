@@ -87,7 +87,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             let yield_first = match self.waiter.wait_for_turn().await? {
                 // All keys are collected, so the hold of one is not handed over by itself.
                 NextTurn::HandedOver(_) => false,
-                NextTurn::Attempt { yield_first } => yield_first,
+                NextTurn::Attempt { yield_first, .. } => yield_first,
             };
             let session = self.session();
             let request = self.request();

@@ -6,6 +6,7 @@
 mod hand_over;
 mod layer;
 mod many_keys;
+mod memory;
 mod pair;
 mod renewal;
 
@@ -20,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) is_gated: bool,
 }
 
-pub(crate) const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 6] = [
     Case {
         name: "pair",
         what: "one task, acquire and release, to the bare pair",
@@ -29,6 +30,11 @@ pub(crate) const CASES: [Case; 5] = [
     Case {
         name: "hand_over",
         what: "one hot key, a hand-over between tasks, to the bare pair",
+        is_gated: true,
+    },
+    Case {
+        name: "memory",
+        what: "one task, acquire and release in memory, to a map of mutexes",
         is_gated: true,
     },
     Case {
@@ -64,6 +70,7 @@ pub(crate) fn run(case: &str, url: &str) -> Parts {
             "pair" => pair::run(url, &mut parts).await,
             "hand_over" => hand_over::run(url, &mut parts).await,
             "layer" => layer::run(&mut parts).await,
+            "memory" => memory::run(&mut parts).await,
             "renewal" => renewal::run(url, &mut parts).await,
             "many_keys" => many_keys::run(url, &mut parts).await,
             _ => panic!("no case {case}"),

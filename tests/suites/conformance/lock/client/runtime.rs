@@ -188,6 +188,30 @@ fn release_under_way_when_the_runtime_ends_is_sent_by_the_next() {
 }
 
 #[test]
+fn release_under_way_when_its_runtime_ends_is_sent_also_if_the_watchdog_runs_in_another() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = client(&server, &faults);
+    let (first, newest) = (paused(), paused());
+    // The first acquisition starts the watchdog.
+    let guard = acquired(&first, &client, 1).pop().unwrap();
+    faults.always(Op::Release, Fault::Never);
+    newest.block_on(async {
+        drop(client.lock(KEY).acquire().await.unwrap());
+        sleep(Duration::from_millis(10)).await;
+    });
+    assert!(faults.hits(Op::Release) > 0);
+    drop(newest);
+    faults.clear(Op::Release);
+    first.block_on(async {
+        // Released by its caller, so it gives the releaser no work.
+        let other = client.lock("other").acquire().await.unwrap();
+        other.release().await.unwrap();
+        guard.release().await.unwrap();
+        quiet(&server, &client).await;
+    });
+}
+
+#[test]
 fn late_attempt_is_cleaned_up_also_when_the_runtime_changes_meanwhile() {
     let (server, faults) = (MemoryServer::new(), Faults::new());
     let client = client(&server, &faults);
