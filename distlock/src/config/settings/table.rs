@@ -221,6 +221,7 @@ mod tests {
     fn each_setting_has_a_method_of_the_builder_and_a_line_in_the_guide() {
         const BUILDER: &str = concat!(
             include_str!("../../client/builder/mod.rs"),
+            include_str!("../../client/builder/waits.rs"),
             include_str!("../../client/builder/connections.rs"),
             include_str!("../../client/builder/credentials.rs"),
             include_str!("../../client/builder/tls.rs"),
