@@ -284,6 +284,18 @@ fn renewals_fail_since_the_first_of_a_row_until_one_is_answered() {
 }
 
 #[test]
+fn renewal_whose_task_has_ended_is_sent_again_at_once() {
+    let mut lease = kept();
+    assert_eq!(lease.next(false), at(100));
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+    assert_eq!(lease.next(false), at(300));
+    lease.forget_in_flight();
+    assert_eq!(due(&mut lease, at(101), false), Due::Renew(WATCHDOG));
+    lease.release(at(102)).unwrap();
+    assert_eq!(lease.next(true), Tick::NEVER);
+}
+
+#[test]
 fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     let interval = CONFIRM_INTERVAL;
     let mut lease = kept();

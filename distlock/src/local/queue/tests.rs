@@ -126,6 +126,14 @@ fn hold_lies_in_the_slot_until_the_head_takes_it() {
 }
 
 #[test]
+fn grant_that_goes_on_with_a_run_leaves_what_was_in_the_slot_to_be_released() {
+    let (mut queue, _) = queue(2);
+    let _ = queue.release(7, true, Tick::default());
+    assert_eq!(queue.went_on(), Some(7));
+    assert!(!queue.has_offer());
+}
+
+#[test]
 fn tickets_of_a_waiter_are_found_wherever_they_stand() {
     let (queue, tickets) = queue(3);
     let wanted = BTreeSet::from([tickets[0], tickets[2], Ticket::new()]);
