@@ -4,6 +4,7 @@
 
 mod exported;
 mod files;
+mod leader;
 mod recorders;
 mod snapshot;
 mod spans;

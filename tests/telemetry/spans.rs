@@ -13,7 +13,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
 #[derive(Clone, Debug, Default)]
-struct Fields(BTreeMap<&'static str, String>);
+pub(super) struct Fields(pub(super) BTreeMap<&'static str, String>);
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
@@ -27,10 +27,10 @@ impl Visit for Fields {
 
 /// A span that has closed, or an event with the key of the span that it happened in.
 #[derive(Clone, Debug)]
-struct Seen {
-    name: String,
-    level: Level,
-    fields: Fields,
+pub(super) struct Seen {
+    pub(super) name: String,
+    pub(super) level: Level,
+    pub(super) fields: Fields,
     inside: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
 }
 
 /// Collects what the whole process says of `distlock`.
-fn collect() {
+pub(super) fn collect() {
     static COLLECTS: Once = Once::new();
     COLLECTS.call_once(|| {
         let of_distlock = tracing_subscriber::filter::filter_fn(|meta| meta.target() == "distlock");
@@ -93,7 +93,7 @@ fn collect() {
 }
 
 /// What was said of a key: of all tests of the process, only one uses it.
-fn seen(key: &str) -> Vec<Seen> {
+pub(super) fn seen(key: &str) -> Vec<Seen> {
     let seen = SEEN.lock().unwrap();
     let of_key = |one: &&Seen| {
         one.fields.0.get("key").is_some_and(|of| of == key) || one.inside.as_deref() == Some(key)

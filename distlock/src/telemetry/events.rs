@@ -71,6 +71,16 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     log!(warn, target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
 }
 
+/// A candidate leads from now on.
+pub(crate) fn leads(key: &str, term: u64) {
+    log!(info, target: TARGET, key, term, "this process leads; the body of the term begins");
+}
+
+/// A candidate leads no more.
+pub(crate) fn leads_no_more(key: &str, term: u64, reason: &str) {
+    log!(info, target: TARGET, key, term, reason, "this process leads no more; the body of the term has ended");
+}
+
 /// A guard was alive when the time of a close was over.
 pub(crate) fn held_after_close(
     kind: Kind,

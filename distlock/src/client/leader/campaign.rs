@@ -102,13 +102,15 @@ async fn lead<T, F: Future<Output = T>>(
 ) -> Result<Ended<T>, Error> {
     let ended = {
         // Dropped before the release: the candidate never says that it leads when another one may.
-        let _leading = running.leads(guard.token(), guard.view());
-        crate::sync::select! {
+        let leading = running.leads(guard.key(), guard.token(), guard.view());
+        let (ended, reason) = crate::sync::select! {
             // In this order: the value of a body that has ended is not given up.
             biased;
-            ended = guard.scope(body(guard.token())) => Ended::Value(ended?),
-            () = running.resigned() => Ended::Resigned,
-        }
+            ended = guard.scope(body(guard.token())) => (Ended::Value(ended?), "the body has ended"),
+            () = running.resigned() => (Ended::Resigned, "it has resigned"),
+        };
+        leading.ended(reason);
+        ended
     };
     // The lead has ended, and a release without an answer is repeated in the background. Only a loss concerns the body.
     lost_only(guard.release().await)?;

@@ -11,6 +11,7 @@ use futures_util::stream;
 use crate::foreign;
 use crate::hold::HoldView;
 use crate::sync::watch;
+use crate::telemetry;
 
 /// A candidate.
 #[derive(Debug, Default)]
@@ -130,13 +131,21 @@ impl Running {
     }
 
     /// The candidate leads, until what this returns is dropped.
-    pub(super) fn leads(&self, term: u64, view: HoldView) -> Leading<'_> {
-        let lead = Lead { term, view };
-        foreign::send_modify(&self.state.known, |known| known.lead = Some(lead));
-        Leading {
-            state: &self.state,
+    pub(super) fn leads<'a>(&'a self, key: &'a str, term: u64, view: HoldView) -> Leading<'a> {
+        let lead = Lead {
             term,
-        }
+            view: view.clone(),
+        };
+        let leading = Leading {
+            state: &self.state,
+            key,
+            term,
+            view,
+            reason: None,
+        };
+        foreign::send_modify(&self.state.known, |known| known.lead = Some(lead));
+        telemetry::leads(key, term);
+        leading
     }
 }
 
@@ -154,7 +163,18 @@ impl Drop for Running {
 /// A term, until it is dropped.
 pub(super) struct Leading<'a> {
     state: &'a State,
+    key: &'a str,
     term: u64,
+    view: HoldView,
+    /// Why it has ended, if its run knows.
+    reason: Option<&'static str>,
+}
+
+impl Leading<'_> {
+    /// The term has ended for this reason.
+    pub(super) fn ended(mut self, reason: &'static str) {
+        self.reason = Some(reason);
+    }
 }
 
 impl Drop for Leading<'_> {
@@ -164,6 +184,12 @@ impl Drop for Leading<'_> {
             // Another run of the same candidate may lead by now.
             known.lead.take_if(|lead| lead.term == term);
         });
+        let reason = self.reason.unwrap_or(if self.view.is_held() {
+            "the run was dropped, or its body has panicked"
+        } else {
+            "the lead was lost"
+        });
+        telemetry::leads_no_more(self.key, term, reason);
     }
 }
 

@@ -1,0 +1,67 @@
+//! What the log says of a leader: when its term begins and ends, and why.
+
+use std::future::{pending, ready};
+use std::time::Duration;
+
+use distlock::Client;
+use tracing::Level;
+
+use crate::spans::{collect, seen};
+
+/// What was said of a key at `INFO`: the term, whether it begins, and the reason of its end.
+fn told(key: &str) -> Vec<(String, bool, Option<String>)> {
+    let seen = seen(key).into_iter().filter(|one| one.level == Level::INFO);
+    let told = seen.map(|one| {
+        let begins = one.name.starts_with("this process leads;");
+        assert!(
+            begins || one.name.starts_with("this process leads no more;"),
+            "{one:?}"
+        );
+        let field = |name: &str| one.fields.0.get(name).cloned();
+        (field("term").expect("a term"), begins, field("reason"))
+    });
+    told.collect()
+}
+
+/// The beginning and the end of a term.
+fn term(term: u64, reason: &str) -> [(String, bool, Option<String>); 2] {
+    let term = term.to_string();
+    let end = (term.clone(), false, Some(reason.to_owned()));
+    [(term, true, None), end]
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_term_is_told_when_it_begins_and_when_it_ends_with_the_reason() {
+    collect();
+    let (key, client) = ("leader told", Client::in_memory());
+    let leader = client.leader(key);
+    let mut expected = Vec::new();
+
+    let value = leader.run(ready).await.unwrap();
+    expected.extend(term(value.unwrap(), "the body has ended"));
+    assert_eq!(told(key), expected);
+
+    let run = tokio::spawn(leader.run(|_| pending::<()>()));
+    let first = leader.elected().await;
+    expected.push((first.to_string(), true, None));
+    assert_eq!(told(key), expected);
+    expected.pop();
+    assert!(client.fenced_lock(key).force_release().await.unwrap());
+    let lost = async || leader.term().is_some_and(|term| term != first);
+    while !lost().await {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    expected.extend(term(first, "the lead was lost"));
+    let second = leader.elected().await;
+    leader.resign().await;
+    assert!(run.await.unwrap().unwrap().is_none());
+    expected.extend(term(second, "it has resigned"));
+    assert_eq!(told(key), expected);
+
+    let run = tokio::spawn(leader.run(|_| pending::<()>()));
+    let third = leader.elected().await;
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    expected.extend(term(third, "the run was dropped, or its body has panicked"));
+    assert_eq!(told(key), expected);
+}
