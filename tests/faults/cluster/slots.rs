@@ -82,6 +82,42 @@ async fn f59_hold_whose_slot_moves_is_renewed_at_its_new_node(row: &Row) {
     free(&cluster, &[client]).await;
 }
 
+/// The timeout of a reader is a key of its own, which only the lock tells of.
+async fn f59_readers_whose_timeouts_are_at_the_other_node_keep_their_locks(row: &Row) {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let mut clients = patient_clients(&cluster, 2).await;
+    let renews_often = Client::builder().watchdog_timeout(ms(6_000));
+    clients.push(renews_often.connect(&cluster.url()).await.unwrap());
+    let locks = |client: &Client| {
+        let lock = |n| client.rw_lock(format!("{{hot}}:{n}"));
+        (0..12).map(lock).collect::<Vec<_>>()
+    };
+    let (mut stay, mut leave) = (Vec::new(), Vec::new());
+    for (client, guards) in [(&clients[2], &mut stay), (&clients[1], &mut leave)] {
+        for lock in locks(client) {
+            guards.push(lock.read().acquire().await.unwrap());
+        }
+    }
+    let slot = cluster.slot_of("{hot}").await;
+    let to = (cluster.node_of(slot).await + 1) % 3;
+    let half = cluster.half_migrate(slot, to).await;
+    row.injected("slot left between nodes", 1);
+    let leaving = leave.into_iter().map(|guard| tokio::spawn(guard.release()));
+    let leaving: Vec<_> = leaving.collect();
+    // The time is the fault: the others are renewed after two seconds.
+    tokio::time::sleep(ms(2_500)).await;
+    cluster.finish(half).await;
+    for release in leaving {
+        release.await.unwrap().unwrap();
+    }
+    for (lock, guard) in locks(&clients[0]).iter().zip(stay) {
+        assert!(guard.is_held(), "{}", guard.key());
+        assert!(lock.write().try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    free(&cluster, &clients).await;
+}
+
 async fn f59_node_that_joins_gets_slots_and_leaves_is_followed_and_forgotten(row: &Row) {
     let mut cluster = RedisCluster::builder().replicas(false).start().await;
     let clients = patient_clients(&cluster, 2).await;
@@ -175,5 +211,6 @@ rows! {
         f59_node_that_joins_gets_slots_and_leaves_is_followed_and_forgotten;
     Real:
         f59_hold_whose_slot_moves_is_renewed_at_its_new_node,
+        f59_readers_whose_timeouts_are_at_the_other_node_keep_their_locks,
         f61_names_of_several_slots_are_refused_and_nothing_is_sent;
 }

@@ -15,7 +15,10 @@ local function has_only_seen(fields)
   local owners = {}
   for _, field in ipairs(fields) do
     local is_alive = field ~= 'mode'
-    if is_alive and not is_writer(field) then is_alive = left_of(stem, field, redis.call('HGET', lock, field)) > 0 end
+    if is_alive and not is_writer(field) then
+      local left, unknown = left_of(lock, stem, field, redis.call('HGET', lock, field))
+      is_alive = left > 0 or unknown
+    end
     if is_alive then owners[#owners + 1] = field end
   end
   return are_seen(owners, 5)

@@ -16,8 +16,11 @@ for _, field in ipairs(some_fields(lock, MOST_HOLDERS)) do
   if field ~= 'mode' and writes == (mode == 'write') then
     local count = redis.call('HGET', lock, field)
     if not is_count(count) then return wrong_type() end
-    local left = writes and redis.call('PTTL', lock) or left_of(stem, field, count)
-    if writes or left > 0 then
+    local left, unknown
+    if not writes then left, unknown = left_of(lock, stem, field, count) end
+    -- A reader of which nobody can tell may be alive. Its end is not later than that of the lock.
+    if writes or unknown then left = redis.call('PTTL', lock) end
+    if writes or unknown or left > 0 then
       reply[1] = math.max(reply[1], left)
       reply[#reply + 1] = field
       reply[#reply + 1] = count

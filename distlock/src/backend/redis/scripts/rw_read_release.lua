@@ -12,7 +12,10 @@ local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
 -- Changes nothing. A master that has become a replica refuses it, as it refuses the release of a reader that it has.
 if not count then redis.call('HDEL', lock, owner) end
 if not is_mode(mode) or not count then return -1 end
-local ours, heard = left_of(stem, owner, count), 0
+local ours, unknown = left_of(lock, stem, owner, count)
+local heard = 0
+-- Before the first write, so that the release can be sent again.
+if unknown then error(unknown, 0) end
 for hold = 1, entries(count) do
   redis.call('DEL', stem .. owner .. ':rwlock_timeout:' .. hold)
 end

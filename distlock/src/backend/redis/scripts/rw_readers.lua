@@ -9,14 +9,17 @@ local looks = 20000
 -- A difference of so many ms between two TTLs is not worth a command or a message.
 local SOONER = 10
 
--- What is left of a reader with this count, in ms; 0 or less if it has ended.
-local function left_of(stem, field, count)
-  local left, last = 0, math.min(entries(count), looks)
+-- What is left of a reader with this count, in ms; 0 or less if it has ended. If none of its entries is seen and nobody can tell of
+-- one of them, the second value says why.
+local function left_of(lock, stem, field, count)
+  local left, last, unknown = 0, math.min(entries(count), looks), nil
   for hold = 1, last do
-    left = math.max(left, redis.call('PTTL', stem .. field .. ':rwlock_timeout:' .. hold))
+    local of_entry, why = left_of_entry(lock, stem .. field .. ':rwlock_timeout:' .. hold)
+    left, unknown = math.max(left, of_entry), unknown or why
   end
   looks = looks - math.max(last, 0)
-  return left
+  if left > 0 then return left end
+  return left, unknown
 end
 
 -- Removes ended readers from a lock with more than a few, until only few are left. Returns the fields of those; nil if one
@@ -29,7 +32,8 @@ local function few_fields(lock, stem)
         local count = redis.call('HGET', lock, field)
         if not is_owner(field) or not is_count(count) then return nil, true end
         if ended >= MOST_ENDED then return nil end
-        if left_of(stem, field, count) > 0 then return nil end
+        local left, unknown = left_of(lock, stem, field, count)
+        if left > 0 or unknown then return nil end
         redis.call('HDEL', lock, field)
         ended = ended + math.max(entries(count), 1)
       end
@@ -49,7 +53,10 @@ end
 -- Returns what is left of the lock in ms, zero if it is free, and its TTL before; nil if it kept its TTL. The third value
 -- is true if the hash has other fields.
 local function leave_to_readers(lock, stem, ours)
-  if redis.call('HLEN', lock) > FEW + 1 and left_of_one_reader(lock, stem) > 0 then return nil end
+  if redis.call('HLEN', lock) > FEW + 1 then
+    local left, unknown = left_of_one_reader(lock, stem)
+    if left > 0 or unknown then return nil end
+  end
   local fields, is_other = few_fields(lock, stem)
   if not fields then return nil, nil, is_other end
   local before, longest = redis.call('PTTL', lock), 0
@@ -62,7 +69,9 @@ local function leave_to_readers(lock, stem, ours)
     end
     for i, field in ipairs(fields) do
       if field ~= 'mode' then
-        local left = left_of(stem, field, counts[i])
+        local left, unknown = left_of(lock, stem, field, counts[i])
+        -- It may be alive.
+        if unknown then return nil end
         -- It lasts for as long as the lock does: nobody else decides when the lock ends. One that lasts for longer decides
         -- nothing: a renewal of Redisson's may have cut the lock's time.
         if before >= 0 and math.abs(left - before) <= SOONER then return nil end

@@ -6,11 +6,15 @@
 -- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
 -- Reply one integer for each lock: 1 renewed   0 not this owner's
 
--- Renews a reader: one timeout for each of its entries, all with the same end.
+-- Renews a reader: one timeout for each of its entries, all with the same end. If nobody can tell whether it is alive, the second
+-- value says why.
 local function renew_reader(lock, owner, count, lease, timeouts)
-  local had, left = entries(redis.call('HGET', lock, owner)), 0
-  for hold = 1, had do left = math.max(left, redis.call('PTTL', timeouts .. hold)) end
-  if left <= 0 then return 0 end
+  local had, left, unknown = entries(redis.call('HGET', lock, owner)), 0, nil
+  for hold = 1, had do
+    local of_entry, why = left_of_entry(lock, timeouts .. hold)
+    left, unknown = math.max(left, of_entry), unknown or why
+  end
+  if left <= 0 then return 0, unknown end
   left = math.max(left, tonumber(lease))
   -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is
   -- stored.
@@ -28,7 +32,7 @@ local function renew_writer(lock, writer, count, lease)
   return 1
 end
 
-local replies = {}
+local replies, failed = {}, nil
 for i, lock in ipairs(KEYS) do
   local at = i * 5
   local mode, owner, count, lease, stem = ARGV[at - 4], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at]
@@ -42,7 +46,9 @@ for i, lock in ipairs(KEYS) do
   if ours == 1 and mode == 'write' then
     ours = renew_writer(lock, field, count, lease)
   elseif ours == 1 then
-    ours = renew_reader(lock, owner, count, lease, stem .. owner .. ':rwlock_timeout:')
+    local unknown
+    ours, unknown = renew_reader(lock, owner, count, lease, stem .. owner .. ':rwlock_timeout:')
+    failed = failed or unknown
   end
   if ours == 0 then
     -- Not the field itself, which a reader whose timeouts have ended still has.
@@ -53,4 +59,6 @@ for i, lock in ipairs(KEYS) do
 end
 -- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.
 redis.pcall('EXISTS', unpack(KEYS))
+-- At the end: the other locks are renewed all the same.
+if failed then error(failed, 0) end
 return replies
