@@ -120,9 +120,9 @@ impl Builder {
     /// * An acquisition waits for the server as long as its wait allows, and fails with
     ///   [`Error::Unavailable`](crate::Error::Unavailable) after
     ///   [`unavailable_after`](Builder::unavailable_after), or after the response timeout if it makes one attempt only.
-    /// * The first connection makes the checks of [`connect`](Builder::connect). Later calls return their errors. If the server refuses the user, the password or a certificate, acquisitions fail with
-    ///   [`Error::Denied`](crate::Error::Denied) when their time is over, because a password may be about to change. If this
-    ///   crate cannot use the server, they fail with [`Error::UnsupportedServer`](crate::Error::UnsupportedServer) at once.
+    /// * Each connection makes the checks of [`connect`](Builder::connect). Later calls return their errors. If the server refuses the
+    ///   user, the password or a certificate, acquisitions fail with [`Error::Denied`](crate::Error::Denied) when their time is over,
+    ///   because a password may be about to change. If this crate cannot use the server, they fail with [`Error::UnsupportedServer`](crate::Error::UnsupportedServer) at once.
     /// * [`Client::health`] is [`Disconnected`](crate::Health::Disconnected), with the reason. [`Client::ping`] waits for the
     ///   connection for at most the [response timeout](Builder::response_timeout).
     ///

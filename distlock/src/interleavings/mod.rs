@@ -6,18 +6,18 @@
 //! Time stands still while any task can go on. If none can, it moves to the next timer, up to the `patience` of the scenario. A
 //! scenario without patience thus finds each wake-up that is lost, also where a later look would have helped.
 //!
-//! With the feature `test-util`, `flawed` has each scenario find the mistakes that a lock library could contain.
+//! With the feature `test-util`, `mistakes` has each scenario find the mistakes that a lock library could contain.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod ends;
 mod explorer;
-#[cfg(feature = "test-util")]
-mod flawed;
 mod hand_over;
 mod holds;
 mod keys;
 mod messages;
+#[cfg(feature = "test-util")]
+mod mistakes;
 mod numbers;
 mod outages;
 
@@ -81,7 +81,7 @@ fn clients<const N: usize>(server: &MemoryServer) -> [Client; N] {
     std::array::from_fn(|_| {
         let builder = Client::builder();
         #[cfg(feature = "test-util")]
-        let builder = flawed::with_flaw(builder);
+        let builder = mistakes::with_flaw(builder);
         builder.in_memory(server).unwrap()
     })
 }
@@ -90,7 +90,7 @@ fn clients<const N: usize>(server: &MemoryServer) -> [Client; N] {
 fn left_alone(acquire: Acquire) -> Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>> {
     let waiter = acquire.into_future();
     #[cfg(feature = "test-util")]
-    return flawed::around_waiter(waiter);
+    return mistakes::around_waiter(waiter);
     #[cfg(not(feature = "test-util"))]
     Box::pin(waiter)
 }

@@ -15,7 +15,7 @@ use crate::hold::Hold;
 use crate::session::Session;
 use crate::sync::{Unordered, all};
 
-/// Keys of one home, with the owners that have them.
+/// Keys of one server, with the owners that have them.
 type Batch = Vec<(Name, Numbers)>;
 
 /// The reads of one client.
@@ -37,7 +37,7 @@ impl<'a> Reads<'a> {
             let home = hold.map_or_else(Home::default, |hold| {
                 session.backend.home(&hold.resource.key)
             });
-            (home, (name, numbers))
+            (home.of_server(), (name, numbers))
         };
         for (Home { server, .. }, mut batch) in Home::group(keys.into_iter().map(home)) {
             while batch.len() > RENEWAL_BATCH {
@@ -67,12 +67,25 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Reads keys of one home, and declares the holds lost that are not there any more.
+/// Reads keys of one server, and declares the holds lost that are not there any more.
 async fn read(session: &Arc<Session>, batch: Batch) {
     let numbers = batch.iter().flat_map(|(_, numbers)| numbers);
-    let holds: Vec<Arc<Hold>> = numbers
-        .filter_map(|number| session.watchdog.find(*number))
-        .collect();
+    let holds = numbers.filter_map(|number| session.watchdog.find(*number));
+    let holds = holds.map(|hold| (session.backend.home(&hold.resource.key), hold));
+    // The keys of a cluster lie in many slots, and one command has the keys of one.
+    let by_slot = Home::group(holds);
+    let reads = by_slot.iter().map(|(_, holds)| read_slot(session, holds));
+    let unanswered: Vec<&Name> = all(reads).await.into_iter().flatten().collect();
+    let now = session.now();
+    let is_watched = |number| session.watchdog.has(number);
+    let mut plan = session.tracking.plan.lock();
+    for (name, _) in &batch {
+        plan.was_read(name, now, unanswered.contains(&name), is_watched);
+    }
+}
+
+/// Reads holds of one slot. Returns the keys of those that the server did not tell of.
+async fn read_slot<'a>(session: &Arc<Session>, holds: &'a [Arc<Hold>]) -> Vec<&'a Name> {
     let mut unanswered: Vec<&Name> = Vec::new();
     for holds in holds.chunks(RENEWAL_BATCH) {
         for (hold, outcome) in holds.iter().zip(read_each(session, holds).await) {
@@ -82,12 +95,7 @@ async fn read(session: &Arc<Session>, batch: Batch) {
             }
         }
     }
-    let now = session.now();
-    let is_watched = |number| session.watchdog.has(number);
-    let mut plan = session.tracking.plan.lock();
-    for (name, _) in &batch {
-        plan.was_read(name, now, unanswered.contains(&name), is_watched);
-    }
+    unanswered
 }
 
 /// What has come of the read of a hold.

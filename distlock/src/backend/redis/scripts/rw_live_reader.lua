@@ -2,7 +2,7 @@
 
 -- What is left, in ms, of the first entry of one reader of a lock. No program but a client of such locks writes an owner and
 -- its timeout, so a live one shows that the hash is a lock. Zero or less shows nothing: the reader that was picked has ended, or
--- what was picked is no reader. The second value says why nobody can tell, as that of an entry does.
+-- what was picked is no reader. The second value is true if nobody can tell.
 local function left_of_one_reader(lock, stem)
   local fields = redis.pcall('HRANDFIELD', lock, 2)
   -- A server before version 6.2 does not know this command.

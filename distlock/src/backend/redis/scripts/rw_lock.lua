@@ -17,17 +17,20 @@ local function is_count(text) return text and #text < 20 and string.find(text, '
 -- The entries of a reader with this count.
 local function entries(count) return math.min(tonumber(count) or 0, MOST_ENTRIES) end
 
--- What is left of one entry of a reader of a lock, in ms; -2 if it has ended. If nobody can tell, the second value says why: while
--- the slot moves to another node of a cluster, the lock and the entry may be at different ones. The node that the slot leaves
+-- What is left of one entry of a reader of a lock, in ms; -2 if it has ended. The second value is true if nobody can tell: while the
+-- slot moves to another node of a cluster, the lock and the entry may be at different ones. The node that the slot leaves
 -- refuses a key that it does not have. The one that the slot comes to answers as if there were none, and refuses two keys only.
 local function left_of_entry(lock, entry)
   local left = redis.pcall('PTTL', entry)
   local seen = left
   if left == -2 then seen = redis.pcall('EXISTS', lock, entry) end
   if type(seen) ~= 'table' then return left end
-  if string.find(seen.err, 'non local key', 1, true) then return -2, seen.err end
+  if string.find(seen.err, 'non local key', 1, true) then return -2, true end
   error(seen.err, 0)
 end
+
+-- The answer of a script that has to be sent again when the slot has moved.
+local function try_again() return redis.error_reply('TRYAGAIN a timeout may be at the other node of the slot') end
 
 -- Moves the end of a lock to a later time, never to an earlier one.
 local function lengthen(lock, left)

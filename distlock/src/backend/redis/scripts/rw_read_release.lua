@@ -15,7 +15,7 @@ if not is_mode(mode) or not count then return -1 end
 local ours, unknown = left_of(lock, stem, owner, count)
 local heard = 0
 -- Before the first write, so that the release can be sent again.
-if unknown then error(unknown, 0) end
+if unknown then return try_again() end
 for hold = 1, entries(count) do
   redis.call('DEL', stem .. owner .. ':rwlock_timeout:' .. hold)
 end

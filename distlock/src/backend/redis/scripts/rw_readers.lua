@@ -9,16 +9,15 @@ local looks = 20000
 -- A difference of so many ms between two TTLs is not worth a command or a message.
 local SOONER = 10
 
--- What is left of a reader with this count, in ms; 0 or less if it has ended. If none of its entries is seen and nobody can tell of
--- one of them, the second value says why.
+-- What is left of a reader with this count, in ms; 0 or less if it has ended. The second value is true if nobody can tell of
+-- one of its entries.
 local function left_of(lock, stem, field, count)
   local left, last, unknown = 0, math.min(entries(count), looks), nil
   for hold = 1, last do
-    local of_entry, why = left_of_entry(lock, stem .. field .. ':rwlock_timeout:' .. hold)
-    left, unknown = math.max(left, of_entry), unknown or why
+    local of_entry, is_unknown = left_of_entry(lock, stem .. field .. ':rwlock_timeout:' .. hold)
+    left, unknown = math.max(left, of_entry), unknown or is_unknown
   end
   looks = looks - math.max(last, 0)
-  if left > 0 then return left end
   return left, unknown
 end
 

@@ -6,15 +6,15 @@
 -- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
 -- Reply one integer for each lock: 1 renewed   0 not this owner's
 
--- Renews a reader: one timeout for each of its entries, all with the same end. If nobody can tell whether it is alive, the second
--- value says why.
+-- Renews a reader: one timeout for each of its entries, all with the same end. If nobody can tell of one of them, the second
+-- value is true, and nothing is renewed.
 local function renew_reader(lock, owner, count, lease, timeouts)
   local had, left, unknown = entries(redis.call('HGET', lock, owner)), 0, nil
   for hold = 1, had do
-    local of_entry, why = left_of_entry(lock, timeouts .. hold)
-    left, unknown = math.max(left, of_entry), unknown or why
+    local of_entry, is_unknown = left_of_entry(lock, timeouts .. hold)
+    left, unknown = math.max(left, of_entry), unknown or is_unknown
   end
-  if left <= 0 then return 0, unknown end
+  if left <= 0 or unknown then return 0, unknown end
   left = math.max(left, tonumber(lease))
   -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is
   -- stored.
@@ -32,7 +32,7 @@ local function renew_writer(lock, writer, count, lease)
   return 1
 end
 
-local replies, failed = {}, nil
+local replies, any_unknown = {}, false
 for i, lock in ipairs(KEYS) do
   local at = i * 5
   local mode, owner, count, lease, stem = ARGV[at - 4], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at]
@@ -48,7 +48,7 @@ for i, lock in ipairs(KEYS) do
   elseif ours == 1 then
     local unknown
     ours, unknown = renew_reader(lock, owner, count, lease, stem .. owner .. ':rwlock_timeout:')
-    failed = failed or unknown
+    any_unknown = any_unknown or unknown
   end
   if ours == 0 then
     -- Not the field itself, which a reader whose timeouts have ended still has.
@@ -60,5 +60,5 @@ end
 -- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.
 redis.pcall('EXISTS', unpack(KEYS))
 -- At the end: the other locks are renewed all the same.
-if failed then error(failed, 0) end
+if any_unknown then return try_again() end
 return replies

@@ -282,6 +282,8 @@ pub(crate) fn has_commands(server: &str, answer: RedisResult<Value>) -> Result<(
         match answer.and_then(|missing| Ok(redis::from_redis_value::<Vec<String>>(missing)?)) {
             Ok(missing) => missing,
             Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
+            // The driver reports the end of a connection once, and nobody listens yet.
+            Err(error) if reply::breaks_connection(&error) => return Err(refused(server, error)),
             Err(_) => Vec::new(),
         };
     if missing.is_empty() {

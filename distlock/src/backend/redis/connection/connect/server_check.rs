@@ -13,6 +13,7 @@ use super::driven::Driven;
 use super::handshake;
 use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
+use crate::backend::redis::reply;
 use crate::config::MOST_NAMES_KEPT;
 use crate::mutex::Mutex;
 use crate::telemetry;
@@ -46,8 +47,13 @@ impl ServerCheck {
         questions.add_command(handshake::ask_for_commands());
         questions.cmd("INFO").arg("memory");
         let answers = questions.query_async::<Vec<RedisResult<Value>>>(connection);
-        let Ok(Ok(answers)) = tokio::time::timeout(self.patience, answers).await else {
-            return Ok(());
+        let answers = match tokio::time::timeout(self.patience, answers).await {
+            Ok(Ok(answers)) => answers,
+            // The driver reports the end of a connection once, and nobody listens yet.
+            Ok(Err(error)) if reply::breaks_connection(&error) => {
+                return Err(handshake::refused(&endpoint.to_string(), error));
+            }
+            Ok(Err(_)) | Err(_) => return Ok(()),
         };
         let mut answers = answers.into_iter();
         if let Some(commands) = answers.next() {

@@ -218,7 +218,8 @@ async fn look_again(connector: &Connector, server: &Together) {
         place.answered(&answer, Instant::now())
     };
     match next {
-        Next::Stay if is_single(server) => {
+        // Not of an answer without the present address: the name may be about to move.
+        Next::Stay if is_single(server) && present.at.is_some_and(|at| answer.contains(&at)) => {
             look_for_other_masters(connector, server, &present, &answer).await;
         }
         Next::Stay | Next::Rotates { is_new: false } => {}
