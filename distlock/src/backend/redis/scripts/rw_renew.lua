@@ -10,9 +10,11 @@
 -- value is true, and nothing is renewed.
 local function renew_reader(lock, owner, count, lease, timeouts)
   local had, left, unknown = entries(redis.call('HGET', lock, owner)), 0, nil
-  for hold = 1, had do
+  -- Also those that are to be made: a node that the slot leaves would refuse them after the first write.
+  for hold = 1, math.max(had, entries(count)) do
     local of_entry, is_unknown = left_of_entry(lock, timeouts .. hold)
-    left, unknown = math.max(left, of_entry), unknown or is_unknown
+    if hold <= had then left = math.max(left, of_entry) end
+    unknown = unknown or is_unknown
   end
   if left <= 0 or unknown then return 0, unknown end
   left = math.max(left, tonumber(lease))

@@ -278,14 +278,13 @@ pub(crate) fn ask_for_commands() -> Cmd {
 /// Whether the server has the commands that a lock needs, by its answer. A server that says nothing of it counts as one that
 /// has them: its user may not ask, or it loads its data.
 pub(crate) fn has_commands(server: &str, answer: RedisResult<Value>) -> Result<(), Fault> {
-    let missing =
-        match answer.and_then(|missing| Ok(redis::from_redis_value::<Vec<String>>(missing)?)) {
-            Ok(missing) => missing,
-            Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
-            // The driver reports the end of a connection once, and nobody listens yet.
-            Err(error) if reply::breaks_connection(&error) => return Err(refused(server, error)),
-            Err(_) => Vec::new(),
-        };
+    let missing: Vec<String> = match answer {
+        Ok(missing) => redis::from_redis_value(missing).unwrap_or_default(),
+        Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
+        // The driver reports the end of a connection once, and nobody listens yet.
+        Err(error) if reply::breaks_connection(&error) => return Err(refused(server, error)),
+        Err(_) => Vec::new(),
+    };
     if missing.is_empty() {
         return Ok(());
     }

@@ -253,6 +253,10 @@ impl Node {
         match failed {
             Failed::With(fault) => fault,
             Failed::NoScript => Fault::NotNow(cause("the server did not keep the script")),
+            // A proxy in front of a cluster passes it on.
+            Failed::Elsewhere(Elsewhere::TryAgain) => {
+                Fault::NotNow(cause("the slot of the key moves between nodes"))
+            }
             Failed::Elsewhere(elsewhere) => Fault::Unsupported {
                 server: self.name().to_owned(),
                 reason: match elsewhere {
