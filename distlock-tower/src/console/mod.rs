@@ -236,8 +236,7 @@ impl Console {
         self
     }
 
-    /// Lets people free locks on the page, no matter who holds them, and delete semaphores and latches. Without this setting the
-    /// console only reads.
+    /// Lets people free locks on the page, and delete semaphores and latches. Without this setting the console only reads.
     ///
     /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
     /// [origin](Console::trusted_origins), where browsers send the user's cookies along, and if it calls the program by a name
@@ -246,7 +245,8 @@ impl Console {
     /// The page also sends the owners that it showed when the person began to type, as `"owners"`, and the free permits of a
     /// semaphore or the count of a latch, as `"number"`. If another owner holds the key by then, or the number is another one, the
     /// request is refused with 409, and the answer says who or which. The server decides that in the step in which it frees the
-    /// key, as [`Client::force_release`](distlock::Client::force_release) says.
+    /// key, as [`Client::force_release`](distlock::Client::force_release) says. A request without `"owners"` frees the lock no
+    /// matter who holds it.
     ///
     /// Each request is logged as a warning, with the key, its holders, its number and
     /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
