@@ -210,7 +210,7 @@ impl MultiLock {
     ///
     /// # Cancel safety
     /// If the future is dropped, some of the locks may have been freed. A request that was sent before is carried out all the same, and
-    /// frees whoever holds its lock by then.
+    /// frees the owner that holds its lock by then.
     ///
     /// # Examples
     /// ```

@@ -168,7 +168,7 @@ impl RedLock {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may have been freed on some of the servers. A request that was sent before is carried out all
-    /// the same, and frees whoever holds the lock by then.
+    /// the same, and frees the owner that holds the lock by then.
     ///
     /// # Examples
     /// ```

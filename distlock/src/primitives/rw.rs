@@ -125,7 +125,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may or may not have been freed. A request that was sent before is carried out all the same,
-    /// and frees whoever holds the lock by then.
+    /// and frees the owner that holds the lock by then.
     ///
     /// # Examples
     /// ```

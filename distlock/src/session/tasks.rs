@@ -60,7 +60,7 @@ impl Tasks {
 
 impl Session {
     /// Starts the tasks that have work and are not running, in the caller's runtime. On a thread without a runtime, it uses
-    /// the newest runtime that was seen. To be called by whoever has given one of them work.
+    /// the newest runtime that was seen. A caller that has given one of them work calls it.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
         // Asked first: nearly every caller finds all tasks running, and needs no copy of the handle.
