@@ -106,7 +106,8 @@
 //!
 //! The layer answers in place of the handler with an `application/problem+json` body (RFC 9457) whose members are `type`,
 //! `title`, `status`, `detail` and `retryable`, and `retry_after` if there is a `Retry-After`. An answer never contains
-//! the key or the holder. Both are logged with `tracing`: a refused request at the level INFO.
+//! the key or the holder. Both are logged with `tracing`: a refused request at the level INFO, WARN if the lock server did not
+//! answer, and ERROR if the set-up is wrong or the lock was lost.
 //!
 //! | event | status | `type` |
 //! | --- | --- | --- |

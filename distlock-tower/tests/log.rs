@@ -95,18 +95,39 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     assert!(log.text().contains("Full<"), "{}", log.text());
 }
 
+/// Any client can send such requests, so they are no WARN; and nobody has to turn DEBUG on to see why they were refused.
 #[tokio::test]
-async fn key_that_a_client_chose_and_that_holds_other_data_is_no_error_in_the_log() {
-    let log = Log::default();
-    let _listening = log.listen();
+async fn request_whose_key_is_missing_or_invalid_or_holds_other_data_is_one_line_at_info() {
     let client = Client::in_memory();
     let _permits = client.semaphore("secret:6").try_set_permits(1).await;
-    refused(LockLayer::new(client.clone()).key(|_: &Parts| "secret:6")).await;
-    let text = log.text();
-    assert!(
-        !text.contains("ERROR") && text.contains("secret:6"),
-        "{text}"
-    );
+    let layer = || LockLayer::new(client.clone());
+    let none = || layer().key(|_: &Parts| None::<String>);
+    for (layer, told) in [
+        (layer().key(|_: &Parts| "secret:6"), "secret:6"),
+        (layer().key(|_: &Parts| "secret\n7"), r"secret\n7"),
+        (none(), "no valid lock key"),
+        (layer().key_template("<header.x-secret>"), "x-secret"),
+    ] {
+        let log = Log::default();
+        let _listening = log.listen();
+        refused(layer).await;
+        let text = log.text();
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains("request refused"))
+            .collect();
+        let [line] = lines[..] else {
+            panic!("{told}: {text}");
+        };
+        assert!(
+            line.contains(" INFO ") && line.contains(told),
+            "{told}: {line}"
+        );
+        assert!(
+            !text.contains("WARN") && !text.contains("ERROR"),
+            "{told}: {text}"
+        );
+    }
 }
 
 #[cfg(feature = "axum")]

@@ -110,7 +110,7 @@ impl Answers {
         if rejection.reason() == Reason::Config {
             tracing::error!(%reason, "request refused: the layer is set up wrongly");
         } else {
-            tracing::debug!(%reason, "request refused: no valid lock key");
+            tracing::info!(%reason, "request refused: no valid lock key");
         }
         self.answer(rejection, grpc)
     }

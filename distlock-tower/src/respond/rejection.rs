@@ -334,7 +334,10 @@ pub(super) fn log(reason: Reason, error: &Error) {
         Reason::Lost => {
             tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")
         }
-        Reason::Key => tracing::debug!(%error, "request refused: invalid lock key"),
+        // Any client may send such a key, so the line must not look like a fault of the program.
+        Reason::Key => {
+            tracing::info!(%error, "request refused: its lock key is invalid, or holds other data")
+        }
         Reason::Config | Reason::BodyTimeout => {
             tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
         }
