@@ -16,3 +16,4 @@ mod found;
 mod harness;
 mod house;
 mod redis;
+mod samples;

@@ -97,6 +97,10 @@ pub(super) struct Sample {
 }
 
 impl Lock {
+    pub(super) fn has_holder(&self, owner: &str) -> bool {
+        self.holders.iter().any(|holder| holder.owner == owner)
+    }
+
     /// The lock with the first of its holders and waiters.
     pub(super) fn listed(&self) -> Cow<'_, Self> {
         if self.holders.len() <= LISTED && self.waiters.len() <= LISTED {

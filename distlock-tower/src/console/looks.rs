@@ -209,9 +209,11 @@ impl Looks {
         locks.into_values().next()
     }
 
-    /// Somebody has freed a lock by force, whose holders were those of the report.
-    pub(super) fn forced(&self, report: &KeyReport, who: &str) {
-        self.history.lock().forced(self.now(), report, who);
+    /// Somebody has freed a lock by force, which was as it is here.
+    pub(super) fn forced(&self, freed: &Lock, who: &str) {
+        let view = Arc::clone(&self.seen.borrow().view);
+        let seen = view.locks.get(&freed.key).map(|lock| &**lock);
+        self.history.lock().forced(self.now(), freed, seen, who);
     }
 
     async fn look(&self, before: &View, is_after_pause: bool) -> View {

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use distlock::Client;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, pending};
 use http::request::Parts;
 
 use self::looks::Looks;
@@ -45,7 +47,7 @@ const DEFAULT_MAX_KEYS: u32 = 10_000;
 ///
 /// let client = Client::in_memory();
 /// let console = Router::from(distlock_tower::console(client.clone()));
-/// let app: Router = Router::new().nest("/locks", console);
+/// let app: Router = Router::new().nest_service("/locks", console);
 ///
 /// let _guard = client.lock("order:42").acquire().await?;
 /// let locks = app.oneshot(Request::get("/locks/api/locks").body(Body::empty())?).await?;
@@ -63,14 +65,19 @@ pub fn console(client: Client) -> Console {
         may_release: false,
         who: None,
         senders: Senders::default(),
+        shutdown: pending().boxed().shared(),
     }
 }
+
+/// Completes when the server shuts down.
+type Shutdown = Shared<BoxFuture<'static, ()>>;
 
 /// The settings of a console; made by [`console`], and turned into an [`axum::Router`] by `Router::from`.
 ///
 /// # Addresses
-/// They are relative to where the router is mounted. The page works under any prefix. With axum's `nest("/locks", ..)` the
-/// page is at `/locks`, and with `nest_service` at `/locks/` as well.
+/// They are relative to where the router is mounted. The page works under any prefix. With axum's `nest_service("/locks", ..)` the
+/// page is at `/locks` and at `/locks/`. With `nest` it is at `/locks` alone: axum answers `/locks/` with 404, whatever the nested
+/// router has.
 ///
 /// | request | answer |
 /// | --- | --- |
@@ -125,9 +132,9 @@ pub fn console(client: Client) -> Console {
 /// looks before and after its end. Both are the same for a lock that this console has freed.
 ///
 /// # Shutdown
-/// A stream of events ends after 5 s, and at once when the client is closed. The page then opens the next one, unless its tab is
-/// hidden. A graceful shutdown of the server therefore waits for a page that is open for at most 5 s. At most 100 streams are open
-/// at once. Further pages ask every 3 s.
+/// A graceful shutdown of a server waits for the streams of events of the pages that are open. A stream ends after 5 s, and at once
+/// when the client is closed, or when the future of [`graceful_shutdown`](Console::graceful_shutdown) completes. The page then opens
+/// the next one, unless its tab is hidden. At most 100 streams are open at once. Further pages ask every 3 s.
 ///
 /// # Security
 /// The console has no authentication of its own. Everyone who reaches the router can read the page, so protect it. The page loads
@@ -162,7 +169,7 @@ pub fn console(client: Client) -> Console {
 ///         None => String::from("nobody"),
 ///     });
 /// let app: Router = Router::new()
-///     .nest("/locks", Router::from(console).layer(from_fn(operators_only)));
+///     .nest_service("/locks", Router::from(console).layer(from_fn(operators_only)));
 /// # drop(app);
 /// # }
 /// ```
@@ -176,6 +183,7 @@ pub struct Console {
     may_release: bool,
     who: Option<WhoFn>,
     senders: Senders,
+    shutdown: Shutdown,
 }
 
 impl Console {
@@ -296,6 +304,31 @@ impl Console {
         self
     }
 
+    /// Ends the streams of events of all open pages when the future completes. Give it the signal of the server, so that a page
+    /// which is open does not delay the shutdown. Without it the server waits for up to 5 s.
+    ///
+    /// # Examples
+    /// The sender of a `watch` channel tells the console and the server. `stop` is dropped when the program is told to end.
+    /// ```no_run
+    /// # async fn serve(client: distlock::Client) -> std::io::Result<()> {
+    /// use axum::Router;
+    /// use tokio::sync::watch;
+    ///
+    /// let (stop, stopped) = watch::channel(());
+    /// let told_to_end = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    ///
+    /// let console = distlock_tower::console(client).graceful_shutdown(told_to_end(stopped.clone()));
+    /// let app = Router::new().nest_service("/locks", Router::from(console));
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    /// let server = axum::serve(listener, app).with_graceful_shutdown(told_to_end(stopped));
+    /// # drop((stop, server));
+    /// # Ok(()) }
+    /// ```
+    pub fn graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = signal.boxed().shared();
+        self
+    }
+
     /// Sets the function that says who sent a request, for the log and the history: for example the user's name, which your
     /// authentication has put into the request's extensions. Without it they say `unknown`.
     ///
@@ -320,7 +353,7 @@ impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
             who: console.who,
             senders: console.senders,
         };
-        router::router(looks, releases, console.environment)
+        router::router(looks, releases, console.environment, console.shutdown)
     }
 }
 

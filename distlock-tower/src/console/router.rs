@@ -27,6 +27,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
+use super::Shutdown;
 use super::lock::number;
 use super::looks::Looks;
 use super::release::{self, Refusal, Releases, force_release, refusal};
@@ -89,6 +90,7 @@ struct Console {
     releases: Releases,
     environment: Option<String>,
     streams: Arc<Semaphore>,
+    shutdown: Shutdown,
 }
 
 impl Console {
@@ -120,8 +122,8 @@ impl Console {
         self.looks.client().is_closed()
     }
 
-    /// The view that a stream shows after an earlier one; `None` at its end, which is at `ends` or when the client is closed.
-    /// Also the stream of a closed client shows one view.
+    /// The view that a stream shows after an earlier one; `None` at its end, which is at `ends`, when the server shuts down, or when
+    /// the client is closed. Also the stream of a closed client shows one view.
     async fn next_view(&self, earlier: Option<&View>, ends: Instant) -> Option<Arc<View>> {
         let view = async {
             match earlier {
@@ -135,7 +137,8 @@ impl Console {
                 sleep_until(ends.min(Instant::now() + CLOSED)).await;
             }
         };
-        match select(pin!(view), pin!(end)).await {
+        let end = pin!(end);
+        match select(pin!(view), select(end, self.shutdown.clone())).await {
             Either::Left((view, _)) => Some(view),
             Either::Right(_) => None,
         }
@@ -146,12 +149,14 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
     looks: Looks,
     releases: Releases,
     environment: Option<String>,
+    shutdown: Shutdown,
 ) -> Router<S> {
     let console = Console {
         looks: Arc::new(looks),
         releases,
         environment,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+        shutdown,
     };
     Router::new()
         .route("/", get(page))
@@ -349,9 +354,13 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     let report = client.inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error))?;
     request.check_seen(&report)?;
+    // Before it is freed: this process knows since when it holds a key, as long as it does.
+    let freed = console.looks.shown(report.clone());
     let was_held = force_release(client, &report).await?;
     if was_held {
-        console.looks.forced(&report, &who);
+        if let Some(freed) = freed {
+            console.looks.forced(&freed, &who);
+        }
         let holders: Vec<&str> = report.holders.iter().map(|it| it.owner.as_str()).collect();
         tracing::warn!(
             key = request.key,

@@ -3,6 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
@@ -132,6 +133,25 @@ async fn stream_ends_at_once_when_the_client_is_closed_and_the_next_one_says_so_
     assert_eq!((keys(&seen), &seen["is_closed"]), (vec!["k"], &json!(true)));
     assert_eq!(next(&mut events).await, None);
     assert!(started.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_streams_end_at_once_when_the_server_shuts_down_and_later_ones_too() {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let console =
+        distlock_tower::console(clients().0).graceful_shutdown(async { drop(stopped.await) });
+    let app = Router::new().nest_service("/locks", Router::from(console));
+    let mut one = get(&app, "/locks/api/events").await.into_body();
+    let mut two = get(&app, "/locks/api/events").await.into_body();
+    next(&mut one).await.unwrap();
+    next(&mut two).await.unwrap();
+    drop(stop);
+    let started = Instant::now();
+    let ends = tokio::join!(next(&mut one), next(&mut two));
+    assert_eq!(ends, (None, None));
+    let mut late = get(&app, "/locks/api/events").await.into_body();
+    while next(&mut late).await.is_some() {}
+    assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,8 +78,24 @@ async fn addresses_in_the_page_are_below_it_with_and_without_a_slash_at_the_end(
 
     let console = Router::from(distlock_tower::console(Client::in_memory()));
     assert_eq!(base(&console, "/").await, "./");
+    let service: Router = Router::new().nest_service("/{tenant}/locks", console.clone());
+    assert_eq!(base(&service, "/acme/locks").await, "./locks/");
+    assert_eq!(base(&service, "/acme/locks/").await, "./");
     let nested: Router = Router::new().nest("/{tenant}/locks", console);
     assert_eq!(base(&nested, "/acme/locks").await, "./locks/");
+}
+
+/// The documentation says `nest_service` because of this. axum passes no request for `/locks/` to a router that is nested at
+/// `/locks`: it joins the prefix and the path `/` to `/locks`.
+#[tokio::test]
+async fn nest_of_axum_has_no_address_with_a_slash_at_the_end_whatever_is_nested() {
+    let anything = Router::new()
+        .route("/", axum::routing::get("root"))
+        .route("/{*rest}", axum::routing::get("below"))
+        .fallback("otherwise");
+    let app: Router = Router::new().nest("/locks", anything);
+    assert_eq!(get(&app, "/locks").await.status(), StatusCode::OK);
+    assert_eq!(get(&app, "/locks/").await.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

@@ -75,6 +75,34 @@ async fn typed_key_frees_the_lock_and_the_history_says_who_did_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn key_that_nobody_had_looked_at_has_its_release_by_force_in_its_history() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let own = watcher.lock("own").acquire().await.unwrap();
+    let theirs = worker.lock("theirs").acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    for (key, owner) in [("own", own.owner()), ("theirs", theirs.owner())] {
+        let (status, answer) = post(&app, &[], &confirmed(key)).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        for _ in 0..2 {
+            let seen = json(&app, &format!("/locks/api/lock?key={key}")).await;
+            let past = seen["past"].as_array().unwrap();
+            assert_eq!(past.len(), 1, "{key}: {seen}");
+            assert_eq!(past[0]["owner"], owner.to_string(), "{key}");
+            assert_eq!(
+                (&past[0]["end"], &past[0]["by"]),
+                (&json!("force_released"), &json!("ann"))
+            );
+            // This process knows since when it held its own lock.
+            assert_eq!(past[0]["is_exact"], key == "own", "{seen}");
+            let held = past[0]["until"].as_u64().unwrap() - past[0]["since"].as_u64().unwrap();
+            assert!(held >= if key == "own" { 7_000 } else { 0 }, "{held}");
+            until_next_look().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_form_of_lock_is_freed() {
     let (watcher, worker) = clients();
     let app = allowed(&watcher);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use axum::Router;
 use clap::Parser;
 use distlock::Client;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::shop::Shop;
@@ -62,7 +62,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// How long `close` waits for background releases.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// How long requests may take after the program was told to end. The console's stream of events would take longer.
+/// How long requests may take after the program was told to end. A client that sends its body slowly would take longer.
 const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -136,7 +136,12 @@ async fn in_redis(_: &str) -> Result<(Client, Stock), Failure> {
 /// A real program mounts the console behind its authentication, since everybody who reaches it can read it. It frees locks for
 /// requests to `localhost` alone, unless `Console::hosts` names other hosts.
 async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Failure> {
-    let console = distlock_tower::console(shop.locks.clone()).allow_force_release();
+    let (stop, stopped) = watch::channel(());
+    let shutdown = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    // The pages that are open end their streams at once, so that the server does not wait for them.
+    let console = distlock_tower::console(shop.locks.clone())
+        .allow_force_release()
+        .graceful_shutdown(shutdown(stopped.clone()));
     let router = routes::router(shop).nest_service("/locks", Router::from(console));
     let told_to_end = told_to_end()?;
     let listener = tokio::net::TcpListener::bind(address).await?;
@@ -146,9 +151,7 @@ async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Fa
     println!("curl http://{address}/stock/lamp");
     println!("http://{address}/locks shows the locks in a browser");
     let _traffic = traffic.then(|| traffic::start(&shop.locks));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server =
-        axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) });
+    let server = axum::serve(listener, router).with_graceful_shutdown(shutdown(stopped));
     let server = tokio::spawn(server.into_future());
     told_to_end.await;
     drop(stop);

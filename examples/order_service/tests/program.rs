@@ -3,10 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock_tests::{Process, eventually, http};
 use serde_json::Value;
+#[cfg(unix)]
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+#[cfg(unix)]
+use tokio::net::TcpStream;
 
 /// Longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -22,6 +26,24 @@ async fn serve(more: &[&str]) -> (Process, String) {
             return (service, console.to_owned());
         }
     }
+}
+
+/// A connection to the console's server, and the path of the console.
+#[cfg(unix)]
+async fn connect(console: &str) -> (TcpStream, &str) {
+    let address = console.strip_prefix("http://").unwrap();
+    let (host, path) = address.split_once('/').unwrap();
+    (TcpStream::connect(host).await.unwrap(), path)
+}
+
+/// Opens the console's stream of events, as its page does.
+#[cfg(unix)]
+async fn open_page(console: &str) -> TcpStream {
+    let (mut stream, path) = connect(console).await;
+    let request = format!("GET /{path}/api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0]).await.unwrap();
+    stream
 }
 
 #[tokio::test]
@@ -139,15 +161,7 @@ async fn program_that_is_told_to_end_releases_its_locks_by_sigterm_as_by_ctrl_c(
         let server = distlock_tests::RedisServer::start().await;
         let (mut service, console) = serve(&["--redis", &server.url()]).await;
         // An open console is a request that does not end by itself.
-        let address = console.strip_prefix("http://").unwrap();
-        let (host, path) = address.split_once('/').unwrap();
-        let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
-        let request = format!("GET /{path}/api/events HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let sent = tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await;
-        sent.unwrap();
-        let mut first = [0];
-        let answered = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await;
-        answered.unwrap();
+        let _page = open_page(&console).await;
         eventually(SOON, "locks in Redis", || async {
             let held = locks(&server).await;
             (!held.is_empty()).then_some(()).ok_or(held)
@@ -195,4 +209,43 @@ async fn options_without_their_features_say_how_to_compile_them() {
             "{said}"
         );
     }
+}
+
+/// A stream that nothing ends lasts for 5 s. A machine that stands still for as long is given another try.
+#[cfg(unix)]
+#[tokio::test]
+async fn program_that_is_told_to_end_does_not_wait_for_the_stream_of_an_open_console() {
+    let mut took = Vec::new();
+    for _ in 0..4 {
+        let (mut service, console) = serve(&[]).await;
+        let opened = Instant::now();
+        let _page = open_page(&console).await;
+        service.terminate();
+        assert!(service.wait(SOON).await.success(), "{}", service.stderr());
+        if opened.elapsed() < Duration::from_secs(5) {
+            return;
+        }
+        took.push(opened.elapsed());
+    }
+    panic!("the program has waited for the stream: {took:?}");
+}
+
+/// A request whose client sends no more of its body would keep the server for ever.
+#[cfg(unix)]
+#[tokio::test]
+async fn program_that_is_told_to_end_does_not_wait_for_a_request_that_never_ends() {
+    let (mut service, console) = serve(&[]).await;
+    let (mut stream, path) = connect(&console).await;
+    let head = format!(
+        "POST /{path}/api/force-release HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // It has asked for the body, so the request is under way.
+    let mut asked = [0; 12];
+    stream.read_exact(&mut asked).await.unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100");
+    service.terminate();
+    let cut = service.line(SOON).await;
+    assert!(cut.starts_with("requests that take longer"), "{cut}");
+    assert!(service.wait(SOON).await.success(), "{}", service.stderr());
 }

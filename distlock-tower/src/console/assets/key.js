@@ -56,7 +56,7 @@ function showKey(detail) {
   $("one-own").hidden = !(detail.own_holds.length || detail.own_waits.length);
   showOwn("one-own", detail.own_holds, detail.own_waits);
   spark($("one-contention"), detail.waiting);
-  fill("one-past", 5, "No earlier hold was seen.", detail.past, pastRow);
+  fill("one-past", 5, "No earlier hold was seen. Holds are noted while somebody watches.", detail.past, pastRow);
   $("release").hidden = !(detail.may_force_release && (lock?.can_be_released || $("released").textContent));
 }
 

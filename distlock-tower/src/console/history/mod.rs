@@ -37,9 +37,41 @@ struct KeyHistory {
     /// The most that waited at a look, by owner of the hold that was there.
     most_waiting: HashMap<String, u64>,
     waiting: WaitingNumbers,
-    /// Who has freed it by force and when, by owner of the hold that was there. A look that was under way may still have seen it.
-    forced_by: HashMap<String, (String, Millis)>,
+    /// How it was freed by force, by owner of the hold that was there. A look that was under way may still have seen it.
+    forced_by: HashMap<String, Forced>,
     changed: Millis,
+}
+
+/// How a hold was freed by force.
+#[derive(Debug)]
+struct Forced {
+    by: String,
+    at: Millis,
+    /// Whether it is among the past holds already.
+    is_noted: bool,
+}
+
+impl Forced {
+    fn end(&self, holder: &Holder, most_waiting: u64) -> PastHold {
+        PastHold {
+            owner: holder.owner.clone(),
+            client: holder.client.clone(),
+            since: holder.since,
+            last_seen: self.at,
+            until: self.at,
+            is_exact: holder.is_since_exact,
+            most_waiting,
+            end: End::ForceReleased,
+            by: Some(self.by.clone()),
+        }
+    }
+}
+
+impl KeyHistory {
+    fn trim(&mut self) {
+        let excess = self.past.len().saturating_sub(PAST_HOLDS);
+        self.past.drain(..excess);
+    }
 }
 
 /// What one look has found.
@@ -65,6 +97,31 @@ struct Looked {
     now: Millis,
     /// Whether somebody watched from the one to the other.
     is_exact: bool,
+}
+
+impl Looked {
+    /// A hold that the last look has seen, and this one has not.
+    fn end(self, holder: &Holder, most_waiting: u64) -> PastHold {
+        let has_run_out = holder.lease_ends.is_some_and(|ends| ends <= self.now);
+        let end = match holder.is_released {
+            // Its lease may have been renewed while nobody watched.
+            _ if !self.is_exact => End::Unknown,
+            // A released lock stays taken until its lease ends.
+            false if has_run_out => End::LeaseRanOut,
+            _ => End::Released,
+        };
+        PastHold {
+            owner: holder.owner.clone(),
+            client: holder.client.clone(),
+            since: holder.since,
+            last_seen: self.last,
+            until: self.now,
+            is_exact: self.is_exact && holder.is_since_exact,
+            most_waiting,
+            end,
+            by: None,
+        }
+    }
 }
 
 impl History {
@@ -118,20 +175,34 @@ impl History {
             }
         }
         self.note_contention(now, &locks);
+        if found.is_complete {
+            self.forget_forced(looked.last);
+        }
         self.forget(&locks);
         locks
     }
 
-    /// Somebody has freed a lock by force.
-    pub(super) fn forced(&mut self, now: Millis, report: &KeyReport, who: &str) {
-        let history = self.keys.entry(report.key.clone()).or_default();
+    /// Somebody has freed a lock by force. `freed` is the lock as it was then, and `seen` that of the last look.
+    ///
+    /// The next look ends the holds that the last one has seen. No look will miss the others, so they end here.
+    pub(super) fn forced(&mut self, now: Millis, freed: &Lock, seen: Option<&Lock>, who: &str) {
+        let history = self.keys.entry(freed.key.clone()).or_default();
         if history.forced_by.len() > PAST_HOLDS {
             history.forced_by.clear();
         }
-        let owners = report.holders.iter().map(|holder| holder.owner.clone());
-        history
-            .forced_by
-            .extend(owners.map(|owner| (owner, (who.to_owned(), now))));
+        for holder in &freed.holders {
+            let is_noted = !seen.is_some_and(|seen| seen.has_holder(&holder.owner));
+            let forced = Forced {
+                by: who.to_owned(),
+                at: now,
+                is_noted,
+            };
+            if is_noted {
+                history.past.push_back(forced.end(holder, 0));
+            }
+            history.forced_by.insert(holder.owner.clone(), forced);
+        }
+        history.trim();
         history.changed = now;
     }
 
@@ -163,50 +234,26 @@ impl History {
 
     /// Notes the holders that were there before and are not any more.
     fn end_holds(&mut self, looked: Looked, before: &Lock, after: Option<&Lock>) {
-        let Looked {
-            last,
-            now,
-            is_exact,
-        } = looked;
-        let is_there = |owner: &str| {
-            let mut holders = after.into_iter().flat_map(|lock| &lock.holders);
-            holders.any(|holder| holder.owner == owner)
-        };
-        let mut ended = before.holders.iter();
-        let ended: Vec<&Holder> = ended
-            .by_ref()
-            .filter(|holder| !is_there(&holder.owner))
-            .collect();
-        if ended.is_empty() {
+        let now = looked.now;
+        let mut ended = before
+            .holders
+            .iter()
+            .filter(|holder| !after.is_some_and(|after| after.has_holder(&holder.owner)))
+            .peekable();
+        if ended.peek().is_none() {
             return;
         }
         let history = self.keys.entry(before.key.clone()).or_default();
         for holder in ended {
-            let has_run_out = holder.lease_ends.is_some_and(|ends| ends <= now);
-            let forced = history.forced_by.remove(&holder.owner);
-            let end = match &forced {
-                Some(_) => End::ForceReleased,
-                // Its lease may have been renewed while nobody watched.
-                None if !is_exact => End::Unknown,
-                // A released lock stays taken until its lease ends.
-                None if has_run_out && !holder.is_released => End::LeaseRanOut,
-                None => End::Released,
+            let most_waiting = history.most_waiting.remove(&holder.owner).unwrap_or(0);
+            let past = match history.forced_by.remove(&holder.owner) {
+                Some(forced) if forced.is_noted => continue,
+                Some(forced) => forced.end(holder, most_waiting),
+                None => looked.end(holder, most_waiting),
             };
-            let until = forced.as_ref().map_or(now, |(_, at)| *at);
-            history.past.push_back(PastHold {
-                owner: holder.owner.clone(),
-                client: holder.client.clone(),
-                since: holder.since,
-                last_seen: if forced.is_some() { until } else { last },
-                until,
-                is_exact: (is_exact || forced.is_some()) && holder.is_since_exact,
-                most_waiting: history.most_waiting.remove(&holder.owner).unwrap_or(0),
-                end,
-                by: forced.map(|(who, _)| who),
-            });
+            history.past.push_back(past);
         }
-        let excess = history.past.len().saturating_sub(PAST_HOLDS);
-        history.past.drain(..excess);
+        history.trim();
         history.changed = now;
         if after.is_none() {
             history.waiting.note(now, 0);
@@ -244,6 +291,14 @@ impl History {
             && now.saturating_sub(first.at) > CONTENTION_SPAN
         {
             self.contention.pop_front();
+        }
+    }
+
+    /// Forgets what was freed before the look that ended at `last`, and what this look has not ended: an owner of Redisson may
+    /// hold the key again.
+    fn forget_forced(&mut self, last: Millis) {
+        for history in self.keys.values_mut() {
+            history.forced_by.retain(|_, forced| forced.at >= last);
         }
     }
 

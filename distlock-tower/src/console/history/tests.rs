@@ -27,6 +27,24 @@ impl Watched {
         }
     }
 
+    /// A key as it is now, apart from the looks.
+    async fn seen(&self, key: &str) -> Lock {
+        let report = self.client.inspect(key).await.unwrap();
+        let sight = Sight {
+            at: 0,
+            is_exact: false,
+            own_since: &HashMap::new(),
+        };
+        lock(sight, &report, OwnWaiters::default(), None)
+    }
+
+    async fn force_release(&mut self, key: &str, now: Millis) {
+        let freed = self.seen(key).await;
+        self.client.lock(key).force_release().await.unwrap();
+        let seen = self.locks.get(key).map(|lock| &**lock);
+        self.history.forced(now, &freed, seen, "ann");
+    }
+
     async fn look(&mut self, now: Millis) {
         self.look_through(now, |_| {}).await;
     }
@@ -131,16 +149,64 @@ async fn hold_that_was_freed_by_force_ended_when_the_console_freed_it() {
     let mut watched = Watched::new(&server);
     let _guard = watched.client.lock("a").acquire().await.unwrap();
     watched.look(1_000).await;
-    let report = watched.client.inspect("a").await.unwrap();
-    watched.client.lock("a").force_release().await.unwrap();
-    watched.history.forced(1_700, &report, "ann");
+    watched.force_release("a", 1_700).await;
     watched.look(3_000).await;
-    let past = &watched.history.past("a")[0];
+    let [past] = &watched.history.past("a")[..] else {
+        panic!("one hold has ended");
+    };
     assert_eq!((past.last_seen, past.until), (1_700, 1_700));
     assert_eq!(
         (past.end, past.by.as_deref()),
         (End::ForceReleased, Some("ann"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_no_look_has_seen_is_past_once_it_is_freed_by_force() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    let other = Client::builder().name("other").in_memory(&server).unwrap();
+    watched.look(1_000).await;
+    let _guard = other.lock("a").acquire().await.unwrap();
+    let seen = watched.seen("a").await;
+    watched.force_release("a", 1_700).await;
+    for later in [false, true] {
+        let [past] = &watched.history.past("a")[..] else {
+            panic!("one hold has ended");
+        };
+        assert_eq!((past.last_seen, past.until), (1_700, 1_700));
+        assert_eq!(
+            (past.end, past.by.as_deref(), past.is_exact),
+            (End::ForceReleased, Some("ann"), false)
+        );
+        assert_eq!(past.client.as_ref().unwrap().name, "other");
+        // The look that was under way has seen the hold, and the next one ends it.
+        if !later {
+            watched
+                .locks
+                .insert(String::from("a"), Arc::new(seen.clone()));
+            watched.look(3_000).await;
+        }
+    }
+}
+
+/// A thread of Redisson is the same owner each time.
+#[tokio::test(start_paused = true)]
+async fn owner_that_was_freed_by_force_and_holds_the_key_again_is_released_like_any_other() {
+    let server = MemoryServer::new();
+    let mut watched = Watched::new(&server);
+    watched.look(1_000).await;
+    let guard = watched.client.lock("a").acquire().await.unwrap();
+    // The same owner as before, since nothing is taken from it here.
+    let freed = watched.seen("a").await;
+    watched.history.forced(1_700, &freed, None, "ann");
+    watched.look(3_000).await;
+    watched.look(5_000).await;
+    guard.release().await.unwrap();
+    watched.look(7_000).await;
+    let past = watched.history.past("a");
+    let ends: Vec<_> = past.iter().map(|past| (past.end, past.until)).collect();
+    assert_eq!(ends, [(End::Released, 7_000), (End::ForceReleased, 1_700)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,8 +282,8 @@ async fn only_some_of_the_free_keys_are_remembered() {
     let server = MemoryServer::new();
     let mut watched = Watched::new(&server);
     for number in 0..PAST_KEYS as u64 + 10 {
-        let report = watched.client.inspect(format!("k{number}")).await.unwrap();
-        watched.history.forced(number, &report, "somebody");
+        let free = watched.seen(&format!("k{number}")).await;
+        watched.history.forced(number, &free, None, "somebody");
     }
     watched.look(1_000_000).await;
     assert_eq!(watched.history.keys.len(), PAST_KEYS);
