@@ -1,5 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(unix))]
+compile_error!(
+    "the command line `distlock` needs Unix, for process groups and signals; the library does not"
+);
+
 mod args;
 mod connect;
 mod doctor;
