@@ -180,7 +180,7 @@ async fn f16_hold_that_was_deleted_does_not_keep_the_next_from_being_renewed(row
 
 /// Three leases show as much as a longer time: from the second on every tick is like the one before.
 async fn f24_thousands_of_holds_are_renewed_without_a_loss(row: &Row) {
-    let holds: u64 = size(3_000, 10_000);
+    let holds: u64 = size(2_000, 10_000);
     let server = RedisServer::start().await;
     let client = watched_client(&server.url(), LEASE).await;
     let mut guards = Vec::new();

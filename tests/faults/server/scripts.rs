@@ -134,7 +134,7 @@ async fn f09_no_argument_of_any_script_leaves_a_key_without_a_ttl(row: &Row) {
     let mut connection = server.connection().await;
     let seed: u64 = rand::rng().random();
     let mut random: StdRng = rand::SeedableRng::seed_from_u64(seed);
-    for _ in 0..size(600, 3_000) {
+    for _ in 0..size(200, 3_000) {
         let (source, args) = odd_call(&mut random);
         for key in ["fresh", "held"] {
             hold_by_hand(&mut connection).await;

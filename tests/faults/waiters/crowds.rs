@@ -120,7 +120,7 @@ async fn f35_waiters_that_time_out_leave_the_queue_and_block_nobody(row: &Row) {
     free(&server, &[&client]).await;
 }
 
-/// Grants of two processes that hammer one key with this many tasks each, for 3 s.
+/// Grants of two processes that hammer one key with this many tasks each.
 async fn grants_of_two_processes(tasks: usize) -> [u64; 2] {
     let server = RedisServer::start().await;
     let start = || Process::start(env!("CARGO_BIN_EXE_holder"), [server.url(), "30000".into()]);
@@ -132,7 +132,7 @@ async fn grants_of_two_processes(tasks: usize) -> [u64; 2] {
         process.line(SOON).await;
     }
     for process in &mut processes {
-        process.send(format!("hammer k 3000 {tasks}"));
+        process.send(format!("hammer k {} {tasks}", size(1_000, 3_000)));
     }
     let mut grants = [0; 2];
     for (grants, process) in grants.iter_mut().zip(&mut processes) {

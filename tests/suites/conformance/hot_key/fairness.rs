@@ -17,7 +17,7 @@ const TASKS: usize = 8;
 
 /// How long the clients take turns in memory.
 fn run() -> Duration {
-    Duration::from_secs(size(10, 30))
+    Duration::from_secs(size(4, 30))
 }
 
 /// The grants of one client until the run is over, and the longest wait for one of them.

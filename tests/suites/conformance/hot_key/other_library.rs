@@ -20,7 +20,7 @@ const WAKE_UP: Duration = Duration::from_millis(2);
 
 /// How long the clients take turns.
 fn run() -> Duration {
-    Duration::from_secs(size(5, 10))
+    Duration::from_secs(size(3, 10))
 }
 
 fn client(server: &MemoryServer) -> Client {
