@@ -325,10 +325,7 @@ pub(crate) fn name_rotates(server: &dyn Display) {
 
 /// Two servers of one name say that they are the master.
 #[cfg(feature = "redis")]
-pub(crate) fn other_master(
-    (server, run): (&dyn Display, &str),
-    (other, other_run): (&dyn Display, &str),
-) {
+pub(crate) fn other_master(server: &dyn Display, run: &str, other: &dyn Display, other_run: &str) {
     log!(
         warn, target: TARGET, %server, run, %other, other_run,
         "another server of the same name is a master, too; this client locks on the first one alone, and programs may lock on \

@@ -41,6 +41,12 @@ pub(super) enum MyTurn {
     GivenUp,
 }
 
+impl MyTurn {
+    fn attempt(yield_first: bool, at: Tick) -> Self {
+        Self::Attempt { yield_first, at }
+    }
+}
+
 /// The reason why an acquisition has to wait, as far as this client knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocking {
@@ -189,14 +195,24 @@ impl<'a> Turn<'a> {
         self.trust_until = None;
     }
 
-    /// Whether the waiter before this one, which gave up at `line_given_up_at`, did so while this one stood in line, and still
-    /// nothing was answered since.
+    /// Whether this waiter, with this step before it, gives up as well: the waiter before it gave up at `line_given_up_at`, while
+    /// this one stood in line, and nothing was answered since. One that still stands in line learns it later.
     fn is_given_up(
         &self,
+        step: &NextStep,
         line_given_up_at: Option<Tick>,
         is_unanswered: impl Fn(Tick) -> bool,
     ) -> bool {
-        line_given_up_at.is_some_and(|at| self.request.since <= at && is_unanswered(at))
+        let since = self.request.since;
+        !matches!(step, NextStep::WaitInLine)
+            && line_given_up_at.is_some_and(|at| since <= at && is_unanswered(at))
+    }
+
+    /// Other waiters of its client are before it.
+    fn note_queue(&mut self) -> Result<(), Error> {
+        self.blocking = Blocking::Queue;
+        self.was_blocked = true;
+        self.count_as_waiter()
     }
 
     /// Whether its attempt may be sent right behind the release of a hold of its client. One server's release says nothing of
@@ -251,16 +267,12 @@ impl<'a> Turn<'a> {
             if now >= deadline {
                 return Ok(MyTurn::TimedOut);
             }
-            if !matches!(step, NextStep::WaitInLine)
-                && self.is_given_up(line_given_up_at, &is_unanswered)
-            {
+            if self.is_given_up(&step, line_given_up_at, &is_unanswered) {
                 return Ok(MyTurn::GivenUp);
             }
             match step {
                 NextStep::HandedOver(_) | NextStep::WaitInLine => {
-                    self.blocking = Blocking::Queue;
-                    self.was_blocked = true;
-                    self.count_as_waiter()?;
+                    self.note_queue()?;
                     crate::sync::select! {
                         () = self.slot.woken() => {}
                         () = session.clock.sleep_until(deadline) => {}
@@ -269,10 +281,7 @@ impl<'a> Turn<'a> {
                 NextStep::Behind(own_holder) => {
                     let Some(trusted) = self.trusts(&own_holder, now) else {
                         self.slot.goes_to_server();
-                        return Ok(MyTurn::Attempt {
-                            yield_first: false,
-                            at: now,
-                        });
+                        return Ok(MyTurn::attempt(false, now));
                     };
                     self.count_as_waiter()?;
                     self.note_own_holder(&own_holder);
@@ -285,10 +294,7 @@ impl<'a> Turn<'a> {
                     }
                 }
                 NextStep::Attempt { yield_first } => {
-                    return Ok(MyTurn::Attempt {
-                        yield_first,
-                        at: now,
-                    });
+                    return Ok(MyTurn::attempt(yield_first, now));
                 }
             }
         }

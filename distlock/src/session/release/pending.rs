@@ -77,17 +77,8 @@ impl PendingRelease {
     /// The owner of an attempt of unknown outcome.
     pub(crate) fn of_attempt(target: Target, attempt: InDoubtAttempt) -> Self {
         Self {
-            target,
-            taken_until: Tick::default(),
-            not_before: Tick::default(),
-            until: attempt.until,
             in_doubt: Some(attempt.epoch),
-            withdraws: true,
-            answered: false,
-            counted: None,
-            frees: None,
-            unconfirmed: 0,
-            may_be_done: AtomicBool::new(false),
+            ..Self::of_waiter(target, attempt.until)
         }
     }
 

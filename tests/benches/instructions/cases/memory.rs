@@ -8,6 +8,7 @@ use distlock::Client;
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
+use crate::cases::pairs_of;
 use crate::parts::{Parts, Side};
 
 const ROUNDS: usize = 25;
@@ -16,17 +17,14 @@ const PAIRS: [usize; 2] = [5, 25];
 pub(super) async fn run(parts: &mut Parts) {
     let lock = Client::in_memory().lock("ours:0");
     // The first pair starts the tasks of the client.
-    lock.acquire().await.unwrap().release().await.unwrap();
+    pairs_of(&lock, 1).await;
     let mutexes: Mutex<HashMap<String, Arc<AsyncMutex<()>>>> = Mutex::default();
     let key = String::from("theirs:0");
     for _ in 0..ROUNDS {
         for pairs in PAIRS {
-            let ours = async {
-                for _ in 0..pairs {
-                    lock.acquire().await.unwrap().release().await.unwrap();
-                }
-            };
-            parts.count(Side::Library, pairs, ours).await;
+            parts
+                .count(Side::Library, pairs, pairs_of(&lock, pairs))
+                .await;
             let theirs = async {
                 for _ in 0..pairs {
                     let mutex = Arc::clone(mutexes.lock().entry(key.clone()).or_default());

@@ -10,7 +10,16 @@ mod memory;
 mod pair;
 mod renewal;
 
+use distlock::Lock;
+
 use crate::parts::Parts;
+
+/// Acquires and releases a lock this many times.
+async fn pairs_of(lock: &Lock, pairs: usize) {
+    for _ in 0..pairs {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+}
 
 /// A case, by the name under which its ratio is stored.
 pub(crate) struct Case {

@@ -3,6 +3,7 @@
 use distlock::Client;
 
 use crate::bare::{Bare, Name};
+use crate::cases::pairs_of;
 use crate::parts::{Parts, Side};
 
 const ROUNDS: usize = 25;
@@ -13,15 +14,12 @@ pub(super) async fn run(url: &str, parts: &mut Parts) {
     let (mut bare, name) = (Bare::connect(url).await, Name::new(0));
     let lock = client.lock("ours:0");
     // The first command of a connection does more than the next ones.
-    lock.acquire().await.unwrap().release().await.unwrap();
+    pairs_of(&lock, 1).await;
     for _ in 0..ROUNDS {
         for pairs in PAIRS {
-            let ours = async {
-                for _ in 0..pairs {
-                    lock.acquire().await.unwrap().release().await.unwrap();
-                }
-            };
-            parts.count(Side::Library, pairs, ours).await;
+            parts
+                .count(Side::Library, pairs, pairs_of(&lock, pairs))
+                .await;
             let theirs = async {
                 for _ in 0..pairs {
                     bare.pair(&name).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, Guard};
+use distlock::{Client, Guard, RwLock};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::{Process, RedisServer, eventually, size};
 use futures_util::future::join_all;
@@ -149,6 +149,12 @@ async fn table_of_tracked_keys_that_overflows_costs_a_read_a_second_and_no_hold(
     told(&guards, "FLUSHALL").await;
 }
 
+/// A reader comes and goes.
+async fn read_once(lock: &RwLock) {
+    let guard = lock.read().acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn user_without_the_rights_holds_as_before_and_the_server_is_asked_once() {
     let server = RedisServer::builder().without_default_user().start().await;
@@ -192,14 +198,7 @@ async fn server_that_refuses_it_is_sent_one_read_and_no_other() {
     let mut own = 0;
     while since.elapsed() < Duration::from_secs(4) {
         guards.push(client.lock(format!("k{own}")).acquire().await.unwrap());
-        shared
-            .read()
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        read_once(&shared).await;
         own += 1;
         sleep(ms(200)).await;
     }
@@ -256,15 +255,7 @@ async fn reader_is_told_within_some_seconds_beside_readers_of_its_own_client_tha
     tracked(&server, 1).await;
     // A write of the own client ends the tracking, and the server does not tell it.
     for _ in 0..5 {
-        client
-            .rw_lock("k")
-            .read()
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        read_once(&client.rw_lock("k")).await;
     }
     tracked(&server, 1).await;
     server.cli(&["DEL", "k"]).await;

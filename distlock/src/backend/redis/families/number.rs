@@ -39,18 +39,14 @@ pub(crate) async fn give_back(
     script: &Script,
     permits: ReturnedPermits<'_>,
 ) -> Result<Released, Fault> {
-    let ReturnedPermits {
-        target,
-        keys,
-        owner,
-        remembered,
-    } = permits;
+    let target = permits.target;
     let key = &target.resource.key;
     let channel = names::semaphore_channel(key.name());
     let with = |call: Call| {
-        let call = call.keys(keys.into_iter()).arg(owner).arg(target.permits);
-        call.arg(&channel)
-            .arg(reply::millis(remembered))
+        let call = call.keys(permits.keys.into_iter()).arg(permits.owner);
+        call.arg(target.permits)
+            .arg(&channel)
+            .arg(reply::millis(permits.remembered))
             .arg(reply::millis(key.expires_after()))
     };
     let value = backend.run(key, script, &with).await?;
@@ -63,20 +59,14 @@ pub(crate) async fn once(
     script: &Script,
     change: NumberChange<'_>,
 ) -> Result<i64, Fault> {
-    let NumberChange {
-        key,
-        request,
-        beside,
-        what,
-        number,
-        channel,
-    } = change;
-    let mark = names::mark(key.name(), &request.text());
+    let key = change.key;
+    let mark = names::mark(key.name(), &change.request.text());
     let remembered = reply::millis(backend.remembered);
     let with = |call: Call| {
-        let keys = [&**key.name(), &mark, beside];
-        let call = call.keys(keys.into_iter()).arg(what).arg(number);
-        let call = call.arg(channel).arg(remembered);
+        let keys = [&**key.name(), &mark, change.beside];
+        let call = call.keys(keys.into_iter()).arg(change.what);
+        let call = call.arg(change.number).arg(change.channel);
+        let call = call.arg(remembered);
         call.arg(reply::millis(key.expires_after()))
     };
     backend

@@ -32,6 +32,11 @@ pub(crate) fn of_server(name: &str, fault: Fault) -> Fault {
     }
 }
 
+/// The node has only a part of the keys, because their slot moves to another node.
+pub(crate) fn moving() -> Fault {
+    Fault::NotNow(cause("the slot of the key moves between nodes"))
+}
+
 /// What an error over connection `epoch` means.
 pub(crate) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Failed {
     if reply::is_noscript(&error) {

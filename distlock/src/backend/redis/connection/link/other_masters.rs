@@ -42,7 +42,7 @@ pub(super) async fn look_for_other_masters(
     };
     for (at, other, other_run) in masters {
         if other_run != run && server.looked_at.lock().is_to_tell(at) {
-            telemetry::other_master((present, &run), (&other, &other_run));
+            telemetry::other_master(present, &run, &other, &other_run);
         }
     }
 }

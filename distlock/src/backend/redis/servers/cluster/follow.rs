@@ -11,7 +11,7 @@ use super::{Cluster, SlotNode};
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::reply::Elsewhere;
-use crate::backend::redis::servers::failed::Failed;
+use crate::backend::redis::servers::failed::{Failed, moving};
 use crate::backend::redis::servers::node::{Form, Node, Sending};
 use crate::backend::redis::tracking::Track;
 use crate::backend::{Fault, cause};
@@ -212,10 +212,6 @@ impl Cluster {
         self.state.write().map.unsettle(slot, number);
         self.shared.epochs.changed();
     }
-}
-
-pub(super) fn moving() -> Fault {
-    Fault::NotNow(cause("the slot of the key moves between nodes"))
 }
 
 /// A command at a node that does not have the slot. If it is dropped before the command was answered, the command may be

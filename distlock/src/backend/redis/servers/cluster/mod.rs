@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use redis::{Cmd, Value};
 
 use self::cluster_slots::ClusterSlots;
-use self::follow::{SlotCommand, moving};
+use self::follow::SlotCommand;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
 use self::open::{OpenState, names};

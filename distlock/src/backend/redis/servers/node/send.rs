@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::time::timeout;
 
 use super::Node;
@@ -11,7 +11,7 @@ use crate::backend::redis::connection::{Expected, handshake};
 use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Fill, Publish, Script};
-use crate::backend::redis::servers::failed::{Failed, of_server, read_error};
+use crate::backend::redis::servers::failed::{Failed, moving, of_server, read_error};
 use crate::backend::redis::tracking::Track;
 use crate::backend::{Fault, cause};
 use crate::error::show;
@@ -38,6 +38,28 @@ pub(crate) struct Sending {
     pub(crate) track: Track,
     /// How long to wait for the connection, and for the answer.
     pub(crate) patience: Duration,
+}
+
+impl Sending {
+    /// A command that is sent so over this connection.
+    fn over(self, epoch: u64) -> Sent {
+        Sent {
+            epoch,
+            waited: self.patience,
+            script: self.script,
+        }
+    }
+}
+
+/// How a command was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// The connection.
+    epoch: u64,
+    /// How long its answer is waited for.
+    waited: Duration,
+    /// The bit of its script, or 0.
+    script: u64,
 }
 
 impl Node {
@@ -94,9 +116,9 @@ impl Node {
     async fn try_send_here(&self, sending: Sending, command: Cmd) -> Result<Value, Failed> {
         let Sending {
             asking,
-            script,
             track,
             patience,
+            ..
         } = sending;
         let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
         if track == Track::Only && self.tracking.is_refused(connected.epoch) {
@@ -105,7 +127,7 @@ impl Node {
         if track != Track::No && !asking {
             let answer = self.tracking.send(self.name(), command, &mut connected);
             let answer = timeout(patience, answer).await;
-            return self.read(answer.ok(), connected.epoch, patience, script);
+            return self.read(answer.ok(), sending.over(connected.epoch));
         }
         let connection = &mut connected.connection;
         let answer = async {
@@ -127,7 +149,7 @@ impl Node {
             }
         };
         let answer = timeout(patience, answer).await;
-        self.read(answer.ok(), connected.epoch, patience, script)
+        self.read(answer.ok(), sending.over(connected.epoch))
     }
 
     /// Renews what was granted by a script, and waits until enough replicas have it.
@@ -167,8 +189,13 @@ impl Node {
             Ok(Err(error)) => (Some(Err(error)), Vec::new()),
             Err(_) => (None, Vec::new()),
         };
-        let answer = self.read(answer, connected.epoch, waited, 0);
-        answer.map_err(|failed| self.fault(failed))?;
+        let sent = Sent {
+            epoch: connected.epoch,
+            waited,
+            script: 0,
+        };
+        self.read(answer, sent)
+            .map_err(|failed| self.fault(failed))?;
         Ok(answers.into_iter().map(Result::ok).collect())
     }
 
@@ -180,24 +207,21 @@ impl Node {
             .map_err(Failed::With)?;
         let answer = command.query_async::<Value>(&mut connected.connection);
         let answer = timeout(self.response_timeout, answer).await;
-        let waited = self.response_timeout;
-        self.read(answer.ok(), connected.epoch, waited, script)
+        let sent = Sent {
+            epoch: connected.epoch,
+            waited: self.response_timeout,
+            script,
+        };
+        self.read(answer.ok(), sent)
     }
 
-    /// What an answer over connection `epoch` to a command means. It is `None` if none came within the time `waited`. `script` is
-    /// the bit of the command's script, or 0.
-    fn read(
-        &self,
-        answer: Option<Result<Value, RedisError>>,
-        epoch: u64,
-        waited: Duration,
-        script: u64,
-    ) -> Result<Value, Failed> {
-        let read = self.read_unnamed(answer, epoch, waited, script);
-        read.map_err(|failed| match failed {
-            Failed::With(fault) => Failed::With(self.of_answer(fault)),
-            other => other,
-        })
+    /// What the answer to a command means. It is `None` if none came in time.
+    fn read(&self, answer: Option<RedisResult<Value>>, sent: Sent) -> Result<Value, Failed> {
+        self.read_unnamed(answer, sent)
+            .map_err(|failed| match failed {
+                Failed::With(fault) => Failed::With(self.of_answer(fault)),
+                other => other,
+            })
     }
 
     /// The fault of an answer, or of none, with the name of the server where there are several.
@@ -211,11 +235,14 @@ impl Node {
 
     fn read_unnamed(
         &self,
-        answer: Option<Result<Value, RedisError>>,
-        epoch: u64,
-        waited: Duration,
-        script: u64,
+        answer: Option<RedisResult<Value>>,
+        sent: Sent,
     ) -> Result<Value, Failed> {
+        let Sent {
+            epoch,
+            waited,
+            script,
+        } = sent;
         match answer {
             Some(Ok(_)) if self.link.has_left(epoch) => {
                 let text = "the server has answered, but another one is the master by now";
@@ -254,9 +281,7 @@ impl Node {
             Failed::With(fault) => fault,
             Failed::NoScript => Fault::NotNow(cause("the server did not keep the script")),
             // A proxy in front of a cluster passes it on.
-            Failed::Elsewhere(Elsewhere::TryAgain) => {
-                Fault::NotNow(cause("the slot of the key moves between nodes"))
-            }
+            Failed::Elsewhere(Elsewhere::TryAgain) => moving(),
             Failed::Elsewhere(elsewhere) => Fault::Unsupported {
                 server: self.name().to_owned(),
                 reason: match elsewhere {
