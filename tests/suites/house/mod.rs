@@ -141,7 +141,6 @@ const ORDERS: &[(&str, &[&str])] = &[
         "local",
         &[
             "snapshot",
-            "slot_state",
             "slot",
             "share",
             "long_waits",
@@ -158,6 +157,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "run",
         ],
     ),
+    ("local/slot", &["state", "notes", "step"]),
     (
         "session/release",
         &[

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use scopeguard::defer;
 
-use super::entry::Entry;
-use super::queue::Ticket;
-use super::registry::Registry;
-use super::round_robin::RoundRobin;
-use super::share::OpenShare;
-use super::waker::SlotWaker;
 use crate::clock::Tick;
-use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::{Hold, HoldRef, HoldTerms};
+use crate::local::entry::Entry;
+use crate::local::queue::Ticket;
+use crate::local::registry::Registry;
+use crate::local::round_robin::RoundRobin;
+use crate::local::share::OpenShare;
+use crate::local::waker::SlotWaker;
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
 use crate::sync::Notified;
@@ -108,6 +107,7 @@ impl<'a> QueueSlot<'a> {
 
     /// Answers the questions whether this waiter is still polled, while it talks to the server. Never completes.
     pub(crate) fn answer_checks(&self) -> impl Future<Output = Infallible> + use<> {
+        // A clone: the future runs beside the attempt, which borrows the slot.
         let waker = Arc::clone(&self.waker);
         async move { waker.answer().await }
     }
@@ -124,6 +124,7 @@ impl<'a> QueueSlot<'a> {
                 entry.yield_to(others);
             }
             let waker = Arc::clone(&self.waker);
+            // Taken: a waiter that loses its place because it was not polled joins at the end.
             let rank = self.joining.rank.take();
             let ticket = entry.queue.join(waker, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
@@ -136,6 +137,7 @@ impl<'a> QueueSlot<'a> {
             };
             (unwanted, needs_checks)
         };
+        // Outside of the mutex, since both may wake a task.
         if needs_checks {
             self.registry.session.inspect_soon();
         }
@@ -165,75 +167,10 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    /// How many other clients have waited for the key longer than this one, as far as it knows.
-    pub(crate) fn clients_ahead(&self) -> u32 {
-        let ahead = self.with_entry(|entry, _| entry.round_robin.ahead());
-        ahead.unwrap_or(0)
-    }
-
-    /// Whether a turn is a single grant, as the last turn of this client was. Each message then ends a turn.
-    pub(crate) fn has_turns_of_one_grant(&self) -> bool {
-        self.with_entry(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
-    }
-
-    /// After a release, another client had a turn.
-    pub(crate) fn other_had_turn(&self) {
-        self.with_entry(|entry, _| entry.round_robin.other_had_turn());
-    }
-
-    /// Other clients had turns, which published this number of messages.
-    pub(crate) fn others_had_turns(&self, messages: u32) {
-        self.with_entry(|entry, _| entry.round_robin.others_had_turns(messages));
-    }
-
-    /// Other clients were granted the key this often, and released it each time.
-    pub(crate) fn others_granted(&self, grants: u32) {
-        self.with_entry(|entry, _| entry.round_robin.others_granted(grants));
-    }
-
     /// Whether it is the first in line, with others behind it.
     pub(crate) fn is_first_of_several(&self) -> bool {
         self.with_entry(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
             == Some(true)
-    }
-
-    /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
-    pub(crate) fn give_up_line(&self, now: Tick) {
-        self.with_entry(|entry, ticket| {
-            if entry.queue.is_head(ticket) {
-                entry.given_up_at = Some(now);
-            }
-        });
-    }
-
-    /// The server has refused the waiter: another owner holds the key until then, if an end is known.
-    pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
-        self.with_entry(|entry, _| entry.busy_until = until);
-    }
-
-    /// When the lease of the key's holder ends, as far as the queue knows.
-    pub(crate) fn busy_until(&self) -> Option<Tick> {
-        let known = |entry: &mut Entry, _| match &entry.holder {
-            Some(holder) => Some(holder.hold.deadline()),
-            None => entry.busy_until,
-        };
-        self.with_entry(known).flatten()
-    }
-
-    /// The server has refused the waiter, and has named this holder. Returns it if the waiter is in no queue of its client.
-    pub(crate) fn note_holder(&self, mut holder: Option<Box<HeldBy>>) -> Option<Box<HeldBy>> {
-        let note = |entry: &mut Entry, _| std::mem::replace(&mut entry.busy_by, holder.take());
-        drop(self.with_entry(note));
-        holder
-    }
-
-    /// The holder of the key, as far as the queue knows.
-    pub(crate) fn holder(&self) -> Option<Box<HeldBy>> {
-        let known = |entry: &mut Entry, _| match &entry.holder {
-            Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner.text(), 0))),
-            None => entry.busy_by.clone(),
-        };
-        self.with_entry(known).flatten()
     }
 
     /// The next step, and when a head of its queue last gave up because the server does not answer.
@@ -283,6 +220,7 @@ impl<'a> QueueSlot<'a> {
                 let is_queued = entry.queue.has(ticket);
                 return is_queued.then_some((NextStep::WaitInLine, None));
             }
+            // The offer stays in the slot until the waiter takes it, and means that it is its turn.
             if collects && entry.queue.has_offer() {
                 return Some((NextStep::Attempt { yield_first: false }, None));
             }
@@ -301,9 +239,11 @@ impl<'a> QueueSlot<'a> {
             };
             Some((step, handed_over))
         });
+        // Outside of the mutex, which the next lines lock again.
         let step = match step.flatten() {
             Some((_, Some(hold))) => match self.take_over(&hold) {
                 Some(share) => NextStep::HandedOver(share),
+                // Too little of the lease was left. The waiter is still the head, and asks the server.
                 None => NextStep::Attempt { yield_first: false },
             },
             Some((step, None)) => step,

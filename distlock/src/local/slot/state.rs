@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::entry::Entry;
-use super::queue::Ticket;
-use super::registry::Registry;
-use super::share::OpenShare;
-use super::slot::{Joining, QueueSlot};
-use super::waker::SlotWaker;
+use super::step::{Joining, QueueSlot};
 use crate::hold::Hold;
+use crate::local::entry::Entry;
+use crate::local::queue::Ticket;
+use crate::local::registry::Registry;
+use crate::local::share::OpenShare;
+use crate::local::waker::SlotWaker;
 
 /// What a slot is worth now.
 #[derive(Debug)]

@@ -1,0 +1,75 @@
+//! What the waiters of one key know of it together: who holds it and until when, how many other clients are ahead, and that the
+//! server does not answer. It is kept with the key's queue, so each waiter finds what the ones before it have learnt.
+
+use super::step::QueueSlot;
+use crate::clock::Tick;
+use crate::error::HeldBy;
+use crate::local::entry::Entry;
+
+impl QueueSlot<'_> {
+    /// How many other clients have waited for the key longer than this one, as far as it knows.
+    pub(crate) fn clients_ahead(&self) -> u32 {
+        let ahead = self.with_entry(|entry, _| entry.round_robin.ahead());
+        ahead.unwrap_or(0)
+    }
+
+    /// Whether a turn is a single grant, as the last turn of this client was. Each message then ends a turn.
+    pub(crate) fn has_turns_of_one_grant(&self) -> bool {
+        self.with_entry(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
+    }
+
+    /// After a release, another client had a turn.
+    pub(crate) fn other_had_turn(&self) {
+        self.with_entry(|entry, _| entry.round_robin.other_had_turn());
+    }
+
+    /// Other clients had turns, which published this number of messages.
+    pub(crate) fn others_had_turns(&self, messages: u32) {
+        self.with_entry(|entry, _| entry.round_robin.others_had_turns(messages));
+    }
+
+    /// Other clients were granted the key this often, and released it each time.
+    pub(crate) fn others_granted(&self, grants: u32) {
+        self.with_entry(|entry, _| entry.round_robin.others_granted(grants));
+    }
+
+    /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
+    pub(crate) fn give_up_line(&self, now: Tick) {
+        self.with_entry(|entry, ticket| {
+            if entry.queue.is_head(ticket) {
+                entry.given_up_at = Some(now);
+            }
+        });
+    }
+
+    /// The server has refused the waiter: another owner holds the key until then, if an end is known.
+    pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
+        self.with_entry(|entry, _| entry.busy_until = until);
+    }
+
+    /// When the lease of the key's holder ends, as far as the queue knows.
+    pub(crate) fn busy_until(&self) -> Option<Tick> {
+        let known = |entry: &mut Entry, _| match &entry.holder {
+            Some(holder) => Some(holder.hold.deadline()),
+            None => entry.busy_until,
+        };
+        self.with_entry(known).flatten()
+    }
+
+    /// The server has refused the waiter, and has named this holder. Returns it if the waiter is in no queue of its client.
+    pub(crate) fn note_holder(&self, mut holder: Option<Box<HeldBy>>) -> Option<Box<HeldBy>> {
+        let note = |entry: &mut Entry, _| std::mem::replace(&mut entry.busy_by, holder.take());
+        // The former holder is dropped outside of the mutex. Without an entry nothing was taken out of `holder`.
+        drop(self.with_entry(note));
+        holder
+    }
+
+    /// The holder of the key, as far as the queue knows.
+    pub(crate) fn holder(&self) -> Option<Box<HeldBy>> {
+        let known = |entry: &mut Entry, _| match &entry.holder {
+            Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner.text(), 0))),
+            None => entry.busy_by.clone(),
+        };
+        self.with_entry(known).flatten()
+    }
+}
