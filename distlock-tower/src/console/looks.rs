@@ -264,9 +264,10 @@ impl Looks {
 
     async fn scan(&self) -> Result<Scanned, Error> {
         let scan = self.client.scan(&*self.pattern).page_size(PAGE);
-        let mut scan = match self.all_numbers {
-            true => scan,
-            false => scan.skip_numbers(),
+        let mut scan = if self.all_numbers {
+            scan
+        } else {
+            scan.skip_numbers()
         };
         let most = usize::try_from(self.max_keys).unwrap_or(usize::MAX);
         let most_keys = u64::from(self.max_keys) * KEYS_PER_LOCK;

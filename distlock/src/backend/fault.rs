@@ -39,6 +39,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Nothing was answered, and no error says why.
+    pub(crate) fn no_answer() -> Self {
+        Self::Unknown(cause("no answer"))
+    }
+
     /// Whether repeating the verb is of no use.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(

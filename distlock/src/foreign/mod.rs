@@ -78,6 +78,7 @@ pub(crate) fn answer<T>(question: oneshot::Sender<T>, answer: T) -> Result<(), T
 
 /// Calls a function with each item, also with those behind one with which it panics.
 pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, call: impl FnMut(T)) {
+    // Without a panic nothing is left when this is dropped.
     let mut left = guard((items.into_iter(), call), |(items, call)| {
         items.for_each(call);
     });

@@ -103,6 +103,7 @@ impl HoldRef {
     /// # Errors
     /// [`Error::Lost`] if this guard no longer holds the key.
     pub(crate) fn extend(&self, end: Tick) -> Result<(), Error> {
+        // The guard itself asks, and not a scope that could have ended.
         let open = AtomicBool::new(false);
         let extended = self.hold.extend(self.enclosing(&open), &self.term, end);
         extended.map_err(|error| {
@@ -196,6 +197,7 @@ impl HoldRef {
     /// When the guard stops counting as held, by its own client's clock, unless the hold is renewed.
     pub(crate) fn end_at(&self) -> Tick {
         match self.hold.deadline().min(self.term().end()) {
+            // A lease without an end has no margin before it.
             Tick::NEVER => Tick::NEVER,
             end => end.before(self.origin.margin),
         }
@@ -273,6 +275,7 @@ impl HoldRef {
             crate::sync::select! {
                 () = self.over.wait() => return,
                 () = self.hold.over() => return,
+                // The lease may have been renewed during the sleep, so the loop looks again.
                 () = self.origin.client.clock.sleep_until(self.hold.deadline().min(self.term().end())) => {}
             }
         }

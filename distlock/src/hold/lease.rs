@@ -164,6 +164,7 @@ impl Lease {
     pub(crate) fn leave(&mut self, term: Term) {
         if term == Term::Kept {
             self.kept = self.kept.saturating_sub(1);
+        // Any guard with an equal term will do: nothing else tells them apart here.
         } else if let Some(at) = self.ending.iter().position(|ending| *ending == term) {
             self.ending.swap_remove(at);
         }
@@ -206,6 +207,7 @@ impl Lease {
 
     /// Gives the hold to a new guard. It has no other guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
+        // What was asked for the guards before is not asked for any more.
         self.until = Tick::default();
         self.join(term);
     }
@@ -351,6 +353,7 @@ impl Lease {
 
     /// How much lease to ask for. The server keeps its own if that is longer.
     fn requested(&self, now: Tick) -> Duration {
+        // Without the margin: nothing is asked for a term that is over.
         let with_margin = |end: Tick| match end.left(now) {
             Duration::ZERO => Duration::ZERO,
             left => left + self.margin(),
@@ -383,6 +386,7 @@ impl Lease {
         match answer {
             Answer::Renewed => {
                 let end = sent.after(lease).before(self.margin());
+                // Invariant 2: the answer to an earlier renewal may come last.
                 self.deadline = self.deadline.max(end);
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
                 self.confirmed = self.confirmed.max(sent);
@@ -414,6 +418,7 @@ impl Lease {
     /// Allows renewals again: the task that waited for the answer ended with its runtime.
     pub(crate) fn forget_in_flight(&mut self) {
         if std::mem::take(&mut self.in_flight) {
+            // At once: it is unknown whether that renewal was carried out.
             self.verify(Tick::default());
         }
     }

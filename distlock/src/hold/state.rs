@@ -222,6 +222,7 @@ impl State {
         // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
         // counted out (invariant 2).
         ended.store(true, Ordering::Release);
+        // Before its term is removed, which may be the reason.
         let loss = self.loss_of(term, now);
         self.lease.leave(term);
         // Each guard leaves once, so the count is not 0 before. Saturating, because drops call this and must not panic.
@@ -267,6 +268,7 @@ impl State {
         now: Tick,
     ) -> Confirmed {
         if answer == Answer::Renewed {
+            // What that renewal stated. The count may have changed since.
             self.stated = count;
         }
         let was_short = !self.lease.reaches_its_terms();

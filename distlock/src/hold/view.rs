@@ -256,6 +256,7 @@ impl HoldView {
             return std::future::pending().await;
         };
         let mut now = changing.now.subscribe();
+        // The members are replaced as a whole, so other members are at another address.
         let is_other = |now: &Arc<[Arc<HoldRef>]>| !std::ptr::eq(now.as_ptr(), members.as_ptr());
         // The view keeps the sender alive.
         let _other = now.wait_for(is_other).await;
@@ -274,6 +275,7 @@ impl HoldView {
     /// Completes when too few members are held: they were released, handed over or lost, or their leases are over by
     /// the clock.
     pub(crate) async fn over(self) {
+        // The usual guard needs no list of ends, and no loop.
         if let [only] = &*self.members()
             && !only.has_margin()
         {

@@ -143,9 +143,11 @@ impl Registry {
             }
         };
         ended.after = AfterGuard::Release;
+        // Reads and permits have an entry only while somebody waits, and are not handed over.
         let Some(entry) = entries.get_mut(&hold.resource) else {
             return ended;
         };
+        // Not if the entry has a newer holder: that grant shows that the server does not have this hold any more.
         let may_pass_on = may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
         let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
         ended.needs_checks = self.check_later(entry, &hold.resource);
@@ -190,6 +192,7 @@ impl Registry {
     pub(super) fn freed(&self, hold: &Hold, listeners: Option<u32>) {
         // A rule of tests/model: run_ends_once_others_listen.
         let resource = &hold.resource;
+        // If the server did not say how many listen, nobody gets a turn: a turn of nobody would leave the key idle.
         let others = listeners.unwrap_or(0);
         let is_alone = listeners == Some(0)
             && resource.kind.hands_over()
@@ -211,6 +214,8 @@ impl Registry {
                     // if it was granted before this reply arrived.
                     entry.queue.end_run();
                 }
+                // Not if the attempt behind the release was granted before this answer came: the entry has the new hold
+                // then.
                 if entry.is_held_by(hold) {
                     entry.holder = None;
                     let others = RoundRobin::released(others, entry.queue.turn_of_others());
@@ -222,10 +227,12 @@ impl Registry {
                 }
             }
         }
+        // An entry remembers this itself, as long as there is one.
         if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
             let now = self.session.now();
             self.yielding.lock().add(resource.clone(), others, now);
         }
+        // Last: those that it wakes look at the entry, which has changed by now.
         hold.announce_over();
     }
 }

@@ -70,6 +70,7 @@ impl Entry {
     /// Takes the hold of a dropped guard back, if its release has not begun and the run of hand-overs goes on.
     pub(super) fn take_back(&mut self, now: impl FnOnce() -> Tick) -> Option<Arc<Hold>> {
         let hold = &self.holder.as_ref()?.hold;
+        // Before `now`: the clock is read only if there is something to take back.
         if !hold.is_waiting_for_release() {
             return None;
         }

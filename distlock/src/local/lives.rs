@@ -97,9 +97,11 @@ impl Lives {
                 return Err(error);
             }
         };
+        // If another thread was faster, the registry that was made here is dropped unused.
         let before = self.now.compare_and_swap(former, Arc::clone(&new));
         if Arc::ptr_eq(&before, former) {
             telemetry::identity_renewed(former.session.id, new.session.id);
+            // A client that the program has closed stays closed under its new identity.
             if former.give_up() {
                 new.close();
             }

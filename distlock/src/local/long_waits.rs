@@ -54,6 +54,7 @@ impl Registry {
         }
         telemetry::waits(&resource, call_site);
         slot.count(meter.waiter());
+        // Only a wait inside of a hold can belong to a cycle.
         let searched = if is_inside {
             self.session.now().after(CYCLES_AFTER)
         } else {
@@ -154,6 +155,7 @@ impl Registry {
         let (long, next) = self.limits.take_due(now);
         if !long.is_empty() {
             let session = Arc::clone(&self.session);
+            // Dropping the handle does not end the task.
             drop(crate::sync::task::spawn(boxed(tell(session, long, now))));
         }
         next
@@ -174,6 +176,7 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
             );
             continue;
         }
+        // Without an answer the wait is logged all the same, without its holders.
         let inspected = session.backend.inspect(&wait.resource).await.ok();
         let lease_left = inspected.as_ref().and_then(|inspected| inspected.ttl);
         let holders = inspected.iter().flat_map(|inspected| &inspected.holders);

@@ -69,6 +69,7 @@ impl Registry {
             shared_holds: Mutex::default(),
             told_for_itself: Mutex::default(),
         });
+        // Weak: the registry keeps the session, and neither would be dropped otherwise.
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
         registry.session.set_callbacks(callbacks);
         registry
@@ -200,6 +201,7 @@ impl Registry {
             let mut entries = self.entries.lock();
             let mut checked = self.checked.lock();
             checked.retain(|resource| {
+                // Its last waiter has left, and the entry has gone with it.
                 let Some(entry) = entries.get_mut(resource) else {
                     return false;
                 };
@@ -245,6 +247,7 @@ impl Registry {
 
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
+        // First: a waiter that is woken asks at once whether the client is closed.
         self.session.close();
         foreign::each(wakers_of(self.entries.lock()), |waker| waker.wake());
     }

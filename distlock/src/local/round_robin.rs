@@ -56,6 +56,7 @@ impl RoundRobin {
 
     /// How many other clients have waited longer.
     pub(super) fn ahead(self) -> u32 {
+        // The turn is 0 until the client has released the key once.
         self.owed.div_ceil(self.turn.max(1))
     }
 }

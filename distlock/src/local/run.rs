@@ -21,6 +21,7 @@ impl Run {
             grants: 0,
             since: now,
             is_over: false,
+            // `is_alone` stays: it was learnt from the last release, which was before this run.
             ..*self
         };
     }

@@ -88,6 +88,7 @@ impl ShareRef {
         if let Nesting::Never(reason) = resource.kind.within(resource.kind) {
             return Err(Error::deadlock(resource.key.text(), reason));
         }
+        // A re-entry by the guard itself has no scope that could have ended.
         let open = AtomicBool::new(false);
         let term = self.hold_ref.term();
         let margin = self.hold_ref.margin();
@@ -95,6 +96,7 @@ impl ShareRef {
             Ok(nested) => {
                 let open = OpenShare::new(&self.registry, nested);
                 let share = HoldShare::new(open, self.gate.clone());
+                // A renewal states the new count to the server, and nobody waits for it.
                 self.registry
                     .session
                     .schedule_check(share.hold_ref().hold());
@@ -227,6 +229,7 @@ impl OpenShare {
     }
 
     fn end_at(&self, now: Tick, was_dropped: bool) -> Result<Option<Release>, Loss> {
+        // Before the registry, whose mutex may have been locked by a thread that this copy of the process does not have.
         if self.hold_ref.is_left_alone() {
             self.hold_ref.end_alone();
             return Err(Loss::NewIdentity);
@@ -272,8 +275,10 @@ impl fmt::Debug for OpenShare {
 impl Drop for OpenShare {
     /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
+        // A share that ended by name is dropped as well.
         if !self.hold_ref.has_ended() {
             let _ending = self.registry.session.ending();
+            // Nobody hears of a loss here, and a release that is dropped is sent in the background.
             drop(self.end_now(true));
         }
     }

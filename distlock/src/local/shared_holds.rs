@@ -27,6 +27,7 @@ pub(super) struct SharedHolds {
 impl SharedHolds {
     /// Adds the hold of an owner with this number. `is_held` tells whether an owner still has its hold.
     pub(super) fn add(&mut self, runner: Runner, number: u64, is_held: impl Fn(u64) -> bool) {
+        // Twice as many as were kept, so that the clean-ups cost each hold a constant time.
         if self.size > 2 * self.kept + SPARE {
             self.by_runner.retain(|_, numbers| {
                 numbers.retain(|number| is_held(*number));

@@ -251,6 +251,7 @@ impl Registry {
         });
         let mut holds: Vec<HoldSnapshot> = holds.collect();
         holds.sort_unstable_by(|one, other| {
+            // Holds of the same age are in the same order each time.
             let order = other.held_for.cmp(&one.held_for);
             order.then_with(|| one.owner.cmp(&other.owner))
         });
@@ -333,6 +334,7 @@ impl SeenKey {
     /// `held`: the entry of a kind with the same data that this client holds.
     fn new(entry: Option<&Entry>, held: Option<&Entry>, now: Tick) -> Self {
         let wakers = entry.into_iter().flat_map(|entry| entry.queue.wakers());
+        // The address of a waker tells the waiters apart. The copies of the waits keep the wakers alive.
         let places = wakers.enumerate().map(|(at, one)| (Arc::as_ptr(one), at));
         let holder = held.and_then(|entry| entry.holder.as_ref());
         let busy_until = entry.and_then(|entry| entry.busy_until);

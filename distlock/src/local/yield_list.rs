@@ -86,6 +86,7 @@ impl<K: Clone + Eq + Hash, V> Until<K, V> {
     fn drop_outdated(&mut self, now: Tick) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             if let Some((until, key)) = self.order.pop_front()
+                // The key may have been added again, until a later time.
                 && self.until.get(&key).is_some_and(|(last, _)| *last == until)
             {
                 self.until.remove(&key);

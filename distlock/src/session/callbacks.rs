@@ -103,6 +103,7 @@ impl Inspection {
             is_due
         };
         if is_due && let Some(callbacks) = self.callbacks() {
+            // An earlier look that was planned meanwhile stays.
             let _earlier = self.look_by(callbacks.tell_long_waits());
         }
         *self.long_waits_at.lock()

@@ -42,6 +42,7 @@ impl Losses {
 
     /// Adds those of a former identity, as older ones.
     pub(super) fn take(&self, former: &Self) {
+        // Copied first, so that the two mutexes are not locked together.
         let former = former.all();
         let mut losses = self.0.lock();
         losses.extend(former);

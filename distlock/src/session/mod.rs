@@ -33,6 +33,7 @@ pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
 use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
 use self::peek::Peeks;
+pub(crate) use self::peek::over_at;
 use self::per_server::PerServer;
 use self::release::Releaser;
 pub(crate) use self::release::{PendingRelease, Release, confirm_all};
@@ -120,6 +121,7 @@ impl Session {
             free: FreeWatches::default(),
             unguarded: Cells::default(),
             losses: Losses::default(),
+            // 0 is nobody: what needs no owner, such as a subscription to the channel of a key, has that number.
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             numbers: Mutex::default(),
@@ -413,6 +415,7 @@ impl Session {
 
     /// Records that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
+        // A client that has taken another identity was retired then.
         let _first = self.retired.set(self.now());
         // Each of them, whatever the wakers of the others do.
         defer! { self.peeks.wake(); }

@@ -58,8 +58,7 @@ pub(crate) struct Unanswered {
 impl Unanswered {
     /// The fault that the caller of an attempt gets.
     pub(crate) fn fault(&self) -> Fault {
-        let none = || Fault::Unknown(cause("no answer"));
-        self.failure.clone().unwrap_or_else(none)
+        self.failure.clone().unwrap_or_else(Fault::no_answer)
     }
 
     /// One more attempt. It belongs to the `earlier` ones, unless more than `gap` passed between them.
@@ -72,6 +71,7 @@ impl Unanswered {
     ) -> Self {
         let earlier = earlier.filter(|earlier| sent.since(earlier.latest) <= gap);
         let (since, before) = match earlier {
+            // Attempts need not fail in the order in which they were sent.
             Some(earlier) => (earlier.since.min(sent), earlier.failure),
             None => (sent, None),
         };

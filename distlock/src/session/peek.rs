@@ -5,15 +5,23 @@
 //! their read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 
 use super::Session;
 use crate::backend::{Home, Peeked, Target};
+use crate::clock::Tick;
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 use crate::foreign;
 use crate::mutex::Mutex;
 use crate::sync::{Notify, Unordered, oneshot};
+
+/// When a lease is over of which the server says that this is left.
+pub(crate) fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
+    // The server rounds down: when it answers 0, up to a millisecond is left.
+    ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
+}
 
 /// The looks that one client's waiters wait for.
 #[derive(Debug, Default)]

@@ -41,6 +41,7 @@ impl<T> PerServer<T> {
         if let Some(value) = self.others.read().get(&server) {
             return Arc::clone(value);
         }
+        // Another thread may have made it since the look above, so `entry` looks again.
         let mut others = self.others.write();
         Arc::clone(
             others

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Session;
-use crate::backend::{Fault, cause};
+use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 
@@ -42,8 +42,7 @@ impl Retry {
 
     /// The fault of a try that was left without an answer. The fault of an earlier one says more than `no answer`.
     pub(crate) fn no_answer(&self) -> Fault {
-        let none = || Fault::Unknown(cause("no answer"));
-        self.last.clone().unwrap_or_else(none)
+        self.last.clone().unwrap_or_else(Fault::no_answer)
     }
 
     /// A try has failed. Returns the pause before the next one.

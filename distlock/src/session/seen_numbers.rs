@@ -52,6 +52,7 @@ impl SeenNumbers {
     }
 
     /// A number that was seen is gone.
+    // `peek`, here and below: only a number that was seen moves to the front.
     pub(super) fn is_gone(&mut self, key: &Key, now: Tick) {
         if let Some(seen) = self.by_key.peek_mut(key) {
             seen.gone_at.get_or_insert(now);

@@ -28,6 +28,7 @@ impl SeenTokens {
 
     pub(super) fn saw(&mut self, key: &Key, token: u64) {
         let highest = self.by_key.get_or_insert_mut(key.clone(), || token);
+        // Two grants may be noticed in another order than they were made.
         *highest = token.max(*highest);
         if self.by_key.len() > TOKENS_KEPT {
             self.by_key.pop_lru();

@@ -134,6 +134,7 @@ impl Session {
             runtime: runtime.id(),
             done: false,
         };
+        // The handle is not needed: the drop of `serving` notices how the task ends.
         drop(runtime.spawn(boxed(async move {
             // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
             let mut serving = serving;

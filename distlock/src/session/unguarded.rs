@@ -139,6 +139,7 @@ impl Session {
             sign: AtomicU8::new(PRESENT),
             waker: AtomicWaker::new(),
         });
+        // Before others can find the cell, since a look may wake it at once.
         cell.waker.register(waker);
         let numbered = Arc::clone(&cell);
         let number = self.unguarded.0.lock().insert(numbered);

@@ -8,7 +8,7 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::local::QueueSlot;
-use crate::session::Session;
+use crate::session::{Session, over_at};
 use crate::sync::random::random_range;
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
@@ -71,11 +71,6 @@ impl<'a> LeaseInTheWay<'a> {
             self.slot.note_busy_until(until);
         }
     }
-}
-
-/// The server rounds down: when it answers 0, up to a millisecond is left.
-fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
-    ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
 }
 
 #[cfg(test)]

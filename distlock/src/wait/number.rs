@@ -6,9 +6,7 @@ use std::time::Duration;
 
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
-use crate::backend::{
-    Change, Fault, LatchSeen, Peeked, Reply, Signal, Subscription, Target, cause,
-};
+use crate::backend::{Change, Fault, LatchSeen, Peeked, Reply, Signal, Subscription, Target};
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::error::{Blocker, Error, Loss};
@@ -29,6 +27,7 @@ pub(crate) async fn adjust(
     let number = answer.await?;
     if !change.is_question() {
         session.changed_by_force(resource);
+        // A request that was sent twice keeps its mark: the first one may be carried out late, and must count once.
         if request.failed.is_none() {
             session.backend.answered(key, owner);
         }
@@ -118,8 +117,7 @@ impl<'a> NumberRequest<'a> {
 
     /// The fault for a request that is left without an answer.
     fn no_answer(&self) -> Fault {
-        let none = || Fault::Unknown(cause("no answer"));
-        self.failed.clone().unwrap_or_else(none)
+        self.failed.clone().unwrap_or_else(Fault::no_answer)
     }
 }
 
@@ -248,6 +246,7 @@ impl Watch<'_> {
             let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
             let until = session.now().after(without_message).min(self.deadline);
             crate::sync::select! {
+                // In this order, here and below: a message says more than the time, or than a look.
                 biased;
                 () = subscription.changed(was_active) => return,
                 () = session.clock.sleep_until(until) => {}

@@ -32,7 +32,9 @@ pub(crate) async fn has_hold(
     // States what the server has. Each user that can hold the key has the rights for it.
     let renewal = Renewal {
         target,
+        // A hold that is being handed over has no guard for a moment.
         count: hold.count().max(1),
+        // The server keeps the lease that it has, which is longer.
         lease: MIN_LEASE,
         track: false,
     };

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Fault, cause};
+use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::error::{Blocker, Error};
 use crate::resource::key::Resource;
@@ -65,7 +65,7 @@ fn over(session: &Session, resource: &Resource, since: Tick, waiter: &FreeWaiter
         (None, None) => match session.known_outage(key) {
             Some(fault) => fault.into_error(key, waited),
             None if waited >= session.config.conclusive_silence() => {
-                Fault::Unknown(cause("no answer")).into_error(key, waited)
+                Fault::no_answer().into_error(key, waited)
             }
             None => timed_out(session, resource, waited, None),
         },

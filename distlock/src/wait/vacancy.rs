@@ -14,7 +14,7 @@ use crate::config::{
     MOST_CANDIDATE_PAUSE,
 };
 use crate::resource::key::Resource;
-use crate::session::Session;
+use crate::session::{Session, over_at};
 use crate::sync::random::random_range;
 
 /// The wait of one candidate.
@@ -59,8 +59,8 @@ impl Vacancy {
     pub(crate) async fn next(&mut self, lease_left: Option<Duration>) {
         // A long sleep relies on the tasks.
         self.session.start_tasks();
-        let over_at = self.over_at(lease_left);
-        if self.until_heard(over_at).await {
+        let lease_end = over_at(lease_left, self.session.now());
+        if self.until_heard(lease_end).await {
             // All candidates have heard the same, or knew the end of the same lease.
             let others = self.listeners.saturating_sub(1);
             let most = CANDIDATE_PAUSE
@@ -75,7 +75,7 @@ impl Vacancy {
     }
 
     /// Sleeps until the key may be free, or until messages arrive. Returns whether they had arrived all the time.
-    async fn until_heard(&mut self, mut over_at: Tick) -> bool {
+    async fn until_heard(&mut self, mut lease_end: Tick) -> bool {
         let was_active = self.was_active;
         loop {
             if was_active {
@@ -86,14 +86,14 @@ impl Vacancy {
                 .subscription
                 .get_or_insert_with(|| session.backend.subscribe(target));
             let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
-            let until = session.now().after(pause).min(over_at);
+            let until = session.now().after(pause).min(lease_end);
             crate::sync::select! {
                 // In this order: a message that has arrived counts, also if the time is over.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
                 () = session.clock.sleep_until(until) => {}
             }
-            if !was_active || until == over_at {
+            if !was_active || until == lease_end {
                 return true;
             }
             let looked = crate::sync::select! {
@@ -110,15 +110,8 @@ impl Vacancy {
             else {
                 return true;
             };
-            over_at = self.over_at(ttl);
+            lease_end = over_at(ttl, self.session.now());
         }
-    }
-
-    /// The server rounds down: when it answers 0, up to a millisecond is left.
-    fn over_at(&self, lease_left: Option<Duration>) -> Tick {
-        lease_left.map_or(Tick::NEVER, |left| {
-            self.session.now().after(left + Duration::from_millis(1))
-        })
     }
 
     /// Asks how many clients listen to the key's channel, if it has not done so for long. Not after a message: all candidates would

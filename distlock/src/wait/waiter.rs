@@ -202,7 +202,7 @@ impl<'a> Waiter<'a> {
         self.renew_attempts();
         // The fault of an earlier attempt says more than `no answer`.
         let earlier = self.unanswered.as_ref().map(|earlier| earlier.no_answer());
-        let fault = earlier.unwrap_or_else(|| Fault::Unknown(cause("no answer")));
+        let fault = earlier.unwrap_or_else(Fault::no_answer);
         Ok(AttemptEnd::Outcome(Outcome::Failed(fault)))
     }
 

@@ -101,6 +101,7 @@ impl Waits {
                 }
             }
         }
+        // As for the counts of the keys: the memory of a rush goes back.
         if self.by_hold.capacity() > 64 + 4 * self.by_hold.len() {
             self.by_hold.shrink_to(2 * self.by_hold.len());
         }

@@ -43,6 +43,7 @@ impl<T> Block<T> {
 
     /// Returns the place of the value. The block must have room.
     fn add(&mut self, value: T) -> usize {
+        // The ones at the lower end are taken places, so their number is the first free place.
         let at = self.used.trailing_ones() as usize;
         self.used |= 1 << at;
         match self.values.get_mut(at) {

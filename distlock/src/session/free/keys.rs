@@ -98,6 +98,7 @@ impl FreeWaiter<'_> {
 
 impl Drop for FreeWaiter<'_> {
     fn drop(&mut self) {
+        // Both are dropped outside of the mutex: the drop of a sender may wake a task.
         let left = {
             let mut keys = self.watches.keys.lock();
             let Some(watched) = keys.watched.get_mut(self.resource) else {
@@ -169,6 +170,7 @@ impl FreeWatches {
 
     /// The keys to begin with, for a task that has begun.
     pub(super) fn all(&self) -> Vec<Resource> {
+        // A task that begins takes all keys, and these are among them.
         let mut keys = self.keys.lock();
         keys.new.clear();
         keys.watched.keys().cloned().collect()

@@ -47,6 +47,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let mut under_way = Unordered::default();
     while !session.is_retired() {
         for resource in new {
+            // A key whose last waiter has left and that has new ones may still be watched.
             if watched.insert(resource.clone()) {
                 under_way.push(watch::until_nobody_waits(&session, resource));
             }

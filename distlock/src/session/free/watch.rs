@@ -10,7 +10,7 @@ use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
-use crate::session::{Retry, Session};
+use crate::session::{Retry, Session, over_at};
 use crate::sync::random::random_range;
 
 /// What a look has found.
@@ -68,7 +68,6 @@ impl Watch<'_> {
         };
         let looked = crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over.
-            // In this order: a new waiter and a message are reasons to look at once.
             biased;
             looked = look(self.session, &self.target) => looked,
             () = self.session.clock.sleep_until(latest) => {
@@ -175,22 +174,22 @@ impl Watch<'_> {
 
     /// Sleeps until the key may be free. A watch that hears nothing for long looks together with the other waiters of its client,
     /// and goes on sleeping while the key is held.
-    async fn sleep(&mut self, round: &Round, mut over_at: Tick, was_active: bool) {
+    async fn sleep(&mut self, round: &Round, mut lease_end: Tick, was_active: bool) {
         let (session, target) = (self.session, &self.target);
         let subscription = self
             .subscription
             .get_or_insert_with(|| session.backend.subscribe(target));
         loop {
             let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
-            let until = session.now().after(pause).min(over_at);
+            let until = session.now().after(pause).min(lease_end);
             crate::sync::select! {
-                // As above: the look that follows reads more than this one.
+                // In this order, here and below: a new waiter and a message lead to a look that reads more than this one.
                 biased;
                 () = round.wake.notified() => return,
                 () = subscription.changed(was_active) => return,
                 () = session.clock.sleep_until(until) => {}
             }
-            if !was_active || until == over_at {
+            if !was_active || until == lease_end {
                 return;
             }
             let looked = crate::sync::select! {
@@ -209,7 +208,7 @@ impl Watch<'_> {
                 return;
             };
             let now = session.now();
-            over_at = self::over_at(ttl, now);
+            lease_end = over_at(ttl, now);
             session
                 .free
                 .note_end(&target.resource, ttl.map(|ttl| now.after(ttl)));
@@ -231,18 +230,14 @@ async fn look(session: &Session, target: &Target) -> Result<Looked, Fault> {
         return Ok(Looked::Held(Inspected { ttl, ..writer }));
     }
     let found = backend.inspect(resource).await?;
-    Ok(match found.holders.is_empty() {
-        true => Looked::Free,
-        false => Looked::Held(found),
+    Ok(if found.holders.is_empty() {
+        Looked::Free
+    } else {
+        Looked::Held(found)
     })
 }
 
 /// The owner of a field. One whose lock stays taken for a while after its hold has another field than before.
 fn owner(name: &[u8]) -> &[u8] {
     name.strip_suffix(b":rest").unwrap_or(name)
-}
-
-/// The server rounds down: when it answers 0, up to a millisecond is left.
-fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
-    ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
 }

@@ -195,6 +195,7 @@ impl Drop for Release {
         let _ending = Ending::begun(&self.session);
         if let Some(pending) = self.pending.take() {
             self.session.release_later(pending);
+            // One of the tries without an answer may have ended the hold: then a hold that is missing is no loss.
         }
     }
 }
@@ -211,6 +212,7 @@ pub(crate) async fn confirm_all(
     releases.iter_mut().for_each(Release::take_unconfirmed);
     let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
+    // As long as one of the holds may be in the server, another try is worth while.
     let latest = deadlines.max().unwrap_or_default();
     let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
     match send(&session, targets, note_sent, since, latest).await {
@@ -243,6 +245,7 @@ impl Session {
         let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
         self.wrote(&target.resource);
         match answer.released.first() {
+            // After a try without an answer, a hold that is missing shows that this try was carried out.
             Some(Released::NotOurs) if !answer.doubtful => Err(Error::lost(key.text(), Loss::Gone)),
             _ => Ok(()),
         }
@@ -295,6 +298,7 @@ async fn send(
             }
             Err(fault) => fault,
         };
+        // An attempt must not follow a release that may not have been carried out.
         note_sent(None);
         now = session.now();
         if fault.is_final() || now >= give_up {

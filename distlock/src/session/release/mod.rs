@@ -65,6 +65,7 @@ impl Session {
 
     /// The last guard has ended of a hold that was lost: nothing is released, unless the loss was not declared yet.
     pub(crate) fn stop_lost(self: &Arc<Self>, hold: &Arc<Hold>, loss: Loss, now: Tick) {
+        // The caller knows the loss that this returns.
         let _known = hold.stop_renewals(now);
         self.freed_by_loss(hold, loss);
     }
@@ -103,12 +104,14 @@ impl Session {
         if !hold.begin_release() {
             return None;
         }
+        // `stop` has declared the loss.
         self.stop(hold, self.now()).ok()
     }
 
     /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
     /// ended.
     pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
+        // What a former identity had is left to another process, or to the leases.
         if self.identity.is_given_up() {
             return;
         }
@@ -123,6 +126,7 @@ impl Session {
     /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
     /// `epoch` or a later one.
     fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
+        // A server in memory has no copy that could bring the hold back.
         if !self.backend.has_connection() {
             return;
         }
@@ -147,6 +151,7 @@ impl Session {
     /// Declares a hold lost. The loss was found over connection `epoch`.
     pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         let _ending = self.ending();
+        // Somebody else has declared the loss, or has released the hold.
         if !self.watchdog.unwatch(hold.owner) {
             return;
         }

@@ -202,6 +202,7 @@ pub(crate) async fn run(session: Arc<Session>) {
         let last_moment = session.last_moment();
         crate::sync::select! {
             () = releaser.wake.notified() => {}
+            // The leases free what is left (invariant 4).
             () = session.clock.sleep_until(last_moment) => return,
             Some(()) = under_way.next() => {}
         }

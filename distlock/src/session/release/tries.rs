@@ -109,6 +109,7 @@ impl Tries {
         let permits = session.releaser.permits.of(in_flight.server(session));
         let permit = permits.acquire().await;
         // Its time passed while it waited behind releases that were not answered. It would not be answered either.
+        // A release whose time was over when it came is still sent once.
         if self.retry.since < until && session.now() >= until {
             drop(permit);
             in_flight.settle(ReleaseOutcome::GivenUp);

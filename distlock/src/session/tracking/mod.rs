@@ -128,6 +128,7 @@ pub(super) async fn follow(session: &Arc<Session>) {
 /// Has the holds tracked that have become old. Returns when to look again.
 fn look_for_old(session: &Session, now: Tick) -> Tick {
     let tracking = &session.tracking;
+    // Before the holds are read: a hold that comes later sets it again.
     tracking.has_young.store(false, Ordering::Relaxed);
     let is_watched = |number| session.watchdog.has(number);
     let mut has_young = false;

@@ -34,6 +34,7 @@ impl<'a> Reads<'a> {
                 .iter()
                 .filter_map(|number| session.watchdog.find(*number));
             let hold = holds.next();
+            // All its holds have gone: the read asks nothing, and its end removes the key from the plan.
             let home = hold.map_or_else(Home::default, |hold| {
                 session.backend.home(&hold.resource.key)
             });
@@ -90,6 +91,7 @@ async fn read_slot<'a>(session: &Arc<Session>, holds: &'a [Arc<Hold>]) -> Vec<&'
     for holds in holds.chunks(RENEWAL_BATCH) {
         for (hold, outcome) in holds.iter().zip(read_each(session, holds).await) {
             let name = hold.resource.key.name();
+            // The holds of one key follow each other, so a look at the last one finds each key once.
             if outcome == Outcome::NoAnswer && unanswered.last() != Some(&name) {
                 unanswered.push(name);
             }

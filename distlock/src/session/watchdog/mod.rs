@@ -147,6 +147,7 @@ pub(super) async fn run(session: Arc<Session>) {
 
 async fn renew_until_retired(session: &Arc<Session>) {
     let watchdog = &session.watchdog;
+    // Before the holds are looked at: a connection that is replaced meanwhile completes `replaced`.
     let changes = session.backend.epoch_changes();
     watchdog.restart(session.now());
     // A connection may have been replaced while no task ran.
@@ -283,6 +284,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             track: session.tracking.is_to_track(hold),
         })
         .collect();
+    // Before they are sent: so each answer comes over this connection or a later one.
     let epochs = planned
         .iter()
         .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
@@ -308,6 +310,7 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {
         let was_refused = |at: &usize| {
+            // Not after an unknown outcome: each of them would wait for a timeout of its own.
             let one = renewed.get(*at);
             matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)))
         };

@@ -26,6 +26,7 @@ impl Attempts<'_> {
             let left = sent.at.after(counted).left(now);
             now <= latest && left >= counted / RENEWALS_PER_LEASE
         };
+        // The attempts stay in doubt, so that their drop ends the owners.
         if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;

@@ -203,6 +203,7 @@ impl<'a> Attempts<'a> {
             }
             Attempted::Unset => {
                 self.session().answered(key);
+                // The server has decided about this attempt. An earlier one may still be carried out.
                 self.in_doubt = before;
                 self.unset(at)
             }
@@ -244,6 +245,7 @@ impl<'a> Attempts<'a> {
     fn failed(&mut self, fault: Fault, sent: Tick, before: Option<InDoubtAttempt>) -> Outcome {
         let key = &self.target(0).resource.key;
         if fault.is_final() {
+            // A refusal for good is an answer as well.
             self.session().answered(key);
         } else {
             self.session().unanswered(key, sent, Some(fault.clone()));
@@ -265,6 +267,7 @@ impl<'a> Attempts<'a> {
             self.session().saw_number(&resource.key);
         }
         self.queued_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
+            // The server counts the waiter's own time from the end of the holder's lease.
             let longest = self.session().now().after(ttl.unwrap_or_default());
             longest.after(queue_ttl)
         });

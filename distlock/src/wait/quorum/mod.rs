@@ -161,6 +161,7 @@ impl<'a> Rounds<'a> {
             self.wait_for_turn(deadline).await?;
             let began = self.now();
             self.mark_messages_seen();
+            // Taken out, because the round borrows all the rest.
             let mut apart = std::mem::take(&mut self.apart);
             let round = self.play(deadline, &mut apart).await;
             self.apart = apart;

@@ -45,6 +45,7 @@ impl Rounds<'_> {
         let enough_changes = async {
             for _ in 0..wanting {
                 if changes.next().await.is_none() {
+                    // Too few servers are left that could send a message. The pause ends by the clock.
                     std::future::pending().await
                 }
             }

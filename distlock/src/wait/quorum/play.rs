@@ -287,6 +287,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         if self.answered() == self.rounds.quorum {
             let now = self.rounds.now();
             let took = now.since(self.began);
+            // In proportion to the time that the quorum took, so that servers that are far away get more.
             self.until = self.until.min(now.after((took / 5).max(QUORUM_GRACE)));
         }
     }
@@ -310,6 +311,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
 
 fn shares_of(opened: OpenShares) -> impl Iterator<Item = HoldShare> {
     opened.into_iter().map(|open| {
+        // A part of a Redlock means nothing without the others, so it is never handed over alone.
         open.hold().keep_to_its_guards();
         HoldShare::new(open, None)
     })

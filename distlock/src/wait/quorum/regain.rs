@@ -153,6 +153,7 @@ impl Parts {
         let over = held.iter().map(|part| Box::pin(part.hold().over()));
         let lost = async {
             match over.len() {
+                // `select_all` panics if there is nothing to wait for.
                 0 => (),
                 _ => drop(select_all(over).await),
             }
@@ -241,6 +242,7 @@ impl Parts {
         let hold_ref = Arc::clone(share.hold_ref());
         let replaced = {
             let mut shares = self.shares.lock();
+            // Under the mutex, so that the guard does not end between the check and the change.
             let Some(shares) = shares.as_mut().filter(|_| self.view().is_held()) else {
                 return;
             };

@@ -170,6 +170,7 @@ impl SeveralKeysWaiter<'_> {
         let others = self.slots.iter().map(|(at, slot)| (*at, slot));
         let mut slots: SmallVec<[_; 4]> = others.collect();
         slots.push((self.at(), &self.waiter.turn.slot));
+        // In the order of the request, in which `parts` divides the keys.
         slots.sort_unstable_by_key(|(at, _)| *at);
         for (at, slot) in slots {
             match slot.state() {
@@ -180,6 +181,7 @@ impl SeveralKeysWaiter<'_> {
                 }
                 SlotState::Offered => overview.offered = true,
                 SlotState::Free { yields } => {
+                    // In its own queue it has let them go first already.
                     if yields && at != self.at() {
                         overview.yields = Some(at);
                     }

@@ -166,6 +166,7 @@ impl SeveralKeysWaiter<'_> {
         let Some(RoundOutcome::All(shares)) = outcome else {
             return Ok(outcome);
         };
+        // Dropped at the end, which gives the key back.
         let mut granted = GrantedParts::new(self.waiter.registry);
         granted.add(&Part::from_elem(self.at(), 1), shares);
         Ok(Some(self.elsewhere(self.at())))

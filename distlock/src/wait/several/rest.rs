@@ -22,6 +22,7 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
     let Some(doublings) = failed.checked_sub(COLLECTIONS_WITHOUT_REST + 1) else {
         return share;
     };
+    // Bounded, so that the factor does not overflow. It is far above the longest pause.
     let backoff = PART_BACKOFF.first * 2_u32.saturating_pow(doublings.min(16));
     share.max(backoff.min(PART_BACKOFF.longest))
 }
@@ -53,6 +54,7 @@ impl WaitPosition {
     async fn until_all_are_free(&mut self, registry: &Arc<Registry>, request: &Request) {
         let keys = 0..request.requested.len();
         let mut slots = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
+        // A snapshot finds the waiter in a queue by the waker of its slot there.
         if let Some(waiter_slot) = &mut self.waiter_slot {
             let key = &request.requested[self.at].resource.key;
             waiter_slot.move_to(key, slots[self.at].waker());
