@@ -149,6 +149,7 @@ impl Handle {
         let session = &registry.session;
         let since = session.now();
         let freed = session.backend.force_release(&resource, None).await;
+        // Also after an error: the server may have freed the key, and only its answer was lost.
         registry.freed_by_force(&resource);
         let freed = freed.map_err(|fault| fault.into_error(key, session.now().since(since)))?;
         Ok(freed == Forced::Freed)

@@ -51,6 +51,7 @@ impl LockSet {
     /// Whether a client is closed, and not only under a former identity.
     pub(super) fn are_closed(&self) -> bool {
         let handles = self.handles();
+        // Input that was refused has no client that could start again.
         handles.is_empty() || handles.iter().any(Handle::is_closed)
     }
 }

@@ -121,6 +121,7 @@ impl OwnedKey {
     }
 
     fn read(text: &str) -> Option<Self> {
+        // At most 7: the key is in the last part, and may contain colons.
         let mut parts = text.splitn(7, ':');
         let mut next = || parts.next();
         if next()? != BEGIN {

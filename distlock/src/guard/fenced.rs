@@ -31,6 +31,7 @@ impl FencedGuard {
     /// # Examples
     /// See [`FencedGuard`].
     pub fn token(&self) -> u64 {
+        // Each grant of a fenced lock has a token, so the 0 is never returned.
         self.0.fencing_token().unwrap_or_default()
     }
 

@@ -37,6 +37,7 @@ impl Guard {
     /// ```
     pub async fn release(mut self) -> Result<(), Error> {
         if self.shares.len() != 1 {
+            // Boxed: most guards have one share, and each release would have room for several.
             return Box::pin(self.release_all()).await;
         }
         match self.shares.remove(0).end()? {

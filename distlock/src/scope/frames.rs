@@ -63,6 +63,7 @@ pub(crate) fn view_of(key: &str) -> Option<(HoldView, Arc<HoldRef>)> {
 
 /// The frames around the code that runs now.
 pub(crate) fn frames() -> Frames {
+    // Fails only while the thread ends. No scope is around what runs then.
     FRAMES
         .try_with(|frames| frames.borrow().clone())
         .ok()
@@ -104,6 +105,7 @@ fn pass_closed(frames: &mut Frames) {
     while let Some(scope) = frames
         && scope.is_closed()
     {
+        // In two steps: the assignment may drop the scope whose mutex the first one locks.
         let parent = scope.parent.lock().clone();
         *frames = parent;
     }
@@ -179,6 +181,7 @@ impl EnclosingScope {
         for member in self.view.members().iter() {
             member.hold().close(&self.closed);
         }
+        // After the holds: what this wakes must find the frames closed.
         self.closing.set();
     }
 }

@@ -42,6 +42,7 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
             Box::pin(acquire_in_scopes(&scopes)).await?
         }
     };
+    // `Guard::keys` promises this order. The requests are in that of the slots.
     shares.sort_by(|one, other| one.key().cmp(other.key()));
     Ok(shares)
 }

@@ -203,6 +203,7 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
             is_writer(&holder.owner) || holder.lease_left.is_some_and(|left| !left.is_zero())
         };
         holders.retain(is_alive);
+        // The mode is one of the fields, and no holder.
         total = total.saturating_sub((before - holders.len()) as u64 + 1);
     }
     let holders = Listed {

@@ -53,8 +53,7 @@ impl Subscriptions {
         }
     }
 
-    /// The subscriptions at a server, over a connection that `wiring` makes once what is called with the messages is added
-    /// to it.
+    /// The subscriptions at a server, over a connection of its own. `config` gets the function that is called with the messages.
     pub(crate) fn at(
         &self,
         number: ServerNumber,

@@ -203,6 +203,7 @@ impl Task {
             refused.send();
             unjoined.push(channel);
         }
+        // A channel counts as subscribed only if it is in both ways.
         if let (PubSubMode::Both(_), false) = (&self.server.mode, unjoined.is_empty()) {
             let names: Vec<&str> = unjoined.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.unsubscribe(names))

@@ -70,6 +70,7 @@ pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
         "user_script",
         "script: ",
         "call to f_",
+        // Without the first letter, which servers write in both ways.
         "nknown command",
         "nknown subcommand",
     ]

@@ -160,6 +160,7 @@ pub(crate) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Peeked>, Faul
             let is_latch = target.resource.kind.family() == Family::Latch;
             Ok(Peeked {
                 is_open: left == -2,
+                // For a latch the number is its count, and not a time.
                 ttl: ttl(left).filter(|_| !is_latch),
                 count: (is_latch && left >= 0).then_some(left),
             })

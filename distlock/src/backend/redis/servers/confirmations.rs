@@ -161,6 +161,7 @@ impl Confirmations {
         pipeline.cmd("INFO").arg("replication");
         pipeline.cmd("INFO").arg("persistence");
         let mut renewed = self.ask(&mut connected, &pipeline, Duration::ZERO).await?;
+        // From the end, since the answers are in the order of the commands.
         let persistence = self.text(connected.epoch, renewed.pop())?;
         let replication = self.text(connected.epoch, renewed.pop())?;
         let wanted = self.wanted_now(&replication, &persistence);

@@ -69,6 +69,7 @@ impl ServerCheck {
     /// Warns of a server that deletes keys when its memory is full: once, unless it has changed meanwhile.
     fn warn_of_eviction(&self, endpoint: &Endpoint, memory: &Value) {
         let Some(policy) = handshake::evicts(memory) else {
+            // So that the log warns again if the server evicts keys later.
             let _no_more = self.evicting.lock().remove(endpoint);
             return;
         };

@@ -13,6 +13,7 @@ pub(crate) struct KnownRun {
     /// The number of the connection over which the run was asked for last, and the answer.
     pub(crate) last: Mutex<Option<(u64, Run)>>,
     /// Held by the one that asks. The others wait for its answer.
+    // Of tokio, since it is held while the server is asked.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 

@@ -28,7 +28,7 @@ impl Slots for ClusterSlots {
         }
     }
 
-    fn lost_slot(&self, _place: ServerNumber) {
+    fn lost_slot(&self, _number: ServerNumber) {
         if let Some(cluster) = self.0.upgrade() {
             cluster.want_map();
         }

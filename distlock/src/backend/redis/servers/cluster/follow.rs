@@ -37,6 +37,7 @@ impl Cluster {
         let mut asked = None;
         let mut was_sent = false;
         loop {
+            // Taken: `ASKING` counts for one command, and the owner is asked for the next one.
             let (node, asking) = match asked.take() {
                 Some(node) => (node, true),
                 None => (self.reachable(slot, give_up).await?, false),
@@ -70,6 +71,7 @@ impl Cluster {
                     return Err(Fault::NotNow(cause("the node did not keep the script")));
                 }
                 Err(Failed::With(fault)) => {
+                    // The node may have gone, and another one may have its slots.
                     if matches!(fault, Fault::Unknown(_)) {
                         self.want_map();
                     }
@@ -112,6 +114,7 @@ impl Cluster {
             self.keep_reading();
             let left = give_up.duration_since(Instant::now());
             tokio::select! {
+                // In this order: a node that is connected is asked, even if the slot has just moved. It says where to.
                 biased;
                 connected = node.link().connected(left) => match connected {
                     Ok(_) => return Ok(node),

@@ -31,6 +31,7 @@ pub(super) async fn greet(
             0,
             PubSubMode::Plain,
         );
+        // Each seed has an equal part of the time, so that one that hangs leaves some for the others.
         let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match node.link().connected(patience).await {
             Ok(Connected { mut connection, .. }) => {
@@ -42,6 +43,7 @@ pub(super) async fn greet(
                 });
             }
             Err(fault) => {
+                // The other seeds would say the same.
                 let is_final = fault.is_final() || matches!(fault, Fault::LoginDenied(_));
                 let failed = NodeFault {
                     node: seed.to_string(),

@@ -34,7 +34,7 @@ pub(super) use self::map::no_map;
 use self::open::{OpenState, names};
 use self::seeds::Seeds;
 use self::slots::{SlotMap, SlotOwner};
-use super::failed::Failed;
+use super::failed::{Failed, moving};
 use super::node::{Form, Node};
 use super::shared::Shared;
 use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
@@ -176,6 +176,7 @@ impl Cluster {
             return Arc::clone(node);
         }
         let mut state = self.state.write();
+        // Another caller may have made it since the first look.
         if let Some(node) = state.nodes.get(address) {
             return Arc::clone(node);
         }

@@ -76,6 +76,7 @@ impl Seeds {
                 Elsewhere::Stay { is_new: true } => telemetry::name_rotates(seed),
                 Elsewhere::Stay { is_new: false } => {}
             }
+            // The first node that answers decides, as for a client that connects.
             return;
         }
     }

@@ -69,6 +69,7 @@ impl Node {
         let mut answer = self
             .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
             .await;
+        // EVAL also stores the script, so a script takes the second round trip only once after a start of the server.
         if let Err(Failed::NoScript) = answer {
             answer = self
                 .try_send(with(script.by_source(publish)).into_cmd(), script.bit())

@@ -138,6 +138,7 @@ impl Sentinels {
             .ok()
             .and_then(|message| old_and_new(message, &self.service))
         {
+            // First: `switch_to` counts which Sentinels have named another server.
             self.named.lock().note(sentinel, &new);
             self.switch_to(&new, Some(&old));
         }
