@@ -55,6 +55,7 @@ fn ends_with_owner(text: &str) -> bool {
     let id = before.rsplit_once(':').map(|(_, id)| id);
     is_number
         && id.is_some_and(|id| {
+            // The parser takes other forms as well, which no owner has.
             id.len() == uuid::fmt::Hyphenated::LENGTH && Uuid::try_parse(id).is_ok()
         })
 }

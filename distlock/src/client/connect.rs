@@ -162,6 +162,7 @@ impl Builder {
             let decorated =
                 self.decorate(Arc::clone(&backend) as _, &clock, config.response_timeout);
             let registry = new_registry(identity, &config, clock, decorated);
+            // Weak: the registry has the backend, so neither would ever be dropped.
             let of_client = Arc::downgrade(&registry);
             backend.set_stake(move || of_client.upgrade().is_some_and(|it| it.has_stake()));
             Ok::<_, Error>((registry, backend))

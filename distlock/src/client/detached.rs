@@ -38,6 +38,7 @@ impl Client {
         &'a self,
         detached: &'a DetachedHold<G>,
     ) -> impl Future<Output = Result<G, Error>> + Send + use<'a, G> {
+        // Taken here: an `async` block does not know the caller.
         let (handle, place) = (self.detached(&detached.hold), Location::caller());
         async move {
             let guard = attach::attach(&handle, &detached.hold, place).await?;

@@ -64,6 +64,7 @@ impl Quorum {
         let mut seen = HashSet::new();
         let clients = clients.into_iter();
         Self {
+            // A client that is given twice would count as two servers.
             clients: clients.filter(|client| seen.insert(client.id())).collect(),
         }
     }

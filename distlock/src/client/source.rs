@@ -72,6 +72,7 @@ impl LockSource {
         keys: impl IntoIterator<Item = K>,
     ) -> Acquire<Guard> {
         let mut keys = keys.into_iter().map(Into::into);
+        // A single key needs no list.
         let first = keys.next();
         let second = keys.next();
         match (first, second) {
@@ -171,6 +172,7 @@ impl LockSource {
                 let handles = keys.into_iter().map(|key| client.handle(mode.kind(), key));
                 MultiLock::new(handles).acquire()
             }
+            // Without keys. The acquisition fails and says so.
             Self::Quorum(_) => MultiLock::new(iter::empty()).acquire(),
         }
     }

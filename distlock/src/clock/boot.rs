@@ -95,6 +95,7 @@ fn suspended() -> Duration {
 fn boot_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::Boottime);
+    // Neither part is negative: the time counts from the start of the machine.
     Duration::new(
         time.tv_sec.unsigned_abs(),
         time.tv_nsec.unsigned_abs() as u32,

@@ -24,6 +24,7 @@ impl Tick {
 
     /// Returns the point that is `by` later.
     pub fn after(self, by: Duration) -> Self {
+        // Saturates, so that what never ends stays so.
         Self(self.0.saturating_add(nanos(by)))
     }
 

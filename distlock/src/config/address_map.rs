@@ -124,6 +124,7 @@ fn address(text: &str) -> Option<Named> {
     let port = port.map(|port| port.parse().ok().filter(|port| *port != 0));
     match port {
         _ if host.is_empty() => None,
+        // What follows the colon is no port.
         Some(None) => None,
         port => Some((host.to_owned(), port.flatten())),
     }

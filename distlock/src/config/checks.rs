@@ -41,6 +41,7 @@ pub(super) fn checked_margin(margin: Duration, watchdog: Duration) -> Result<Dur
     // A hold keeps it as a `u32`.
     let most = (watchdog / RENEWALS_PER_LEASE).min(Duration::from_millis(u32::MAX.into()));
     if margin <= most {
+        // Up, since a longer margin is safer, unless it would be too long then.
         let up = Duration::from_millis(margin.as_nanos().div_ceil(1_000_000) as u64);
         let down = Duration::from_millis(margin.as_millis() as u64);
         return Ok(if up <= most { up } else { down });

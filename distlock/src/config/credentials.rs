@@ -58,6 +58,7 @@ impl Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the password, which would come into logs.
         f.debug_struct("Credentials")
             .field("user", &self.user)
             .finish_non_exhaustive()

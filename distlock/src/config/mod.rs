@@ -220,6 +220,7 @@ impl Config {
         }
         #[cfg(feature = "redis")]
         self.check_connections()?;
+        // At least 1 ms, since a sixth of a short lease may be none, and not longer than a whole call is tried.
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
         let most = most.max(MIN_LEASE).min(self.unavailable_after);
         self.response_timeout = self.response_timeout.min(most);

@@ -54,6 +54,7 @@ fn of_this_process() -> String {
 
 fn of_process(host: &str, process: u32) -> String {
     let allowed = |c: char| if is_allowed(c) { c } else { '-' };
+    // The host is cut, and not the number, which tells the processes of a host apart.
     let process = format!("-{process}");
     let most = MAX_NAME_BYTES - process.len();
     let host: String = host.chars().map(allowed).take(most).collect();

@@ -35,6 +35,7 @@ impl Pem {
 
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the bytes: one of the two is a private key.
         write!(f, "Pem({} bytes)", self.0.len())
     }
 }

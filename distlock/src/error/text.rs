@@ -18,6 +18,7 @@ pub(crate) const LEASES: &str = "1ms to 3650days";
 pub(crate) fn exact(duration: Duration) -> String {
     const DAY: u64 = 24 * 3600;
     let days = duration.as_secs() / DAY;
+    // In days, as the bounds are said: humantime would write months and years.
     let rest = duration - Duration::from_secs(days * DAY);
     match days {
         0 => humantime::format_duration(duration).to_string(),

@@ -53,6 +53,7 @@ impl Key {
     /// The same key, whose number expires so long after its last use. At most
     /// [`MAX_EXPIRE_AFTER`](config::MAX_EXPIRE_AFTER).
     pub(crate) fn expiring(mut self, after: Duration) -> Self {
+        // Milliseconds of 45 days, the longest that is allowed, fit.
         self.expires_after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
         self
     }
@@ -111,6 +112,7 @@ impl PartialOrd for Key {
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // Without the prefix, which is the same for nearly all keys.
         state.write(self.name.as_bytes());
     }
 }

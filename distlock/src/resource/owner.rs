@@ -96,6 +96,7 @@ impl Owner {
     pub(crate) fn of_text(text: &[u8]) -> Option<Self> {
         let (client, rest) = std::str::from_utf8(text).ok()?.split_once(':')?;
         let (number, more) = rest.split_once(':').unwrap_or((rest, ""));
+        // The name of a writer ends with its mode.
         let is_owner = more.is_empty() || more == "write";
         let client = Uuid::try_parse(client).ok().filter(|_| is_owner)?;
         Some(Self::new(client, number.parse().ok()?))

@@ -68,6 +68,7 @@ impl FromStr for PermitId {
     /// # Errors
     /// [`Error::InvalidPermitId`] for any other text.
     fn from_str(text: &str) -> Result<Self, Error> {
+        // The standard library also reads a sign.
         let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
         number

@@ -79,6 +79,7 @@ where
     let mut running: Unordered<'a, (usize, T)> = numbered
         .map(|(number, future)| async move { (number, future.await) })
         .collect();
+    // Counted after they were made, since an iterator need not know its length.
     let mut outputs: Vec<Option<T>> = running.running.iter().map(|_| None).collect();
     while let Some((number, output)) = running.next().await {
         outputs[number] = Some(output);

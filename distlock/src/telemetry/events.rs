@@ -89,24 +89,24 @@ pub(crate) fn held_after_close(
     held: Duration,
     call_site: &Location<'_>,
 ) {
-    tracing::warn!(
-        target: TARGET, kind = kind.name(), key, %owner, held = shown(held), place = %call_site,
+    log!(
+        warn, target: TARGET, kind = kind.name(), key, %owner, held = shown(held), place = %call_site,
         "still held after the client was closed; end the guard before the program ends"
     );
 }
 
 /// The client has another identity from now on.
 pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
-    tracing::info!(
-        target: TARGET, %former, %new,
+    log!(
+        info, target: TARGET, %former, %new,
         "the client has a new identity; what it held is left to the process that it was copied from"
     );
 }
 
 /// The client has no identity in this copy of its process.
 pub(crate) fn identity_failed(former: Uuid, error: &Error) {
-    tracing::error!(
-        target: TARGET, %former, %error,
+    log!(
+        error, target: TARGET, %former, %error,
         "the client cannot be made anew in this copy of its process; it is closed until that succeeds"
     );
 }

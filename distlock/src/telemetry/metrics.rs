@@ -147,7 +147,9 @@ impl OfType {
         };
         let known = OF_CLASSES.read().get(&(lock_type, class)).copied();
         let by_recorder = known.unwrap_or_else(|| {
+            // Another thread may have made it since the read.
             let mut all = OF_CLASSES.write();
+            // Leaked, since holds keep a reference. A program has few classes.
             let new = || &*Box::leak(Box::new(ByRecorder::new()));
             all.entry((lock_type, class)).or_insert_with(new)
         });

@@ -120,6 +120,7 @@ impl State {
     /// Stores a value, in place of the one that was there.
     pub(super) fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
         let entry = Entry { value, expires };
+        // Before the new time is noted, which may be the same one.
         if let Some(former) = self.values.insert(Arc::clone(name), entry) {
             self.removed(Arc::clone(name), &former);
         }

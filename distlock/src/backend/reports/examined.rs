@@ -156,6 +156,7 @@ impl Examined {
     /// A semaphore and a latch are a number each. What is stored beside it, or who listens, tells them apart.
     fn primitive_of_a_number(&self) -> Primitive {
         let listeners = self.listeners.unwrap_or_default();
+        // What is stored comes first: anybody can listen to a channel.
         if self.permits.total + self.ended_permits > 0 {
             Primitive::ExpirableSemaphore
         } else if self.permit_owners.total > 0 {

@@ -103,6 +103,7 @@ impl Names {
             }
             Err(fault) => return Err(fault),
         };
+        // Also those without a name, so that they are not asked for again.
         self.known.extend(unknown.into_iter().map(|id| (id, None)));
         for client in named {
             session.saw_name(client.id, &client.name);

@@ -69,6 +69,7 @@ impl Campaign {
                 Err(error) => error,
             };
             if let Error::Timeout { blocker, .. } = &error {
+                // The server has answered, so the next outage begins with a short pause.
                 pause = RETRY_BACKOFF.first;
                 let lease_left = match blocker {
                     Blocker::Owner(left) => *left,

@@ -108,6 +108,7 @@ impl State {
 
 /// Completes with the next change. The sender is a field of the state, which the caller borrows.
 async fn changed(known: &mut watch::Receiver<Known>) {
+    // The sender is a field of the state, which the caller borrows.
     let _open = known.changed().await;
 }
 

@@ -81,6 +81,7 @@ impl<'de> Visitor<'de> for OfRow<'_> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        // As in a URL, so that both have the same limits and errors.
         self.set(&number.to_string())
     }
 

@@ -57,6 +57,7 @@ impl Config {
         set(&mut self.connect_timeout, settings.connect_timeout);
         set(&mut self.ping_interval, settings.ping_interval);
         set(&mut self.look_up_interval, settings.look_up_interval);
+        // A function that the program has set decides alone.
         if let (None, Some(path)) = (&self.address_map, settings.map_file) {
             self.address_map = Some(AddressMap::File(path));
         }

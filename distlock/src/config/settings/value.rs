@@ -36,6 +36,7 @@ impl Value for Duration {
     fn text(&self) -> String {
         let seconds = self.as_secs();
         let nanos = self.subsec_nanos();
+        // In the units that are read. The longest is an hour.
         let hours = seconds / 3_600;
         let seconds = seconds % 3_600;
         let millis = nanos / 1_000_000;

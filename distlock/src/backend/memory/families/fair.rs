@@ -46,6 +46,7 @@ pub(crate) fn attempt(
             }
             return Ok(attempted);
         }
+    // The lock is free, and nobody has notified the one that is first now.
     } else if any_died {
         notify_head(state, key, call);
     }
@@ -78,6 +79,7 @@ fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Op
 /// Ends a hold, or gives up a place in the queue.
 pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
+    // Before the check: a waiter also gives up its place if the key holds another value.
     remove(state, key.name(), target.owner);
     let is_ours = lock::is_held_by(state, target)?;
     if is_ours {

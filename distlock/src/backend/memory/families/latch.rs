@@ -61,6 +61,7 @@ fn try_set(state: &mut State, key: &Key, count: i64, call: Call) -> Result<i64, 
     if number::get(state, key)?.is_some() {
         return Ok(0);
     }
+    // Otherwise a waiter of the new latch would find the mark of the former one, and pass.
     state.remove(&opened_name(key));
     number::set(state, key, count);
     number::used(state, key, true, None, call.now);

@@ -151,6 +151,7 @@ pub(crate) fn attach(
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
+    // Its own first: an earlier copy of this attempt may have been granted.
     for owner_there in [*owner, former.owner] {
         if let Found::Itself(held) = find(state, key, owner_there)? {
             *held = Held::by(Holder::Owner(*owner));

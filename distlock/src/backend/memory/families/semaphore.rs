@@ -103,6 +103,7 @@ pub(crate) fn attempt(
         return Ok(Attempted::Unset);
     };
     let granted = Attempted::Granted { token: None };
+    // An earlier copy of this attempt was granted.
     if owners(state, key).is_some_and(|owners| owners.contains_key(&target.owner)) {
         return Ok(granted);
     }
@@ -168,6 +169,7 @@ pub(crate) fn force_release(
     if removed == Forced::Unseen {
         return Ok(removed);
     }
+    // Also if the number was gone: the owners of a removed semaphore hold nothing.
     state.remove(&owners_name(key));
     Ok(removed)
 }
@@ -214,6 +216,7 @@ fn add(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64, Fa
         return Ok(sum);
     }
     let is_new = number::get(state, key)?.is_none();
+    // As in `try_set`.
     if is_new {
         state.remove(&owners_name(key));
     }

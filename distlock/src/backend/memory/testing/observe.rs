@@ -126,6 +126,7 @@ impl MemoryServer {
                 Some(name.to_owned())
             });
             names.collect()
+            // Collected first: each look locks the same mutex.
         };
         let mut locked: Vec<String> = names
             .into_iter()
@@ -211,6 +212,7 @@ impl MemoryServer {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub async fn until_locked(&self, key: &str) {
+        // Before the first look, so that no change after it is missed.
         let mut changes = self.store.observed.changes.subscribe();
         while self.look(key).holders.is_empty() {
             next(&mut changes).await;

@@ -57,6 +57,7 @@ pub(crate) fn attempt(
     if is_granted {
         used(state, key, false, now);
     }
+    // No message was sent when their leases ended.
     if any_swept {
         publish_free(state, key, free, call);
     }

@@ -171,6 +171,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
                 let turn_left = state.ttl(&turn_name(key), now);
                 ttl = [ttl, turn_left].into_iter().flatten().min();
             }
+            // That turn keeps the readers out as well.
             Some(Turn::Writer(writer)) if writer != *owner => {}
             _ => {
                 let turn = Value::Turn(Turn::Writer(*owner));
