@@ -49,6 +49,7 @@ struct PendingLimit {
 impl PendingLimit {
     fn new(limit: u32) -> Self {
         let slots = usize::try_from(limit).unwrap_or(usize::MAX);
+        // Tokio's semaphore panics with more.
         let slots = Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS)));
         Self { slots, limit }
     }
@@ -98,6 +99,7 @@ impl LockSettings {
             return acquired.map_err(NotAcquired::Failed);
         };
         match slots.try_acquire() {
+            // With a name, so that it is kept until the lock is granted or refused.
             Ok(_slot) => self.acquire_within(wait, mode, keys).await,
             // Without a slot the request makes one attempt, because its lock may be free. It must not retry while the
             // server does not answer: it would be one more pending request.

@@ -125,6 +125,7 @@ fn never_a_key(text: &str) -> Option<Written<'_>> {
 fn path(text: &str) -> &str {
     let in_path = |c: char| c == '_' || c == '.' || c.is_alphanumeric();
     let end = text.find(|c| !in_path(c)).unwrap_or(text.len());
+    // A point without a field after it is text.
     text[..end].trim_end_matches('.')
 }
 

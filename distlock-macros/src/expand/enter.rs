@@ -44,6 +44,7 @@ impl Expansion<'_> {
         let args = self.args;
         let client = args.client.as_ref().map(|client| {
             let span = mixed_site_at(client.span());
+            // In parentheses, since `&` binds more tightly than most of what an expression may have.
             quote_spanned!(span=> .client(&(#client)))
         });
         let mode = (args.mode != Mode::default()).then(|| {

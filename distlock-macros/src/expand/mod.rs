@@ -92,6 +92,7 @@ fn unused<'a>(args: &Args, captured: &[&'a Binding], braces: &Group) -> Vec<&'a 
     };
     let not_named = |binding: &&&Binding| {
         let name = &binding.name;
+        // rustc itself reports no unused variable whose name begins so.
         name != "self" && !name.to_string().starts_with('_') && !is_named(name)
     };
     captured.iter().filter(not_named).copied().collect()

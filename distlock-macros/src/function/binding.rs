@@ -37,6 +37,7 @@ pub(crate) fn names(pat: &Pat) -> Vec<Ident> {
         Pat::Tuple(pat) => pat.elems.iter().flat_map(names).collect(),
         Pat::TupleStruct(pat) => pat.elems.iter().flat_map(names).collect(),
         Pat::Slice(pat) => pat.elems.iter().flat_map(names).collect(),
+        // All cases bind the same variables.
         Pat::Or(pat) => pat.cases.iter().take(1).flat_map(names).collect(),
         Pat::Reference(pat) => names(&pat.pat),
         Pat::Paren(pat) => names(&pat.pat),

@@ -55,9 +55,6 @@ fn part(meta: &Meta, wanted: fn(&Ident) -> bool) -> Option<Meta> {
         return None;
     };
     let level = list.path.get_ident()?;
-    if level == "cfg_attr" {
-        return None;
-    }
     LEVELS.iter().find(|known| level == *known)?;
     let listed = Listed::parse_terminated.parse2(list.tokens.clone()).ok()?;
     let (lints, reason): (Vec<_>, Vec<_>) = listed

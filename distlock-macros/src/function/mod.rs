@@ -55,6 +55,7 @@ impl Parse for Body {
             Ok((attrs, input.parse::<TokenStream>()?))
         };
         let (attrs, rest) = split.parse2(written.stream())?;
+        // The group that was written: a new one would not have the spans of its two braces.
         if attrs.is_empty() {
             let braces = written;
             return Ok(Self { attrs, braces });

@@ -43,6 +43,7 @@ impl Parse for Args {
 impl Args {
     fn from_settings(mut settings: Settings) -> Result<Self> {
         let mut errors = Errors::default();
+        // Before the option is taken out.
         let keys_name = settings.name("keys");
         let keys = errors.handle(keys(&mut settings));
         let wait = errors.handle(duration(&mut settings, "wait"));

@@ -81,6 +81,7 @@ impl Parse for Setting {
             );
             return Err(Error::new(key.span(), message));
         }
+        // Any word, since `crate` is a keyword.
         let name = input.call(Ident::parse_any)?;
         if let Some(example) = example(&name)
             && !input.peek(Token![=])

@@ -133,6 +133,7 @@ impl Looks {
 
     /// Whether the console is about this key.
     pub(super) fn covers(&self, key: &str) -> bool {
+        // A scan asks nothing until a page of it is read.
         self.client.scan(&*self.pattern).matches(key)
     }
 

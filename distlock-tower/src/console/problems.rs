@@ -50,13 +50,9 @@ pub(super) fn problems(
     history: &History,
     snapshot: &Snapshot,
 ) -> Vec<Problem> {
-    let mut problems = snapshot
-        .cycles
-        .iter()
-        .map(|one| own_cycle(now, one))
-        .collect();
-    let between_clients = deadlocks(now, locks);
-    Vec::extend(&mut problems, between_clients);
+    let own_cycles = snapshot.cycles.iter();
+    let mut problems: Vec<Problem> = own_cycles.map(|one| own_cycle(now, one)).collect();
+    problems.extend(deadlocks(now, locks));
     let own_losses = snapshot.losses.iter();
     let own_losses = own_losses.filter(|lost| millis(lost.ago.as_millis()) < CONTENTION_SPAN);
     let mut losses: Vec<Problem> = own_losses.clone().map(|lost| own_loss(now, lost)).collect();
@@ -138,6 +134,7 @@ fn deadlocks(now: Millis, locks: &BTreeMap<String, Arc<Lock>>) -> Vec<Problem> {
         waits.entry(edge.from).or_default().push(edge);
     }
     let mut cycles: BTreeMap<BTreeSet<&str>, Vec<&Edge<'_>>> = BTreeMap::new();
+    // Each cycle is found from all of its clients.
     for edge in waits.values().flatten() {
         if let Some(cycle) = cycle(edge, &waits) {
             let keys = cycle.iter().map(|edge| edge.key).collect();

@@ -314,6 +314,7 @@ async fn events(
     };
     let ends = Instant::now() + STREAM;
     let stream = unfold(
+        // The permit goes along, and is free again when the stream ends.
         (None, open),
         move |(earlier, open): (Option<Arc<View>>, _)| {
             let console = Arc::clone(&console);
@@ -340,6 +341,7 @@ async fn release(State(console): State<Arc<Console>>, request: Request) -> Respo
 
 async fn released(console: &Console, request: Request) -> Result<bool, Refusal> {
     let (parts, body): (_, Body) = request.into_parts();
+    // Before the body is read, which may be large.
     console.releases.check_sender(&parts)?;
     let body = to_bytes(body, MAX_BODY).await.map_err(|error| {
         Refusal::new(

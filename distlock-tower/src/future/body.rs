@@ -223,6 +223,7 @@ impl BodyHold {
     fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
         self.hold.enter(|| body.set(None));
         self.hold.release_in_background();
+        // The client must not take the body for a complete one.
         (self.last_data, self.trailers) = (None, None);
         Poll::Ready(Some(Err(error)))
     }

@@ -243,6 +243,7 @@ where
                 granted,
             } => Some((guard, LockTimes { waited, granted })),
         };
+        // One of the two has it, see `Stage::Entering`.
         let mut request = Request::from_parts(parts, read.or(body)?);
         *this.stage = match granted {
             None => {

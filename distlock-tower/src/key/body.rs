@@ -53,6 +53,7 @@ impl WholeBody {
             return Err(BodyError::Encoded { encoding });
         }
         let limit = self.limit;
+        // A body that announces too much is not read.
         if body.size_hint().lower() > limit as u64 {
             return Err(BodyError::TooLarge { limit });
         }

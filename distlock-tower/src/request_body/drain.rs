@@ -62,6 +62,7 @@ where
                 return;
             };
             left = rest;
+            // A body that has arrived as a whole would let no other task run.
             tokio::task::consume_budget().await;
         }
     };

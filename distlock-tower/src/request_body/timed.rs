@@ -82,6 +82,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TimedBody<B> {
                 this.clock.received();
                 Poll::Ready(Some(Ok(frame)))
             }
+            // Also with the last frame: nobody may poll for the end after it.
             Poll::Ready(last) => {
                 this.clock.stop();
                 Poll::Ready(last)

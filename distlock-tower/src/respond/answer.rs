@@ -25,6 +25,7 @@ impl Rejection {
 #[cfg(feature = "axum")]
 impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
+        // The layer logs its own refusals. The error of a handler is logged by nobody else.
         if let (false, Some(error)) = (self.is_logged, &self.error) {
             log(self.reason, error);
             super::count_answer(self.reason);

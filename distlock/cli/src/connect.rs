@@ -36,6 +36,7 @@ pub(crate) async fn connect(
     let builder = Client::builder()
         // Nobody reads the log of the library here.
         .warn_after(Duration::MAX)
+        // After it, so that the command line decides.
         .settings(settings.clone());
     Ok(with(builder).connect(url).await?)
 }

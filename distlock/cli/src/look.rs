@@ -44,6 +44,7 @@ impl Look {
         let page = self.scan.next_page().await?;
         self.rest = started.elapsed();
         Ok(page.map(|mut page| {
+            // One more than is shown tells that there are more.
             page.retain(|report| {
                 self.found.len() <= self.limit && self.found.insert(report.key.clone())
             });

@@ -32,6 +32,7 @@ use crate::connect::connect;
 use crate::exit::{Failed, Status};
 
 fn main() -> ExitCode {
+    // Before the command line is parsed: these words are those of another program.
     if let Some(not) = run::become_command(env::args_os()) {
         return run::cannot_run(&not.program.display().to_string(), &not.error).told(not.json);
     }
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
 
 /// Writes the help that was asked for, or what is wrong with the command line. Returns the exit status.
 fn not_parsed(error: &clap::Error) -> ExitCode {
+    // What follows `--` are words of the command.
     let mut own = env::args_os().take_while(|word| word != "--");
     if error.use_stderr() && own.any(|word| word == "--json") {
         let message = error.render().to_string();

@@ -61,6 +61,7 @@ fn ignored(status: &str) -> u64 {
 }
 
 fn bit(signal: Signal) -> u64 {
+    // The first bit is that of signal 1.
     1 << (signal.as_raw() - 1)
 }
 

@@ -11,6 +11,7 @@ pub(crate) fn columns() -> Option<usize> {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok());
     let columns = size.flatten()?.ws_col;
+    // A terminal that does not know its width says 0.
     (columns > 0).then_some(columns.into())
 }
 

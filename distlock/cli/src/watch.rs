@@ -195,6 +195,7 @@ impl Screen {
             // Without it, `q` needs an Enter.
             let _set = tcsetattr(stdin(), OptionalActions::Now, &modes);
         }
+        // Made before the text is written: if that fails, its drop puts the modes back.
         let screen = Self(before);
         output::text(ENTER)?;
         Ok(screen)

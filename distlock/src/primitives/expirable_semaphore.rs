@@ -444,6 +444,7 @@ impl ExpirableSemaphore {
     /// ```
     pub async fn remaining_lease(&self, id: PermitId) -> Result<Option<Duration>, Error> {
         let left = self.handle.adjust(PermitChange::RemainingLease(id)).await?;
+        // -1 is a lease that never ends, -2 a permit that is not acquired.
         self.was_out(left >= -1)?;
         Ok(u64::try_from(left).ok().map(Duration::from_millis))
     }

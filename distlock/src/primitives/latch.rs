@@ -292,6 +292,7 @@ pub struct Waiting(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
 
 impl Waiting {
     pub(super) fn new(waiting: impl Future<Output = Result<(), Error>> + Send + 'static) -> Self {
+        // Boxed, because `IntoFuture` needs a type with a name.
         Self(Box::pin(waiting))
     }
 }

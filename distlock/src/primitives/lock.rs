@@ -316,6 +316,7 @@ impl<K: LockKind> Lock<K> {
     }
 }
 
+// By hand, as `Debug` below: a derive would ask `K` for the same trait.
 impl<K: LockKind> Clone for Lock<K> {
     fn clone(&self) -> Self {
         Self::new(self.handle.clone())

@@ -156,6 +156,7 @@ impl RedLock {
         let answers = self.request(Handle::inspect).await?;
         let mut leases: Vec<Duration> = answers.into_iter().filter_map(|one| one.ttl).collect();
         leases.sort_unstable();
+        // As many leases as are needed last at least as long as this one.
         let last_needed = leases.len().checked_sub(quorum::of(self.handles.len()));
         Ok(last_needed.map(|at| leases[at]))
     }

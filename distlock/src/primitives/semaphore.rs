@@ -174,6 +174,7 @@ impl Semaphore {
     /// ```
     pub async fn release_permits(&self, permits: u32) -> Result<i64, Error> {
         check_permits(permits, MAX_NUMBER)?;
+        // It was checked, so it fits.
         let permits = i32::try_from(permits).unwrap_or(i32::MAX);
         self.add_permits(permits).await
     }

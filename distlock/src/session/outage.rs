@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::Session;
-use crate::backend::{Fault, cause};
+use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
@@ -274,6 +274,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cause;
 
     const GAP: Duration = Duration::from_secs(5);
 

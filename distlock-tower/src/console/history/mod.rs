@@ -148,6 +148,7 @@ impl History {
                 own_since: &found.own_since,
             };
             let mut lock = lock(sight, &report, own, before.map(|lock| &**lock));
+            // As before, so that the comparison is about the rest.
             lock.changed = before.map_or(0, |before| before.changed);
             lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
             let lock = match before {

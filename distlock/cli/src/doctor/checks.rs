@@ -268,6 +268,7 @@ fn eviction(info: &Info) -> Finding {
 fn memory(info: &Info) -> Finding {
     let used = number(info, "used_memory");
     let most = number(info, "maxmemory");
+    // Without a limit `most` is 0, and there is no part of it.
     let percent = used.saturating_mul(100).checked_div(most);
     match percent {
         None => Finding::new("memory", Verdict::Ok, "no limit"),

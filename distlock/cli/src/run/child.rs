@@ -62,6 +62,7 @@ impl Child {
         }
         // Before the start, so that no end is missed.
         let children = unix::signal(SignalKind::child())?;
+        // Its own `wait` is not used: `reap` asks for all children.
         let process = starting.spawn()?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
@@ -96,6 +97,7 @@ impl Child {
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return Ok(()),
+                // All children were asked before.
                 Err(Errno::CHILD) if self.ended.is_some() => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -175,8 +177,10 @@ fn starting(command: &[OsString], json: bool) -> (Command, bool) {
 /// command would outlive a SIGKILL of this process, and after the lease go on without the lock.
 #[cfg(target_os = "linux")]
 fn through(own: &str, command: &[OsString], json: bool) -> Option<Command> {
+    // Without /proc there is no such file.
     std::fs::metadata(own).ok()?;
     let mut starting = Command::new(own);
+    // So that lists of processes name this program until it becomes the command.
     starting.arg0("distlock").arg(BECOME);
     starting.arg(if json { JSON } else { TEXT });
     starting.arg(std::process::id().to_string()).args(command);
@@ -229,6 +233,7 @@ pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> Option
 /// Asks for a signal when the parent dies. Returns whether it has died already, since then there is none.
 #[cfg(target_os = "linux")]
 fn is_orphan(parent: &OsStr) -> bool {
+    // In this order: a parent that dies in between is found dead.
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     let now = rustix::process::getppid().map(|pid| pid.to_string());
     asked.is_err() || parent.to_str() != now.as_deref()

@@ -48,6 +48,7 @@ impl Held {
         let around = std::env::var_os(KEY_VARIABLE).unwrap_or_default();
         let around = around.to_string_lossy();
         let is_around =
+            // As a whole, too: a key may contain a line break.
             |key: &&String| around == key.as_str() || around.lines().any(|one| one == *key);
         if args.permits.is_none()
             && let Some(key) = args.keys.iter().find(is_around)

@@ -1,7 +1,6 @@
 //! The watch of one key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::keys::{FreeAnswer, Round, SeenHolder, Waiter};
 use crate::backend::{Fault, Inspected, Peeked, Subscription, Target};

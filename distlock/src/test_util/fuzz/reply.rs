@@ -79,6 +79,7 @@ fn refused(error: RedisError) {
         elsewhere.is_none() || !reply::is_noscript(&error),
         "{error}"
     );
+    // It only must not panic.
     let _replaced = reply::breaks_connection(&error);
     let text = error.to_string();
     let fault = reply::fault(error);

@@ -38,6 +38,7 @@ fn with_other_password(text: &str) -> String {
     let Some((login, after)) = rest.rsplit_once('@') else {
         return text.to_owned();
     };
+    // An escape keeps its two digits, so that it stays one.
     let mut escape = 0;
     let mask = |c: char| {
         escape = if c == '%' {
