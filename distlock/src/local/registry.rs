@@ -233,8 +233,7 @@ impl Registry {
             }
             !checked.is_empty()
         };
-        // Outside of the mutexes: a waker and a subscriber of the log may run any code. If one of them panics, the others are
-        // called, and the holds continue.
+        // Outside of the mutexes: these may run any code. If one of them panics, the others are called, and the holds continue.
         defer! { foreign::each(effects, |effect| self.follow(effect)); }
         defer! { foreign::each(asked, |head| head.ask()); }
         foreign::each(&absent, |(key, head)| {

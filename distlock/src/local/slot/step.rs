@@ -253,8 +253,7 @@ impl<'a> QueueSlot<'a> {
                 return self.step();
             }
             None => {
-                // It has not joined the queue, or the whole queue was dismissed, or it is a reader that has lost its
-                // place, and asks on its own.
+                // It is in no queue, or all waiters of it were dismissed, or a reader has lost its place: it asks alone.
                 self.ticket = None;
                 given_up_at = None;
                 NextStep::Attempt { yield_first: false }
