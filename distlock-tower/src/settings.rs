@@ -19,8 +19,8 @@ use crate::respond::{self, Answer, Answers, LastHolds, Pace};
 /// requests must have a limit.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a request's body may take by default while the lock is held. A client that needs longer has a connection on
-/// which it would rather not hold up others.
+/// How long a request's body may take by default while the lock is held. A client whose connection is
+/// slower must not keep the lock from the others.
 const DEFAULT_REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many acquisitions may wait for one key if neither the layer nor the client says it. The number of waiting requests must have a limit.

@@ -1,4 +1,4 @@
-//! Names that are long or that nobody would see, what the head of the page says, and what can be chosen on it.
+//! Names that are long or invisible, what the head of the page says, and what can be chosen on it.
 
 use distlock::Client;
 

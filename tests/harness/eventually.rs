@@ -1,4 +1,4 @@
-//! Waiting for a fact, with a deadline, instead of sleeping and hoping.
+//! Waiting for a fact with a deadline, in place of a sleep.
 //!
 //! A condition is looked at often in the beginning and less often later. One that never comes true
 //! fails the test with what was waited for, where, and what was seen last; so does one whose look
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 /// Pause after the first look. Most facts are true within a round trip.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest pause: short beside any lease in a test, long enough to leave the CPU to the tested.
+/// Longest pause: short beside any lease in a test, long enough to leave the CPU to the code under test.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// What one look at a condition may give.
@@ -125,8 +125,8 @@ pub fn eventually_eq<T: PartialEq + Debug, F: Future<Output = T>>(
     })
 }
 
-/// A deadline and the pauses up to it: the loop under [`eventually`], for those who look with
-/// something of their own in the hand.
+/// A deadline and the pauses up to it: the loop of [`eventually`], for callers whose look borrows
+/// what they have.
 pub(crate) struct Patience {
     deadline: Instant,
     pause: Duration,

@@ -113,9 +113,9 @@ const CUT: [(usize, usize); 2] = [(0, 16), (2, 12)];
 
 /// A table, of which some lines may be shown before the others are known.
 pub(crate) struct Table {
-    /// That of a line, if it has an end.
+    /// The width of a line; `usize::MAX` if it has no limit.
     width: usize,
-    /// Those of the columns, of the lines so far.
+    /// The widths of the columns, over the lines so far.
     widths: Option<[usize; 6]>,
 }
 

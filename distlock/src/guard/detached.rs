@@ -18,10 +18,11 @@ use crate::resource::owner::Owner;
 /// [`Guard::detach`], [`FencedGuard::detach`](crate::FencedGuard::detach) and
 /// [`ExpirablePermit::detach`](crate::ExpirablePermit::detach) make it. It is a short text for other programs: write it by
 /// [`Display`](fmt::Display) into a message or a database, and read it there by [`FromStr`]. With the feature `serde` it is
-/// serialized as that text. The text has the key, the kind of lock and the owner, and nothing secret. Who may use the server and
-/// knows the text can end the hold or take it over.
+/// serialized as that text. The text has the key, the kind of lock and the owner, and nothing secret. Everyone who may use
+/// the server and knows the text can end the hold or take it over.
 ///
-/// Nobody renews the hold while it is detached. It ends with its lease, and the work has to be attached before. The guide's page on
+/// Nobody renews the hold while it is detached. It ends with its lease, so the other process has to attach it before. The
+/// guide's page on
 /// [work that goes on elsewhere](crate::guide::ownership#work-that-goes-on-in-another-process) has an example.
 ///
 /// # Examples
@@ -238,7 +239,7 @@ impl Guard {
         self.detach_as()
     }
 
-    /// The same, for the guard that this one is the inside of.
+    /// Does the same for a guard type that contains this guard.
     pub(crate) fn detach_as<G>(mut self) -> Result<DetachedHold<G>, Error> {
         let unsupported = |guard: &Self, reason| {
             Err(Error::Unsupported {

@@ -37,7 +37,7 @@ pub struct Snapshot {
     /// Possible deadlocks, at most 20: each is a cycle of waits of this client. Each of them waits for a key that is held
     /// around the next one, and the last one for a key that is held around the first. Of cycles that share waits, at least one
     /// is shown. A cycle through other processes is not seen, and neither is a hold whose code does not run in its
-    /// [scope](crate::Guard::scope). A wait with a limit ends the cycle by itself.
+    /// [scope](crate::Guard::scope). A wait that has a limit ends the cycle when it times out.
     pub cycles: Vec<Vec<WaitSnapshot>>,
     /// The holds that were lost last, the newest first: at most 20.
     pub losses: Vec<LossSnapshot>,

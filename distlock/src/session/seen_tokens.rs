@@ -21,7 +21,7 @@ impl Default for SeenTokens {
 }
 
 impl SeenTokens {
-    /// The highest token that was seen for a key; 0 if none was seen, or none for long.
+    /// The highest token that was seen for a key; 0 if none was seen, or if it was forgotten since.
     pub(super) fn highest(&mut self, key: &Key) -> u64 {
         self.by_key.get(key).copied().unwrap_or(0)
     }

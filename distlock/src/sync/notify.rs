@@ -16,7 +16,7 @@ mod explored {
     use super::Notified;
     use crate::sync::point;
 
-    /// Tokio's, with a point before each use.
+    /// The `Notify` of tokio, with a point before each use.
     #[derive(Debug, Default)]
     pub(crate) struct Notify(tokio::sync::Notify);
 

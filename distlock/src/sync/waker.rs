@@ -12,7 +12,7 @@ mod explored {
 
     use crate::sync::point;
 
-    /// That of `futures-util`, with a point before each use.
+    /// The waker of `futures-util`, with a point before each use.
     #[derive(Debug)]
     pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
 

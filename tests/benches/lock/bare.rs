@@ -9,7 +9,7 @@ use distlock_bench::bare::{
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
-/// The library's scripts for plain locks, bare.
+/// The library's scripts for plain locks, sent without the library.
 #[derive(Clone)]
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
@@ -83,7 +83,7 @@ impl Bare {
         assert_eq!(acquired, Value::Nil);
     }
 
-    /// The pair of a reader. All readers of a key have the same key and owners of their own.
+    /// The pair of a reader. All readers use the same key, and each has another owner.
     pub(crate) async fn reader(&mut self, key: &str, owner: &str) {
         let stem = format!("{{{key}}}:");
         let mut acquire = redis::cmd("EVALSHA");

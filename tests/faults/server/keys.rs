@@ -36,7 +36,7 @@ fn odd_keys() -> Vec<String> {
     short.map(String::from).into_iter().chain(long).collect()
 }
 
-/// Held, seen, waited for on a channel whose name is as odd, and released: the same on either backend.
+/// An odd key is held, inspected, waited for on a channel whose name is as odd, and released, alike on both backends.
 async fn odd_keys_round_trip(stage: &Stage, row: &Row) {
     let (one, two) = (stage.client().await, stage.client().await);
     for key in odd_keys() {
@@ -76,7 +76,7 @@ async fn f80_keys_of_bad_lengths_are_refused_before_anything_is_sent(row: &Row) 
             .parse::<u64>()
             .unwrap()
     };
-    // The question itself is heard, too.
+    // The INFO command itself counts as well.
     let (first, second) = (heard().await, heard().await);
     for length in [0, LONGEST + 1, 1 << 20, 1 << 24] {
         let lock = client.lock("k".repeat(length));

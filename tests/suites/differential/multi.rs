@@ -38,7 +38,7 @@ enum MultiStep {
         key: usize,
         owner: u64,
     },
-    /// A number stands where the lock should be, or goes again.
+    /// Puts a number in the place of the lock, or removes it.
     Strange {
         key: usize,
         comes: bool,
@@ -91,7 +91,7 @@ fn timeless_step() -> impl Strategy<Value = MultiStep> {
 async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error> {
     let number = verbs.of_kind(Kind::Semaphore);
     if comes {
-        // Each under a request of its own: of a number that has gone nobody should be told what it was.
+        // Each with another request: the answer to an earlier one, whose number is gone, must not be given again.
         number
             .adjust(key, agree::unused(), SemaphoreChange::TrySet(1))
             .await
@@ -146,13 +146,13 @@ async fn verbs_answer_what_they_promise() {
     }
     let held = Answer::Holders(vec![(format!("{}:1", Uuid::from_u128(7)), 1)], Some(long));
     assert_eq!(verbs.inspect("b").await.unwrap(), held);
-    // All or nothing: the free one stays free, and the first that is another's is told.
+    // All or nothing: the free key stays free, and the answer names the first one that another owner holds.
     let some = [("free", 2, lease), ("b", 2, lease), ("a", 2, lease)];
     let refused = verbs.attempt_all(&some).await.unwrap();
     assert_eq!(refused, Answer::HeldAt(1, Some(long)));
     let free = Answer::Holders(vec![], None);
     assert_eq!(verbs.inspect("free").await.unwrap(), free);
-    // One has expired, and goes to the next; only the other is still the first owner's.
+    // One lease has ended, so the key is granted to the next owner. The first owner has only the other key.
     tokio::time::sleep(lease).await;
     assert_eq!(verbs.attempt("a", 2, lease).await.unwrap(), Answer::Granted);
     let released = verbs.release_all(&[("a", 1), ("b", 1), ("b", 1)]).await;

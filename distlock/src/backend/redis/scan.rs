@@ -1,4 +1,4 @@
-//! Which keys there are that may be a primitive's, page by page.
+//! The names of the keys that may belong to a primitive, page by page.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A cluster beside a single server, and grants that replicas confirm beside those that none does.
+//! A cluster compared with a single server, and grants that replicas confirm compared with other grants.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

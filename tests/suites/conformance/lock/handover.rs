@@ -1,4 +1,4 @@
-//! Hand-over between waiters of one client: in order, without the server, and bounded for the sake of others.
+//! Hand-over between waiters of one client: in order, without the server, and bounded so that other clients get the key.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ async fn view_kept_from_before_a_hand_over_says_ended(stage: &Stage) {
     watcher.await.unwrap();
     stage.assert_took(start, Duration::ZERO);
     assert!(!is_done_within(stage.part(10), second.lost()).await);
-    // Nor does a section from before let anyone in.
+    // A section from before the hand-over lets nobody in.
     let lock = client.lock(KEY);
     let mut polled = std::pin::pin!(lock.try_acquire());
     let entered = std::future::poll_fn(|cx| section.poll_in(cx, |cx| polled.as_mut().poll(cx)));
@@ -139,7 +139,7 @@ async fn hold_with_a_lease_of_its_own_is_not_handed_over(stage: &Stage) {
     sleep(2 * stage.lease()).await;
     assert!(second.is_held());
     second.release().await.unwrap();
-    // Nor one that had a nested guard with a lease.
+    // A hold that had a nested guard with a lease is not handed over either.
     let first = lock.acquire().await.unwrap();
     let nested = first.scope(async { lock.acquire().lease(stage.lease()).await.unwrap() });
     nested.await.unwrap().release().await.unwrap();
@@ -195,7 +195,7 @@ async fn hold_in_the_slot_wins_when_the_deadline_comes_with_it(stage: &Stage) {
                 continue;
             }
             played += 1;
-            // Both have come when it looks: the hold and the deadline.
+            // When the waiter is polled next, it has both the hold and a deadline that has passed.
             if stage.is_paused() {
                 tokio::time::advance(2 * wait).await;
             } else {
@@ -224,7 +224,7 @@ async fn grant_that_meets_a_hold_in_the_slot_stays_and_that_one_is_ended(stage: 
     stage.eventually("the waiter asks", 2 * lease, asks).await;
     assert!(start.elapsed() >= lease);
     let first = client.lock(KEY).try_acquire().await.unwrap().unwrap();
-    // The server forgets the hold, and it is handed to the waiter as good.
+    // The server forgets the hold, and the client hands it to the waiter all the same.
     other.lock(KEY).force_release().await.unwrap();
     let owner = first.owner();
     first.release().await.unwrap();
@@ -252,7 +252,7 @@ async fn waiter_dropped_with_a_hold_in_its_slot_passes_it_on(stage: &Stage) {
         }
         first.release().await.unwrap();
         aborted.abort();
-        // Where it was quicker than the abort, its guard passes on here.
+        // If the acquisition ended before the abort, its guard is dropped here, and the hold goes to the next one.
         drop(aborted.await);
         for next in behind {
             let guard = next.await.unwrap();
@@ -270,7 +270,7 @@ async fn waiter_dropped_after_wake_passes_it_on(stage: &Stage) {
         let held = other.lock(KEY).acquire().await.unwrap();
         let first = queued(stage, &client, 1).await;
         let second = queued(stage, &client, 2).await;
-        // Past the time in which the head trusts a neighbour: it listens now.
+        // Longer than the first waiter trusts a holder of its own client: it listens by now.
         sleep(stage.part(20)).await;
         held.release().await.unwrap();
         for _ in 0..jitter % 6 {

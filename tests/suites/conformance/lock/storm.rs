@@ -1,6 +1,6 @@
 //! Everything at once, at random: two clients, many tasks, waits, leases, drops, cancels, faults and losses.
 //!
-//! What must hold: no two are inside at once that both believe in their hold, no update is lost, and nothing is left.
+//! What must be true: no two tasks whose holds both count as held are inside at once, no update is lost, and nothing is left.
 //! A failure prints its seed; `SEED=.. cargo test -p distlock-tests --test suites storm` plays the same
 //! operations again.
 
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::conformance::stage::{Stage, drop_after};
 
 const TASKS: u64 = 24;
-/// Of each task.
+/// The rounds of each task.
 const ROUNDS: u64 = 25;
 
 /// The resource that the lock guards.
@@ -31,7 +31,7 @@ struct Guarded {
     updates: AtomicU64,
 }
 
-/// Somebody inside.
+/// A task that is inside the critical section.
 struct Visit {
     guarded: &'static Guarded,
     number: u64,

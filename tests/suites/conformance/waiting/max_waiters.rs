@@ -1,4 +1,4 @@
-//! How many may wait: for a key, and for all keys of a client.
+//! The waiter limits: for one key, and for all keys of a client.
 
 use distlock::test_util::sizes;
 

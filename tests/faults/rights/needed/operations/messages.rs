@@ -19,7 +19,7 @@ pub(super) async fn listen(scene: &Scene<'_>) -> Result<(), Failed> {
     listens
 }
 
-/// A connection that hears nothing asks the server now and then whether it is alive, and is kept.
+/// A connection that receives nothing pings the server at intervals, and stays open.
 pub(super) async fn listen_in_silence(scene: &Scene<'_>) -> Result<(), Failed> {
     let (one, two) = (scene.client().await?, scene.client().await?);
     let _guard = one.lock(&scene.key).acquire().wait(SOON).await?;
@@ -81,7 +81,7 @@ pub(super) async fn name_of_driver(scene: &Scene<'_>) -> Result<(), Failed> {
     named.await
 }
 
-/// As for the names.
+/// Asks for the listeners as for the names.
 pub(super) async fn count_listeners(scene: &Scene<'_>) -> Result<(), Failed> {
     let client = scene.client().await?;
     let report = client.inspect(&scene.key).await?;
@@ -97,7 +97,7 @@ pub(super) async fn count_listeners(scene: &Scene<'_>) -> Result<(), Failed> {
     }
 }
 
-/// A message that cannot be published does not let what it tells of fail: the server alone has noticed it.
+/// An operation succeeds although its message cannot be published: only the server's log of denied commands shows it.
 pub(super) async fn told(scene: &Scene<'_>, done: Result<(), Failed>) -> Result<(), Failed> {
     done?;
     if scene.denied().await.is_empty() {
@@ -135,7 +135,7 @@ pub(super) async fn latch_opens(scene: &Scene<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Hears of a loss long before the next renewal.
+/// The holder learns of a loss long before its next renewal.
 pub(super) async fn hear_of_loss(scene: &Scene<'_>) -> Result<(), Failed> {
     let tracked_keys = async || {
         let mut keys = 0;

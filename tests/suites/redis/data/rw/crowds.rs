@@ -51,7 +51,7 @@ async fn lock_of_a_crowd_keeps_its_ttl_until_few_readers_are_left() {
     assert_left(&server, "k", 90_000).await;
     freed(&reads, 9).await;
     assert_left(&server, "k", 60_000).await;
-    // Only this was told: the lock may be free earlier than a waiter was answered.
+    // Only this release was published: the lock may be free earlier than its waiters were answered.
     assert_said(&mut messages, "0").await;
     for number in 1..=8 {
         freed(&reads, number).await;

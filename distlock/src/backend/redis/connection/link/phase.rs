@@ -18,7 +18,7 @@ pub(crate) enum Phase<C> {
     Down {
         /// The last failure to connect.
         failure: Option<Fault>,
-        /// Whether the task runs that connects.
+        /// Whether a task connects.
         connects: bool,
     },
 }
@@ -80,7 +80,7 @@ impl<C> Phase<C> {
         is_needed
     }
 
-    /// The connection that `is_meant` is lost. Returns whether it was the current one.
+    /// The connection for which `is_meant` returns true is lost. Returns whether it was the current one.
     pub(crate) fn lose(&mut self, is_meant: impl FnOnce(&C) -> bool) -> bool {
         let is_current = matches!(self, Self::Up(connection) if is_meant(connection));
         if is_current {
