@@ -13,12 +13,12 @@ use tower_service::Service;
 /// `#[distributed_lock]` that name no client use this one.
 ///
 /// Use it in tests, where the [installed](Client::install) client belongs to all tests of the process, or in a program in
-/// which one router has another lock server than the rest. `axum::serve` runs handlers in tasks of its own, which a
+/// which one router has another lock server than the rest. `axum::serve` runs handlers in separate tasks, which a
 /// `with_client` around it does not reach.
 ///
 /// It works for HTTP and for other tower services. It does not reach tasks that a handler spawns, unless they
 /// [`inherit`](distlock::inherit), and code that runs while a response body is streamed. In a test,
-/// [`Client::install_scoped`] reaches these as well. A [`LockLayer`](crate::LockLayer) has a client of its own.
+/// [`Client::install_scoped`] reaches these as well. A [`LockLayer`](crate::LockLayer) has its own client.
 ///
 /// # Cancel safety
 /// Dropping the future of a request drops that of the inner service.

@@ -2,7 +2,7 @@
 //!
 //! A key with a parameter as plain text is the same key in every call, so that unrelated calls would exclude each other.
 //!
-//! A word that is a parameter is refused only if the template has no placeholder of its own for it, so that
+//! A word that is a parameter is refused only if the template has no placeholder for it, so that
 //! `"user:id:<id>"` is accepted. Other words in braces are hash tags.
 
 use proc_macro2::{TokenStream, TokenTree};

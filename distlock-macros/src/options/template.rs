@@ -114,7 +114,7 @@ fn placeholder(rest: &str) -> std::result::Result<&str, String> {
 
 /// The positions where a placeholder may end: each `>` outside of quotes and brackets.
 ///
-/// Only text between such positions is parsed: the lexer of the compiler reports an unclosed quote or bracket by itself, in
+/// Only text between such positions is parsed: the lexer of the compiler itself reports an unclosed quote or bracket, in
 /// addition to our error.
 fn closing_brackets(rest: &str) -> Vec<usize> {
     let mut ends = Vec::new();

@@ -94,7 +94,7 @@ impl Look {
             let mut turn = looks.turn.lock();
             // A server that needs long for a look rests as long.
             turn.next = turn.next.max(at + started.elapsed());
-            // Before the news, so that whoever hears it can start the next look.
+            // Before the view is sent, so that a task that gets it can start the next look.
             turn.is_taken = false;
         }
         self.is_told = true;
@@ -156,7 +156,7 @@ impl Looks {
 
     /// The view of a look after this one.
     ///
-    /// The look has a task of its own: a stream of events that nobody reads is not polled, and must not stop a look halfway.
+    /// The look has a separate task: a stream of events that nobody reads is not polled, and must not stop a look halfway.
     pub(super) async fn newer(self: &Arc<Self>, look: u64) -> Arc<View> {
         let mut seen = self.seen.subscribe();
         loop {

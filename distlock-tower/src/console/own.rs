@@ -80,7 +80,7 @@ pub(super) enum Blocker {
 pub(super) struct OwnWaiters {
     count: u64,
     /// Whether the server counts this process among those that listen. Only spin locks do not. A process that has waited for
-    /// milliseconds behind a hold of its own may not listen yet; the sum may then be too small by one.
+    /// milliseconds behind one of its own holds may not listen yet; the sum may then be too small by one.
     is_listening: bool,
 }
 

@@ -304,7 +304,7 @@ impl<G: Leased> Acquire<G> {
     /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set. With [`Duration::MAX`] there is no
     /// limit, whatever the client's is.
     ///
-    /// A re-entry has a limit of its own and does not extend the limit of the enclosing hold.
+    /// A re-entry has a separate limit and does not extend the limit of the enclosing hold.
     ///
     /// # Errors
     /// When awaited, [`Error::InvalidConfig`] for any other time out of these bounds.

@@ -137,7 +137,7 @@ pub trait ShownWait: fmt::Debug + Send + Sync {
 /// A lock server.
 ///
 /// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers
-/// need no timer of their own. Renewals and releases never queue behind attempts.
+/// need no timer. Renewals and releases never queue behind attempts.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
     ///

@@ -134,7 +134,7 @@ impl HoldRef {
     /// Takes over the gate of the part that this one replaces: branches of a scope that have passed it stay inside.
     pub(crate) fn take_gate_of(&self, old: &Self) {
         let (gate, _) = old.gate(false);
-        // This part is not in any scope yet, so it has no gate of its own.
+        // This part is not in any scope yet, so it has no gate.
         let _first = self.gate.set(gate);
     }
 
@@ -229,7 +229,7 @@ impl HoldRef {
         !self.origin.margin.is_zero()
     }
 
-    /// Another guard of the same hold, with a margin of its own, unless `closed` is set or this guard or the hold is
+    /// Another guard of the same hold, with this margin, unless `closed` is set or this guard or the hold is
     /// over.
     pub(crate) fn nest(
         &self,

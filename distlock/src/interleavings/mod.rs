@@ -36,7 +36,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// Every wake-up comes by itself.
+/// Every wake-up comes without a timer.
 const NONE: Duration = Duration::ZERO;
 
 /// For scenarios with several clients, which let each other pass. Less than the time after which a waiter looks without a message.

@@ -280,7 +280,7 @@ impl<K: LockKind> Lock<K> {
     /// * The former holder learns of the loss within a round trip if its server tracks its key, which begins about a second after the
     ///   grant: see [`Builder::track_holds`](crate::Builder::track_holds). It learns of it within milliseconds as well if a waiter
     ///   of its own client listens for messages of the key.
-    /// * Otherwise it learns of the loss at its next renewal, within a third of its lease. A guard with a lease of its own is not
+    /// * Otherwise it learns of the loss at its next renewal, within a third of its lease. A guard with a fixed lease is not
     ///   renewed, and then learns of it when it releases, or when its lease ends.
     /// * A client hands its hold over from one of its tasks to the next. It verifies such a hold at the server every 10 ms. Tasks
     ///   that follow the former holder may therefore still run for about 10 ms and one round trip. Tasks that have ended by then

@@ -19,7 +19,7 @@ use crate::wait::quorum;
 /// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
 ///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
 /// * While a majority has the hold, the client restores it on servers that were down at the grant, or that lost it: the watchdog
-///   asks a missing server again at each renewal. A hold with a lease of its own is not renewed, and is not restored.
+///   asks a missing server again at each renewal. A hold with a fixed lease is not renewed, and is not restored.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
 ///
 /// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data.

@@ -165,7 +165,7 @@ impl Session {
         }
     }
 
-    /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or none for long.
+    /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or has forgotten it since.
     pub(crate) fn highest_token(&self, key: &Key) -> u64 {
         self.tokens.lock().highest(key)
     }

@@ -41,7 +41,7 @@ impl Tasks {
 
     /// Notes that a task has ended with its runtime, and may have work.
     fn note_cut_off(&self) {
-        // Release: whoever finds it noted also finds that the task does not run.
+        // Release: a thread that finds it noted also finds that the task does not run.
         self.was_cut_off.store(true, Ordering::Release);
     }
 

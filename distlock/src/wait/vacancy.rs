@@ -114,8 +114,8 @@ impl Vacancy {
         }
     }
 
-    /// Asks how many clients listen to the key's channel, if it has not done so for long. Not after a message: all candidates would
-    /// ask at once.
+    /// Asks how many clients listen to the key's channel, if the last count is old. Not after a message: all candidates
+    /// would ask at once.
     async fn count_listeners(&mut self) {
         let now = self.session.now();
         if self.count_again > now {

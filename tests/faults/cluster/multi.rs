@@ -180,7 +180,7 @@ async fn f84_keys_on_other_nodes_stay_in_use_while_a_multi_lock_waits_for_a_node
     cluster.node_mut(1).stop();
     row.injected("node stopped", 1);
     let waiting = tokio::spawn(both.acquire().wait(SOON * 6).into_future());
-    // Whoever waits for the node learns now that it does not answer.
+    // An acquisition that waits for the node learns now that it does not answer.
     sleep(RESPONSE * 2).await;
     let (begun, mut longest, mut grants) = (Instant::now(), Duration::ZERO, 0);
     while begun.elapsed() < RESPONSE * 3 {

@@ -121,7 +121,8 @@ async fn acquisitions_of_a_free_lock(stage: &Stage, row: &Row) {
 /// Waiters behind another client and behind their own, also where each answer is slow.
 async fn waiters(stage: &Stage, row: &Row) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
-    // Longer than a head trusts a neighbour, so that it asks the server, too; and shorter, so that it is handed over.
+    // Longer than a waiter trusts a holder of its own client, so that it asks the server, too; and shorter, so that it is
+    // handed over.
     for (holder, stay) in [(&other, ms(60)), (&client, ms(60)), (&client, ms(10))] {
         for slow in [false, true] {
             let start = async || {

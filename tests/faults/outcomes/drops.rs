@@ -231,7 +231,8 @@ impl<'a> Drops<'a> {
 
     /// Behind another program and behind its own, also where each answer is slow.
     async fn waiters(&self) {
-        // Longer than one trusts a neighbour, so that it asks the server, too; and shorter, so that it is handed over.
+        // Longer than a waiter trusts a holder of its own client, so that it asks the server, too; and shorter, so that it
+        // is handed over.
         for (holder, stay) in [
             (&self.other, ms(60)),
             (&self.own, ms(60)),

@@ -246,7 +246,7 @@ async fn waiters_of_a_latch_that_is_gone_without_a_0_are_told(stage: &Stage) {
     let error = refused(timeout(longest, waiting).await.expect("told").unwrap());
     assert!(error.to_string().contains("its number is gone"), "{error}");
     assert!(error.is_lost());
-    // Whoever comes now finds none, as before.
+    // A new waiter finds no latch, as before.
     latch.wait().await.unwrap();
 }
 

@@ -64,7 +64,7 @@ fn asynchronous(line: &str, futures: &BTreeSet<String>) -> Option<String> {
     is_future.then(|| own(function.split('(').next()?))?
 }
 
-/// What the text has of futures. Whoever returns a builder of one awaits nothing.
+/// What the text has of futures. A function that returns a builder of one awaits nothing.
 fn futures() -> BTreeSet<String> {
     let lines = || TEXTS.into_iter().flat_map(str::lines);
     let mut types: BTreeSet<String> = lines().filter_map(awaitable).collect();

@@ -66,7 +66,7 @@ pub enum ViaTemplate {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// The names in braces that have no placeholder of their own. One that a route captures is a mistake.
+    /// The names in braces for which there is no placeholder. One that a route captures is a mistake.
     braced: Vec<String>,
 }
 

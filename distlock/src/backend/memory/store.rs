@@ -80,7 +80,7 @@ pub(super) enum Value {
 }
 
 impl Store {
-    /// An empty one, with a clock of its own.
+    /// An empty store with a new clock.
     pub(super) fn new() -> Self {
         Self {
             clock: Clock::tokio(),

@@ -216,8 +216,8 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // The loop has not ended by itself: the runtime has ended, or the waker of a caller has panicked. The operations that still
-        // wait have no sender, so their callers send them.
+        // The loop has not ended as it should: the runtime has ended, or the waker of a caller has panicked. The operations
+        // that still wait have no sender, so their callers send them.
         if let Some(phase) = self.phase {
             send_back(
                 self.backend

@@ -1,6 +1,6 @@
 //! A [`Signal`] that one side changes and others watch.
 //!
-//! It does what tokio's `watch` channel does, in a quarter of its bytes: a waiter has one of its own on each key.
+//! It does what tokio's `watch` channel does, in a quarter of its bytes: each waiter has one on each key.
 
 use std::sync::Arc;
 

@@ -171,8 +171,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until the key may be free. A watch that hears nothing for long looks together with the other waiters of its client,
-    /// and goes on sleeping while the key is held.
+    /// Sleeps until the key may be free. A watch that gets no message for some time looks together with the other waiters of
+    /// its client, and goes on sleeping while the key is held.
     async fn sleep(&mut self, round: &Round, mut lease_end: Tick, was_active: bool) {
         let (session, target) = (self.session, &self.target);
         let subscription = self
@@ -197,7 +197,7 @@ impl Watch<'_> {
                 () = subscription.changed(was_active) => return,
                 looked = session.peek(target) => looked,
             };
-            // Without an answer it looks by itself, and learns why that fails.
+            // Without an answer it looks alone, and learns why that fails.
             let Some(Peeked {
                 is_open: false,
                 ttl,

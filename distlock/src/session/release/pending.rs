@@ -52,7 +52,7 @@ impl PendingRelease {
             target: hold.target(),
             taken_until: at_release.taken_until,
             not_before: Tick::default(),
-            // `taken_until` does not count: that time passes in the server by itself.
+            // `taken_until` does not count: that time passes in the server anyway.
             until: at_release.latest_end.max(in_doubt.unwrap_or_default()),
             in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,

@@ -26,8 +26,8 @@ pub(super) struct Agenda<H> {
     filed: BTreeMap<Tick, Vec<u64>>,
     /// How many looks are filed.
     size: usize,
-    /// When the task wakes by itself, if it does. It may find nothing to do then, which is cheaper than a wake-up for each
-    /// hold that comes and goes in between.
+    /// When the task wakes without a notification, if it does. It may find nothing to do then, which is cheaper than a
+    /// wake-up for each hold that comes and goes in between.
     armed: Option<Tick>,
 }
 

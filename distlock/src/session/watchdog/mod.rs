@@ -310,7 +310,7 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {
         let was_refused = |at: &usize| {
-            // Not after an unknown outcome: each of them would wait for a timeout of its own.
+            // Not after an unknown outcome: each of them would wait for another timeout.
             let one = renewed.get(*at);
             matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)))
         };

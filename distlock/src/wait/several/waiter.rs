@@ -85,7 +85,7 @@ impl<'a> SeveralKeysWaiter<'a> {
     pub(super) async fn win(&mut self) -> Result<RoundOutcome, Error> {
         loop {
             let yield_first = match self.waiter.wait_for_turn().await? {
-                // All keys are collected, so the hold of one is not handed over by itself.
+                // All keys are collected, so the hold of a single one is not handed over.
                 NextTurn::HandedOver(_) => false,
                 NextTurn::Attempt { yield_first, .. } => yield_first,
             };

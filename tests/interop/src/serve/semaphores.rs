@@ -42,7 +42,7 @@ pub(super) async fn perform(client: &Client, permits: &mut Permits, call: &Call)
             let own = permits.get_mut(name(call)).and_then(Vec::pop);
             match own {
                 Some(permit) => permit.release().await.map_err(text)?,
-                // Whoever took them: a permit has no owner.
+                // No matter who took them: a permit has no owner.
                 None => drop(semaphore.release_permits(count).await.map_err(text)?),
             }
             Ok(json!(true))

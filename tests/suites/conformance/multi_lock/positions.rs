@@ -105,7 +105,7 @@ async fn place_is_kept_when_it_waits_for_another_of_its_keys(stage: &Stage) {
 async fn what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait(stage: &Stage) {
     let ms = Duration::from_millis;
     let client = stage.client().await;
-    // `b` comes in time, and the one that needs `a` alone for long has to wait.
+    // `b` comes in time, and the acquisition that needs only `a`, for longer, has to wait.
     let (grants, mut tasks) = collecting(stage, &client, ms(3_000), ms(900)).await;
     tasks.push(grants.enter("a alone", client.lock("a").acquire(), ms(20_000)));
     all_are_done(tasks).await;

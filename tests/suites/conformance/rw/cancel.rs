@@ -30,7 +30,7 @@ async fn dropped<F: Future>(stage: &Stage, start: impl AsyncFn() -> (JoinHandle<
 async fn acquisitions_dropped_at_any_point_leave_nothing(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let slow = Duration::from_millis(10);
-    // Longer than a waiter trusts a neighbour, so that it asks the server, too.
+    // Longer than a waiter trusts a holder of its own client, so that it asks the server, too.
     let stay = Duration::from_millis(60);
     for holder in [&client, &other] {
         for (held_by_writer, wanted) in [

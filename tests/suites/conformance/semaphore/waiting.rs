@@ -130,7 +130,7 @@ async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
         assert!(error.is_lost());
     }
     assert!(refused(permit.release().await).is_lost());
-    // Whoever begins to wait now waits for a new one.
+    // An acquisition that begins now waits for a new semaphore.
     let waiting = wait(&two);
     stage.waiting(&two, 1).await;
     sleep(stage.part(20)).await;

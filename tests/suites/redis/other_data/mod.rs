@@ -1,4 +1,5 @@
-//! Keys that hold data of other programs: no operation of any primitive changes a byte of them, or works for long on them.
+//! Keys that hold data of other programs: no operation of any primitive changes a byte of them, or takes long to refuse
+//! them.
 
 mod beside;
 mod bounds;

@@ -21,7 +21,7 @@ pub(in crate::backend::redis) trait Collected {
 pub(in crate::backend::redis) enum Phase {
     /// It takes its next batch as soon as it runs.
     Ready,
-    /// It takes its first batch when what waits has waited for long.
+    /// It takes its first batch when the oldest operation has waited too long.
     Late,
     /// Its batch is unanswered.
     UnderWay,

@@ -25,7 +25,7 @@ pub(in crate::backend::redis) enum Wanted {
 pub(in crate::backend::redis) enum Told {
     /// The answer.
     Answer(Result<Value, Fault>),
-    /// It was not sent, and its caller has to send it by itself.
+    /// It was not sent, and its caller has to send it alone.
     NotSent,
 }
 

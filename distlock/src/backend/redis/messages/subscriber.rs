@@ -53,7 +53,8 @@ impl Subscriptions {
         }
     }
 
-    /// The subscriptions at a server, over a connection of its own. `config` gets the function that is called with the messages.
+    /// The subscriptions at a server, over a separate connection. `config` gets the function that is called with the
+    /// messages.
     pub(crate) fn at(
         &self,
         number: ServerNumber,

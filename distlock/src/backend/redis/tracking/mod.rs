@@ -25,7 +25,7 @@
 //! 3. A server that refuses either command is not asked again over that connection, and what it is sent is as without tracking:
 //!    it is sent no read. The same goes for one whose connections end when it is asked.
 //!
-//! # What the server does by itself
+//! # What the server does without being asked
 //! * Its table of tracked keys is bounded (`tracking-table-max-keys`, a million). When it overflows, keys are taken out and told
 //!   as changed. The session reads a key at most once a second, so that two keys do not push each other out for ever.
 //! * `FLUSHALL` and `FLUSHDB` are told by a word without names.

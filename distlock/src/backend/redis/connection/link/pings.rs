@@ -32,7 +32,7 @@ impl Pings {
             };
             let ping = cmd("PING");
             let answer = ping.query_async::<Value>(&mut connection);
-            // An error is an answer as well. The driver reports the end of a connection by itself.
+            // An error is an answer as well. The driver itself reports the end of a connection.
             let is_in_time = timeout(self.patience, answer).await.is_ok();
             heard(is_in_time);
             // Again at once if it was late: two of them replace the connection.

@@ -16,7 +16,7 @@ pub(crate) fn owned_slots(reply: &Value, asked: &Address) -> Option<Vec<OwnedSlo
     let Value::Array(ranges) = reply else {
         return None;
     };
-    // No honest answer is longer: each range has a slot of its own.
+    // No honest answer is longer: each range has at least one slot.
     let ranges = ranges.iter().take(usize::from(SLOTS));
     let owned: Vec<_> = ranges.filter_map(|range| one_range(range, asked)).collect();
     (!owned.is_empty()).then_some(owned)

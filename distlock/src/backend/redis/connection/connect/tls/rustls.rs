@@ -218,7 +218,7 @@ fn invalid(reason: &CertificateError) -> String {
     }
 }
 
-/// What to do about errors of the library that checks certificates, which have no names of their own here.
+/// What to do about errors of the library that checks certificates, which have no names here.
 fn other_advice(reason: &str) -> Option<&'static str> {
     [
         (
