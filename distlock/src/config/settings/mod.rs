@@ -7,6 +7,7 @@ mod macros;
 mod table;
 mod value;
 
+use self::table::replace;
 pub use self::table::{SettingWord, Settings};
 #[cfg(feature = "redis")]
 use super::Confirmation;
@@ -14,12 +15,6 @@ use super::Confirmation;
 use super::address_map::AddressMap;
 use super::{ClientName, Config};
 use crate::error::Error;
-
-fn replace<T>(setting: &mut Option<T>, later: Option<T>) {
-    if later.is_some() {
-        *setting = later;
-    }
-}
 
 fn set<T>(value: &mut T, setting: Option<T>) {
     if let Some(setting) = setting {

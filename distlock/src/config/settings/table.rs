@@ -10,7 +10,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::replace;
 use super::value::Value;
 #[cfg(feature = "redis")]
 use crate::config::{PubSub, Replicas};
@@ -93,6 +92,13 @@ settings! {
         /// It needs `tls_client_cert_file`.
         tls_client_key_file by tls_client_files: PathBuf, "File (PEM) of the private key of the client's certificate";
         tls_server_name: String, "The name in the servers' certificates, instead of the host";
+    }
+}
+
+/// Replaces a setting that a later source has set.
+pub(super) fn replace<T>(setting: &mut Option<T>, later: Option<T>) {
+    if later.is_some() {
+        *setting = later;
     }
 }
 
