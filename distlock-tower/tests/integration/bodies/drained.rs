@@ -10,12 +10,22 @@ use distlock::Client;
 use distlock_tower::LockLayer;
 use http::request::Parts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{DEADLINE, SEC};
 
-/// More than a socket's buffers take, and less than the layer reads.
+/// Less than the layer reads, and more than the buffers of the sockets take.
 const UPLOAD: usize = 3_900_000;
+
+/// The system grows buffers whose size nobody sets to more than an upload.
+const BUFFER: u32 = 16 * 1024;
+
+fn socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(BUFFER).unwrap();
+    socket.set_send_buffer_size(BUFFER).unwrap();
+    socket
+}
 
 const MIB: usize = 1024 * 1024;
 
@@ -32,7 +42,9 @@ async fn serve(client: &Client, drain_limit: Option<u64>) -> SocketAddr {
     let app: Router = Router::new()
         .route("/busy", post(upload).route_layer(by_path))
         .route("/large", post(upload).route_layer(by_body));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = socket();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = socket.listen(64).unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
     address
@@ -44,7 +56,7 @@ fn head(path: &str, length: usize, more: &str) -> String {
 
 /// Writes the whole request, and only then reads.
 async fn upload(address: SocketAddr, path: &str, length: usize) -> std::io::Result<String> {
-    let mut connection = TcpStream::connect(address).await?;
+    let mut connection = socket().connect(address).await?;
     let request = head(path, length, "");
     let upload = async {
         connection.write_all(request.as_bytes()).await?;
@@ -80,7 +92,7 @@ async fn without_it_the_connection_breaks_under_the_client() {
     let address = serve(&client, Some(0)).await;
     let mut broken = 0;
     for _ in 0..10 {
-        broken += usize::from(upload(address, "/busy", 40 * MIB).await.is_err());
+        broken += usize::from(upload(address, "/busy", UPLOAD).await.is_err());
     }
     assert!(broken > 0, "all clients saw the status");
 }
