@@ -17,11 +17,12 @@ use std::sync::Arc;
 use axum::Router;
 use distlock::Client;
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared, pending};
+use futures_util::future::pending;
 use http::request::Parts;
 
 use self::looks::Looks;
 use self::release::{Releases, WhoFn};
+use self::router::Shutdown;
 use self::senders::Senders;
 
 /// How many locks a look finds at most by default.
@@ -68,9 +69,6 @@ pub fn console(client: Client) -> Console {
         shutdown: pending().boxed().shared(),
     }
 }
-
-/// Completes when the server shuts down.
-type Shutdown = Shared<BoxFuture<'static, ()>>;
 
 /// The settings of a console; made by [`console`], and turned into an [`axum::Router`] by `Router::from`.
 ///

@@ -15,7 +15,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use distlock::{Error, Primitive, visible};
 use futures_core::Stream;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, Shared, select};
 use futures_util::stream::unfold;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
@@ -27,7 +27,6 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use super::Shutdown;
 use super::lock::number;
 use super::looks::Looks;
 use super::release::{self, Refusal, Releases, force_release, refusal};
@@ -84,6 +83,9 @@ const MAX_BODY: usize = 16 * 1024 * 1024;
 
 /// How many streams of events are open at once.
 const MOST_STREAMS: usize = 100;
+
+/// Completes when the server shuts down.
+pub(super) type Shutdown = Shared<BoxFuture<'static, ()>>;
 
 struct Console {
     looks: Arc<Looks>,
