@@ -46,6 +46,7 @@ fn of_one(value: Value) -> Result<Value, Fault> {
 
 /// The error that a server's text stands for.
 fn error(text: &str) -> RedisError {
+    // A line break would end the error.
     let line = format!("-{}\r\n", text.replace(['\r', '\n'], " "));
     let error = parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
     match error {

@@ -121,6 +121,7 @@ impl<T: Collected> Collector<T> {
             while let Some(next) = line.front() {
                 if next.is_wanted() {
                     let is_full = batch.len() == MOST_IN_BATCH || next.bytes() > room;
+                    // One that is larger than a whole batch goes alone.
                     if is_full && !batch.is_empty() {
                         break 'full;
                     }

@@ -221,6 +221,7 @@ impl Confirmations {
         longest: Duration,
     ) -> Result<Vec<RedisResult<Value>>, Fault> {
         let mut pipeline = pipeline.clone();
+        // A renewal that is refused must not hide the answers to the others.
         pipeline.ignore_errors();
         let epoch = connected.epoch;
         let patience = self.response_timeout + longest;

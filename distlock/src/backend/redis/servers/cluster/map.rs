@@ -103,6 +103,7 @@ impl Cluster {
     /// Reads the map from the first node that answers with one. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
         let informants = self.informants();
+        // Before the question: the client may go to another cluster until the answer comes.
         let moves = self.state.read().moves;
         let mut next = informants.iter();
         let mut asked = Unordered::default();
@@ -111,6 +112,7 @@ impl Cluster {
             let mut others_after = patience;
             if let Some(Informant { address, is_up }) = next.next() {
                 if !is_up {
+                    // It may never answer, so the next one is asked soon.
                     others_after = MAP_NEXT_AFTER.min(patience);
                 }
                 asked.push(self.read_map_from(address, patience));

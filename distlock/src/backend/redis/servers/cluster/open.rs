@@ -91,10 +91,12 @@ impl Cluster {
                 drop(nodes);
             }
         }
+        // As in `greet`: one that hangs leaves time for the others.
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match timeout(patience, self.read_map(each)).await {
             Ok(Ok(())) => {
                 self.reaches_one().await?;
+                // Channels that were subscribed before it was known which node has their slots.
                 self.move_channels();
                 // Release: pairs with the load in `is_open`. The map was stored before.
                 self.opening.is_open.store(true, Ordering::Release);
@@ -128,6 +130,7 @@ impl Cluster {
         }
         let mut last = None;
         let count = u32::try_from(masters.len().max(1)).unwrap_or(u32::MAX);
+        // One that hangs leaves time for the others.
         let each = self.shared.connector.timeout() / count;
         for node in &masters {
             match node.link().connected(each).await {

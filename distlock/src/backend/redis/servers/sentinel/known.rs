@@ -64,6 +64,7 @@ impl<S> KnownSentinels<S> {
                 .filter_map(|entry| entry.others.as_ref());
             lists.any(|others| others.contains(address))
         };
+        // Decided for all first, since the question reads the list that is changed below.
         let stays: Vec<bool> = self
             .entries
             .iter()

@@ -48,6 +48,7 @@ impl Sentinels {
 
     async fn listen_to(&self, sentinel: &Sentinel) {
         loop {
+            // Until it answers over this connection.
             self.known.lock().silent(&sentinel.address);
             let patience = self.to_sentinels.timeout();
             let Ok(mut connected) = sentinel.link.connected(patience).await else {
