@@ -9,10 +9,7 @@ use crate::backend::{Fault, cause};
 const FAILED: &[u8] = b"failed";
 
 /// The answers of the operations of a batch.
-pub(in crate::backend::redis) fn read_answers(
-    value: Value,
-    operations: usize,
-) -> Vec<Result<Value, Fault>> {
+pub(crate) fn read_answers(value: Value, operations: usize) -> Vec<Result<Value, Fault>> {
     match reply::each(value, operations) {
         Ok(values) => values.into_iter().map(of_one).collect(),
         // It says of no operation whether it was carried out.
@@ -24,7 +21,7 @@ pub(in crate::backend::redis) fn read_answers(
 }
 
 /// Whether an attempt with this answer may have been granted.
-pub(in crate::backend::redis) fn may_be_granted(answer: &Result<Value, Fault>) -> bool {
+pub(crate) fn may_be_granted(answer: &Result<Value, Fault>) -> bool {
     match answer {
         Ok(value) => matches!(value, Value::Nil),
         Err(fault) => !fault.was_refused(),

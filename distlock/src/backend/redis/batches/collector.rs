@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::config::{BATCH_BYTES, BATCHES_AT_ONCE, MOST_IN_BATCH};
 
 /// What is collected.
-pub(in crate::backend::redis) trait Collected {
+pub(crate) trait Collected {
     /// Whether it ends a hold. An end never queues behind an attempt.
     fn is_end(&self) -> bool;
 
@@ -18,7 +18,7 @@ pub(in crate::backend::redis) trait Collected {
 
 /// What a sender does. It sends one batch after the other, and ends when nothing waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Phase {
+pub(crate) enum Phase {
     /// It takes its next batch as soon as it runs.
     Ready,
     /// It takes its first batch when the oldest operation has waited too long.
@@ -31,7 +31,7 @@ pub(in crate::backend::redis) enum Phase {
 ///
 /// If anything waits, there is a sender that will take it. So few batches are under way that many operations go together. A further
 /// one goes as soon as it is full, and what waits for an answer that takes long goes without it.
-pub(in crate::backend::redis) struct Collector<T> {
+pub(crate) struct Collector<T> {
     /// The operations that were sent alone and are unanswered.
     alone: usize,
     /// The senders that are ready.
@@ -50,7 +50,7 @@ pub(in crate::backend::redis) struct Collector<T> {
 
 impl<T: Collected> Collector<T> {
     /// Without batches, each operation goes alone.
-    pub(in crate::backend::redis) fn new(has_batches: bool) -> Self {
+    pub(crate) fn new(has_batches: bool) -> Self {
         Self {
             alone: 0,
             ready: 0,
@@ -68,7 +68,7 @@ impl<T: Collected> Collector<T> {
     }
 
     /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
-    pub(in crate::backend::redis) fn begin_alone(&mut self) -> bool {
+    pub(crate) fn begin_alone(&mut self) -> bool {
         let under_way = self.alone + self.ready + self.under_way + self.waiting();
         let goes = self.is_off || under_way == 0;
         self.alone += usize::from(goes);
@@ -76,17 +76,17 @@ impl<T: Collected> Collector<T> {
     }
 
     /// An operation goes alone that was not sent with others.
-    pub(in crate::backend::redis) fn begin_alone_anyway(&mut self) {
+    pub(crate) fn begin_alone_anyway(&mut self) {
         self.alone += 1;
     }
 
     /// An operation that went alone is answered, or its caller is gone.
-    pub(in crate::backend::redis) fn end_alone(&mut self) {
+    pub(crate) fn end_alone(&mut self) {
         self.alone = self.alone.saturating_sub(1);
     }
 
     /// Adds an operation to those that wait. Returns whether a further sender has to begin, and how.
-    pub(in crate::backend::redis) fn add(&mut self, operation: T) -> Option<Phase> {
+    pub(crate) fn add(&mut self, operation: T) -> Option<Phase> {
         if operation.is_end() {
             self.ends.push_back(operation);
         } else {
@@ -96,7 +96,7 @@ impl<T: Collected> Collector<T> {
     }
 
     /// Whether a further sender has to begin for what waits, and how.
-    pub(in crate::backend::redis) fn begin_sender(&mut self) -> Option<Phase> {
+    pub(crate) fn begin_sender(&mut self) -> Option<Phase> {
         // The senders that are ready take that many.
         let left = self.waiting().saturating_sub(self.ready * MOST_IN_BATCH);
         let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
@@ -112,7 +112,7 @@ impl<T: Collected> Collector<T> {
     }
 
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
-    pub(in crate::backend::redis) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
+    pub(crate) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
         // A rule of tests/model: caller_that_has_left_is_sent_nothing.
         self.leave(phase);
         let mut batch = Vec::with_capacity(self.waiting().min(MOST_IN_BATCH));
@@ -137,7 +137,7 @@ impl<T: Collected> Collector<T> {
     }
 
     /// The batch of a sender was answered, or has failed. The sender is ready.
-    pub(in crate::backend::redis) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.leave(Phase::UnderWay);
         self.ready += 1;
     }
@@ -151,24 +151,24 @@ impl<T: Collected> Collector<T> {
     }
 
     /// A batch was carried out.
-    pub(in crate::backend::redis) fn proven(&mut self) {
+    pub(crate) fn proven(&mut self) {
         self.is_proven = true;
     }
 
     /// A server has refused a batch in words that say nothing of its operations. Returns whether it certainly did nothing of it: it
     /// has never carried out a batch, and is sent no more of them.
-    pub(in crate::backend::redis) fn refused(&mut self) -> bool {
+    pub(crate) fn refused(&mut self) -> bool {
         self.is_off |= !self.is_proven;
         !self.is_proven
     }
 
     /// A server cannot carry out batches: from now on, each operation goes alone.
-    pub(in crate::backend::redis) fn switch_off(&mut self) {
+    pub(crate) fn switch_off(&mut self) {
         self.is_off = true;
     }
 
     /// Takes all that wait. Their callers have to send them.
-    pub(in crate::backend::redis) fn take_all(&mut self) -> Vec<T> {
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
         let ends = std::mem::take(&mut self.ends);
         ends.into_iter()
             .chain(std::mem::take(&mut self.attempts))
@@ -176,7 +176,7 @@ impl<T: Collected> Collector<T> {
     }
 
     /// A sender has ended before nothing waited. Takes all that wait.
-    pub(in crate::backend::redis) fn sender_lost(&mut self, phase: Phase) -> Vec<T> {
+    pub(crate) fn sender_lost(&mut self, phase: Phase) -> Vec<T> {
         self.leave(phase);
         self.take_all()
     }

@@ -14,7 +14,7 @@ use crate::resource::key::Key;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
 
 /// What an operation does.
-pub(in crate::backend::redis) enum Wanted {
+pub(crate) enum Wanted {
     /// Acquires, for this lease in milliseconds.
     Acquire(u64),
     /// Releases, and publishes to this channel.
@@ -22,7 +22,7 @@ pub(in crate::backend::redis) enum Wanted {
 }
 
 /// What the caller of an operation is told.
-pub(in crate::backend::redis) enum Told {
+pub(crate) enum Told {
     /// The answer.
     Answer(Result<Value, Fault>),
     /// It was not sent, and its caller has to send it alone.
@@ -30,14 +30,14 @@ pub(in crate::backend::redis) enum Told {
 }
 
 /// Who is told the answer of an operation.
-pub(in crate::backend::redis) struct Caller {
+pub(crate) struct Caller {
     told: oneshot::Sender<Told>,
     has_left: Arc<AtomicBool>,
 }
 
 impl Caller {
     /// A caller, and what it waits with.
-    pub(in crate::backend::redis) fn new() -> (Self, Waiting) {
+    pub(crate) fn new() -> (Self, Waiting) {
         let (told, answer) = oneshot::channel();
         let has_left = Arc::new(AtomicBool::new(false));
         let waiting = Waiting {
@@ -51,21 +51,21 @@ impl Caller {
     }
 
     /// Tells the caller. Returns whether it was dropped while it waited.
-    pub(in crate::backend::redis) fn tell(self, told: Told) -> bool {
+    pub(crate) fn tell(self, told: Told) -> bool {
         // Acquire: pairs with the drop of `Left`.
         foreign::answer(self.told, told).is_err() && self.has_left.load(Ordering::Acquire)
     }
 }
 
 /// The wait of a caller. The fields are dropped in this order: who finds that nobody listens finds out why.
-pub(in crate::backend::redis) struct Waiting {
+pub(crate) struct Waiting {
     left: Left,
-    pub(in crate::backend::redis) answer: oneshot::Receiver<Told>,
+    pub(crate) answer: oneshot::Receiver<Told>,
 }
 
 impl Waiting {
     /// The caller has its answer, or has given up. An owner whose attempt was given up may be used again.
-    pub(in crate::backend::redis) fn end(mut self) {
+    pub(crate) fn end(mut self) {
         // A rule of tests/model: attempt_that_was_given_up_is_not_withdrawn.
         self.left.is_waiting = false;
     }
@@ -87,17 +87,17 @@ impl Drop for Left {
 }
 
 /// An attempt or a release that travels with others.
-pub(in crate::backend::redis) struct Operation {
-    pub(in crate::backend::redis) key: Key,
-    pub(in crate::backend::redis) owner: Owner,
-    pub(in crate::backend::redis) wanted: Wanted,
+pub(crate) struct Operation {
+    pub(crate) key: Key,
+    pub(crate) owner: Owner,
+    pub(crate) wanted: Wanted,
     /// `None` if nobody waits for the answer.
-    pub(in crate::backend::redis) caller: Option<Caller>,
+    pub(crate) caller: Option<Caller>,
 }
 
 impl Operation {
     /// Adds the arguments to the call of a batch, whose keys were added.
-    pub(in crate::backend::redis) fn add_to(&self, call: Call) -> Call {
+    pub(crate) fn add_to(&self, call: Call) -> Call {
         let mut buffer = OWNER_BUFFER;
         let call = call.arg(self.owner.encode(&mut buffer));
         match &self.wanted {

@@ -5,12 +5,12 @@ use super::collector::Collector;
 use crate::mutex::Mutex;
 
 /// What a client has under way to its server, and what waits to go there.
-pub(in crate::backend::redis) struct Batches {
+pub(crate) struct Batches {
     collector: Mutex<Collector<Operation>>,
 }
 
 /// An operation that is under way alone.
-pub(in crate::backend::redis) struct Alone<'a>(&'a Batches);
+pub(crate) struct Alone<'a>(&'a Batches);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
@@ -20,26 +20,23 @@ impl Drop for Alone<'_> {
 
 impl Batches {
     /// Without batches, each operation goes alone.
-    pub(in crate::backend::redis) fn new(has_batches: bool) -> Self {
+    pub(crate) fn new(has_batches: bool) -> Self {
         Self {
             collector: Mutex::new(Collector::new(has_batches)),
         }
     }
 
-    pub(in crate::backend::redis) fn with<T>(
-        &self,
-        with: impl FnOnce(&mut Collector<Operation>) -> T,
-    ) -> T {
+    pub(crate) fn with<T>(&self, with: impl FnOnce(&mut Collector<Operation>) -> T) -> T {
         with(&mut self.collector.lock())
     }
 
     /// The right to go alone, if nothing is under way.
-    pub(in crate::backend::redis) fn alone(&self) -> Option<Alone<'_>> {
+    pub(crate) fn alone(&self) -> Option<Alone<'_>> {
         self.with(Collector::begin_alone).then(|| Alone(self))
     }
 
     /// The right to go alone, whatever is under way.
-    pub(in crate::backend::redis) fn alone_anyway(&self) -> Alone<'_> {
+    pub(crate) fn alone_anyway(&self) -> Alone<'_> {
         self.with(Collector::begin_alone_anyway);
         Alone(self)
     }

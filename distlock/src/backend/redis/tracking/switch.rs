@@ -11,7 +11,7 @@ use crate::telemetry;
 
 /// What is known of one server.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct Switch {
+pub(crate) struct Switch {
     /// Whether the client wants it.
     is_wanted: bool,
     state: Mutex<State>,
@@ -19,7 +19,7 @@ pub(in crate::backend::redis) struct Switch {
 
 /// Whether a command has the server track the keys that it reads last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Track {
+pub(crate) enum Track {
     No,
     /// It does more than that, and is sent to a server that does not track as well.
     Beside,
@@ -117,24 +117,24 @@ impl State {
 }
 
 impl Switch {
-    pub(in crate::backend::redis) fn new(is_wanted: bool) -> Self {
+    pub(crate) fn new(is_wanted: bool) -> Self {
         Self {
             is_wanted,
             state: Mutex::default(),
         }
     }
 
-    pub(in crate::backend::redis) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted
     }
 
     /// Whether the server does not track over this connection.
-    pub(in crate::backend::redis) fn is_refused(&self, epoch: u64) -> bool {
+    pub(crate) fn is_refused(&self, epoch: u64) -> bool {
         self.state.lock().known == Known::Refused(epoch)
     }
 
     /// Sends a command and has the server track the keys that it reads, if the server does so.
-    pub(in crate::backend::redis) async fn send(
+    pub(crate) async fn send(
         &self,
         server: &str,
         command: Cmd,
@@ -197,8 +197,7 @@ async fn in_one(
 }
 
 /// What has the server track for a connection, each command as its words.
-pub(in crate::backend::redis) const COMMANDS: [&str; 2] =
-    ["CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"];
+pub(crate) const COMMANDS: [&str; 2] = ["CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"];
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use crate::sync::Notify;
 
 /// The words of all servers of one client. The driver's tasks add them and wait for nobody.
 #[derive(Debug, Default)]
-pub(in crate::backend::redis) struct Heard {
+pub(crate) struct Heard {
     names: Mutex<Names>,
     wake: Notify,
 }
@@ -66,7 +66,7 @@ impl Names {
 
 impl Heard {
     /// What a server has sent unrequested.
-    pub(in crate::backend::redis) fn add(&self, push: &PushInfo) {
+    pub(crate) fn add(&self, push: &PushInfo) {
         if push.kind != PushKind::Invalidate {
             return;
         }
@@ -75,7 +75,7 @@ impl Heard {
     }
 
     /// Completes with what was told since the last call.
-    pub(in crate::backend::redis) async fn next(&self) -> Told {
+    pub(crate) async fn next(&self) -> Told {
         loop {
             let told = self.names.lock().take();
             match told {
