@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::console::clock::Millis;
 
 /// How far back contention is remembered.
-pub(in crate::console) const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;
+pub(crate) const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;
 
 /// Contention of one key is shown in steps of this length.
 const STEP: Millis = 10_000;

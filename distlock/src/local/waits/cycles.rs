@@ -12,16 +12,13 @@ use crate::resource::owner::Owner;
 
 impl Waits {
     /// The first cycles of all waits, each once. Of waits that are in several cycles, at least one is found.
-    pub(in crate::local) fn cycles(
-        &self,
-        holder_of: impl Fn(&Resource) -> Option<Owner>,
-    ) -> Vec<Vec<&Wait>> {
+    pub(crate) fn cycles(&self, holder_of: impl Fn(&Resource) -> Option<Owner>) -> Vec<Vec<&Wait>> {
         self.new_cycles(0, holder_of)
     }
 
     /// The first cycles that one of the waits from this number on belongs to. Each of the other cycles was closed by an earlier
     /// wait.
-    pub(in crate::local) fn new_cycles(
+    pub(crate) fn new_cycles(
         &self,
         first_new: usize,
         holder_of: impl Fn(&Resource) -> Option<Owner>,
@@ -74,7 +71,7 @@ struct CycleSearch<'a, F> {
 #[cfg(test)]
 thread_local! {
     /// How many waits and holds were looked at.
-    pub(in crate::local) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// What is left to follow from a wait.

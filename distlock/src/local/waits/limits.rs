@@ -17,7 +17,7 @@ use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
 #[derive(Debug, Default)]
-pub(in crate::local) struct WaiterLimits {
+pub(crate) struct WaiterLimits {
     counts: Mutex<Counts>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct WaiterSlot {
 impl WaiterLimits {
     /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already. `most` is `None`
     /// for the first in line, if others already wait behind it.
-    pub(in crate::local) fn join(
+    pub(crate) fn join(
         self: &Arc<Self>,
         wait: Wait,
         most: Option<MaxWaiters>,
@@ -74,25 +74,25 @@ impl WaiterLimits {
     }
 
     /// Copies of all waits.
-    pub(in crate::local) fn waits(&self) -> Waits {
+    pub(crate) fn waits(&self) -> Waits {
         let copies: Vec<Wait> = self.counts.lock().waits.iter().cloned().collect();
         // Outside of the mutex: acquisitions need not wait until the copies are indexed.
         copies.into_iter().collect()
     }
 
     /// The waits that are to be logged now, and when the next ones are due.
-    pub(in crate::local) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
+    pub(crate) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
         self.counts.lock().waits.take_due(now)
     }
 
     /// Copies of the waits in which a search for cycles may find a new one; see [`Waits::take_unsearched`].
-    pub(in crate::local) fn take_unsearched(&self) -> Option<(Vec<Wait>, usize)> {
+    pub(crate) fn take_unsearched(&self) -> Option<(Vec<Wait>, usize)> {
         self.counts.lock().waits.take_unsearched()
     }
 
     /// How many waiters are counted.
     #[cfg(feature = "test-util")]
-    pub(in crate::local) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let counts = self.counts.lock();
         (counts.total as usize)
             .max(counts.per_key.len())
@@ -131,13 +131,13 @@ impl WaiterSlot {
     }
 
     /// The waiter is counted in the metrics for as long as it waits.
-    pub(in crate::local) fn count(&mut self, counted: CountedWaiter) {
+    pub(crate) fn count(&mut self, counted: CountedWaiter) {
         self.counted = Some(counted);
     }
 
     /// The server shows this waiter to tests.
     #[cfg(feature = "testing")]
-    pub(in crate::local) fn show(&mut self, shown: Option<Box<dyn ShownWait>>) {
+    pub(crate) fn show(&mut self, shown: Option<Box<dyn ShownWait>>) {
         self.shown = shown;
     }
 }

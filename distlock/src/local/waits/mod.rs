@@ -47,21 +47,21 @@ pub(crate) struct Wait {
 
 /// A key with a long wait.
 #[derive(Debug)]
-pub(in crate::local) struct LongWait {
-    pub(in crate::local) resource: Resource,
+pub(crate) struct LongWait {
+    pub(crate) resource: Resource,
     /// Since when the waiter that came first has waited, and where in the code.
-    pub(in crate::local) since: Tick,
-    pub(in crate::local) call_site: &'static Location<'static>,
+    pub(crate) since: Tick,
+    pub(crate) call_site: &'static Location<'static>,
     /// How many waiters the line of the log counts.
-    pub(in crate::local) waiters: usize,
+    pub(crate) waiters: usize,
 }
 
 /// All acquisitions that wait. Plain data.
 #[derive(Debug, Default)]
-pub(in crate::local) struct Waits {
-    pub(in crate::local) waits: Numbered<Wait>,
+pub(crate) struct Waits {
+    pub(crate) waits: Numbered<Wait>,
     /// The waits inside the critical section of each hold.
-    pub(in crate::local) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
+    pub(crate) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
     /// Waits inside of holds that came after the last search for cycles. Some may have ended.
     unsearched: Vec<usize>,
     /// No long wait is logged before this time.
@@ -70,7 +70,7 @@ pub(in crate::local) struct Waits {
 
 impl Waits {
     /// Adds a wait, and returns its number.
-    pub(in crate::local) fn add(&mut self, wait: Wait) -> usize {
+    pub(crate) fn add(&mut self, wait: Wait) -> usize {
         let next_due = self.next_due.get_or_insert(wait.due);
         *next_due = wait.due.min(*next_due);
         if wait.inside.is_empty() {
@@ -86,7 +86,7 @@ impl Waits {
         number
     }
 
-    pub(in crate::local) fn remove(&mut self, number: usize) {
+    pub(crate) fn remove(&mut self, number: usize) {
         let Some(wait) = self.waits.remove(number) else {
             return;
         };
@@ -109,7 +109,7 @@ impl Waits {
 
     /// Copies of the waits inside of holds, if some of them came after the last search for cycles. These come last; the number
     /// says how many there are.
-    pub(in crate::local) fn take_unsearched(&mut self) -> Option<(Vec<Wait>, usize)> {
+    pub(crate) fn take_unsearched(&mut self) -> Option<(Vec<Wait>, usize)> {
         let mut unsearched = std::mem::take(&mut self.unsearched);
         // A number that was used again is here twice.
         unsearched.sort_unstable();
@@ -125,7 +125,7 @@ impl Waits {
     }
 
     /// It waits for another of its keys from now on, and is in that queue with this waker.
-    pub(in crate::local) fn move_to(&mut self, number: usize, key: &Key, waker: &Arc<SlotWaker>) {
+    pub(crate) fn move_to(&mut self, number: usize, key: &Key, waker: &Arc<SlotWaker>) {
         if let Some(wait) = self.waits.get_mut(number) {
             wait.waker = Arc::clone(waker);
             let mut keys = wait.resources.iter();
@@ -133,18 +133,18 @@ impl Waits {
         }
     }
 
-    pub(in crate::local) fn iter(&self) -> impl Iterator<Item = &Wait> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Wait> {
         self.waits.iter()
     }
 
     #[cfg(any(test, feature = "test-util"))]
-    pub(in crate::local) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waits.len()
     }
 
     /// The waits that are to be logged now, one for each key, the longest first; and when the next ones are due. All waiters of a
     /// key are counted together, also those that are not due yet.
-    pub(in crate::local) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+    pub(crate) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
         match self.next_due {
             Some(due) if due <= now => {}
             next => return (Vec::new(), next.unwrap_or(Tick::NEVER)),
@@ -205,7 +205,7 @@ impl fmt::Display for Wait {
 }
 
 /// A description of a cycle, for the log.
-pub(in crate::local) fn describe(cycle: &[&Wait]) -> String {
+pub(crate) fn describe(cycle: &[&Wait]) -> String {
     let waits: Vec<String> = cycle.iter().map(ToString::to_string).collect();
     waits.join("; ")
 }
@@ -219,7 +219,7 @@ pub(super) mod tests {
     use super::*;
     use crate::resource::kind::Kind;
 
-    pub(in crate::local) fn resource(key: &str) -> Resource {
+    pub(crate) fn resource(key: &str) -> Resource {
         Resource {
             kind: Kind::Reentrant,
             key: Key::new("", key).unwrap(),
@@ -227,7 +227,7 @@ pub(super) mod tests {
     }
 
     /// A wait for `key` inside the hold of `owner`.
-    pub(in crate::local) fn wait(key: &str, inside: Option<Owner>, since: u64) -> Wait {
+    pub(crate) fn wait(key: &str, inside: Option<Owner>, since: u64) -> Wait {
         let since = Tick::from_millis(since);
         Wait {
             resources: smallvec![resource(key)],

@@ -5,7 +5,7 @@ const BLOCK: usize = 64;
 
 /// Values, each with a number that it keeps. Numbers of removed values are used again.
 #[derive(Debug)]
-pub(in crate::local) struct Numbered<T> {
+pub(crate) struct Numbered<T> {
     blocks: Vec<Block<T>>,
     /// Blocks with room. Some may be full or gone by now.
     with_room: Vec<usize>,
@@ -66,7 +66,7 @@ impl<T> Block<T> {
 
 impl<T> Numbered<T> {
     /// Adds a value, and returns its number.
-    pub(in crate::local) fn add(&mut self, value: T) -> usize {
+    pub(crate) fn add(&mut self, value: T) -> usize {
         let block = self.block_with_room();
         self.len += 1;
         let at = self.blocks[block].add(value);
@@ -88,7 +88,7 @@ impl<T> Numbered<T> {
         self.blocks.len() - 1
     }
 
-    pub(in crate::local) fn remove(&mut self, number: usize) -> Option<T> {
+    pub(crate) fn remove(&mut self, number: usize) -> Option<T> {
         let at = number % BLOCK;
         let index = number / BLOCK;
         let block = self.blocks.get_mut(index)?;
@@ -118,40 +118,40 @@ impl<T> Numbered<T> {
         }
     }
 
-    pub(in crate::local) fn get(&self, number: usize) -> Option<&T> {
+    pub(crate) fn get(&self, number: usize) -> Option<&T> {
         let block = self.blocks.get(number / BLOCK)?;
         block.values.get(number % BLOCK)?.as_ref()
     }
 
-    pub(in crate::local) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         let block = self.blocks.get_mut(number / BLOCK)?;
         block.values.get_mut(number % BLOCK)?.as_mut()
     }
 
     /// A number above all that are in use.
-    pub(in crate::local) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.blocks.len() * BLOCK
     }
 
-    pub(in crate::local) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks
             .iter()
             .flat_map(|block| block.values.iter().flatten())
     }
 
-    pub(in crate::local) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let blocks = self.blocks.iter_mut();
         blocks.flat_map(|block| block.values.iter_mut().flatten())
     }
 
     #[cfg(any(test, feature = "test-util"))]
-    pub(in crate::local) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// For how many values there is memory.
     #[cfg(test)]
-    pub(in crate::local) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.blocks
             .iter()
             .map(|block| block.values.capacity())

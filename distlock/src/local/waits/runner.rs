@@ -8,13 +8,13 @@ use crate::sync::task;
 /// A task, or the body of a `block_on`, which is what `#[tokio::main]` and `#[tokio::test]` make. Such a body has no task
 /// id, and stays on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::local) enum Runner {
+pub(crate) enum Runner {
     Task(task::Id),
     Body(ThreadId),
 }
 
 impl Runner {
-    pub(in crate::local) fn current() -> Option<Self> {
+    pub(crate) fn current() -> Option<Self> {
         let body = || {
             // Only in a runtime: other executors may move what they run to another thread.
             let _runtime = Handle::try_current().ok()?;

@@ -39,7 +39,7 @@ enum PartOutcome {
 }
 
 /// Makes a single attempt on each part, without the local queue.
-pub(in crate::wait) async fn try_each(
+pub(crate) async fn try_each(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {
