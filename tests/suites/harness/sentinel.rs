@@ -76,6 +76,7 @@ async fn planned_failover_names_another_master_while_the_old_one_goes_on() {
 }
 
 #[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
     let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
