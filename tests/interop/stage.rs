@@ -245,6 +245,13 @@ impl Stage {
         eventually(DEADLINE, format!("no waiter for {lock:?}"), over).await;
     }
 
+    /// Waits until so many stand in the queue of the fair lock of this case.
+    pub(crate) async fn until_queue_has(&self, waiters: u64) {
+        let queue = format!("redisson_lock_queue:{{{}}}", self.name);
+        let length = async || self.server.try_cli::<u64>(&["LLEN", &queue]).await.unwrap();
+        eventually_eq(DEADLINE, "the length of the queue", waiters, length).await;
+    }
+
     /// Waits until a key is gone from the server.
     pub(crate) async fn until_gone(&self, key: &str) {
         let gone = async || match self.server.try_cli::<u64>(&["EXISTS", key]).await {

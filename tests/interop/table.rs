@@ -20,6 +20,8 @@ pub(crate) enum Row {
     Semaphore,
     Permit,
     Latch,
+    Leader,
+    Detached,
     Names,
     Share,
     Cluster,
@@ -27,7 +29,7 @@ pub(crate) enum Row {
     Mixed,
 }
 
-const ROWS: [(Row, &str); 16] = [
+const ROWS: [(Row, &str); 18] = [
     (Row::Reentrant, "reentrant lock"),
     (Row::Fair, "fair lock"),
     (Row::ReadWrite, "read/write lock"),
@@ -39,6 +41,8 @@ const ROWS: [(Row, &str); 16] = [
     (Row::Semaphore, "semaphore"),
     (Row::Permit, "expirable semaphore"),
     (Row::Latch, "count-down latch"),
+    (Row::Leader, "leader beside a fenced lock"),
+    (Row::Detached, "detached holds"),
     (Row::Names, "odd names"),
     (Row::Share, "share of a busy lock"),
     (Row::Cluster, "on a cluster"),

@@ -1,27 +1,11 @@
 //! The order of fair locks.
 
-use std::time::Duration;
-
 use distlock_interop::{Call, Kind};
-use distlock_tests::{eventually_eq, pulse::monotonic_nanos};
+use distlock_tests::pulse::monotonic_nanos;
 
 use crate::case::{Case, cases};
 use crate::stage::{SHORT, Stage, assert_soon};
 use crate::table::Row;
-
-const DEADLINE: Duration = Duration::from_secs(20);
-
-async fn until_queue_has(stage: &Stage, waiters: u64) {
-    let queue = format!("redisson_lock_queue:{{{}}}", stage.name);
-    let length = async || {
-        stage
-            .server
-            .try_cli::<u64>(&["LLEN", &queue])
-            .await
-            .unwrap()
-    };
-    eventually_eq(DEADLINE, "the length of the queue", waiters, length).await;
-}
 
 async fn ten_waiters_of_both_sides_are_served_in_order(stage: Stage) {
     let lock = stage.lock();
@@ -35,7 +19,7 @@ async fn ten_waiters_of_both_sides_are_served_in_order(stage: Stage) {
             _ => stage.holder(&thread).await,
         };
         let pending = actor.acquire(&lock, None);
-        until_queue_has(&stage, place + 1).await;
+        stage.until_queue_has(place + 1).await;
         waiting.push((actor, pending));
     }
     let mut released = first.release(&lock).timed::<bool>().await;
@@ -69,10 +53,10 @@ async fn killed_waiter_costs_its_timeout_once(stage: Stage) {
         .granted()
         .await;
     let _never = mortal.actor("dead").acquire(&lock, Some(WAIT));
-    until_queue_has(&stage, 1).await;
+    stage.until_queue_has(1).await;
     let behind = stage.waiter("behind").await;
     let waiting = behind.acquire(&lock, stage.wait_for_a_lease());
-    until_queue_has(&stage, 2).await;
+    stage.until_queue_has(2).await;
     mortal.kill();
     let killed = monotonic_nanos();
     let granted = stage.granted_at(&behind, &lock, waiting).await;

@@ -1,10 +1,12 @@
 //! The cases of all primitives.
 
+mod detached;
 mod engines;
 mod expire_after;
 mod fair;
 mod fenced;
 mod latch;
+mod leader;
 mod locks;
 mod mixed;
 mod multi;
@@ -25,6 +27,8 @@ pub(crate) fn all() -> Vec<Case> {
         fair::cases(),
         read_write::cases(),
         fenced::cases(),
+        detached::cases(),
+        leader::cases(),
         multi::cases(),
         red::cases(),
         semaphore::cases(),

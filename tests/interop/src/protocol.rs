@@ -104,6 +104,8 @@ pub struct Call {
     pub permit: Option<String>,
     /// So long after its last use a number is to end.
     pub expire_after: Option<u64>,
+    /// The text of a hold that was detached.
+    pub detached: Option<String>,
 }
 
 impl Call {
@@ -121,6 +123,7 @@ impl Call {
             time: None,
             permit: None,
             expire_after: None,
+            detached: None,
         }
     }
 
@@ -142,6 +145,13 @@ impl Call {
     #[must_use]
     pub fn expire_after(mut self, time: u64) -> Self {
         self.expire_after = Some(time);
+        self
+    }
+
+    /// With the text of a hold that was detached.
+    #[must_use]
+    pub fn detached(mut self, text: &str) -> Self {
+        self.detached = Some(text.to_owned());
         self
     }
 

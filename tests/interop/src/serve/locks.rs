@@ -7,7 +7,7 @@ use distlock::{Client, Guard};
 use distlock_tests::{AnyLock, LockKind};
 use serde_json::{Value, json};
 
-use super::{Outcome, millis, name, text, unknown, unless_busy};
+use super::{Outcome, detached, millis, name, text, unknown, unless_busy};
 use crate::protocol::{Call, Grant, Kind};
 
 /// The guards of a worker, by the names and the kind of their lock; the last one is that of the innermost hold.
@@ -27,22 +27,22 @@ pub(super) async fn perform(clients: &[Client], guards: &mut Guards, call: &Call
             let Some(guard) = unless_busy(answer)? else {
                 return Ok(Value::Null);
             };
-            let grant = Grant {
-                owner: guard.owner().to_string(),
-                token: guard.fencing_token(),
-                permit: None,
-            };
-            held.push((call.kind, guard));
-            Ok(json!(grant))
+            Ok(json!(keep(guards, call, guard)))
+        }
+        "attach" => {
+            let guard = detached::attach::<Guard>(&clients[0], call).await?;
+            Ok(json!(guard.map(|guard| keep(guards, call, guard))))
         }
         "release" => {
-            let held = guards.entry(call.names.clone()).or_default();
-            let at = held.iter().rposition(|(kind, _)| *kind == call.kind);
-            let at = at.ok_or("this thread does not hold it")?;
-            let (_, guard) = held.remove(at);
+            let guard = last(guards, call)?;
             guard.release().await.map_err(text)?;
             Ok(json!(true))
         }
+        "detach" => {
+            let detached = last(guards, call)?.detach().map_err(text)?;
+            Ok(json!(detached.to_string()))
+        }
+        "release_detached" => detached::release::<Guard>(&clients[0], call).await,
         "force_release" => Ok(json!(lock.force_release().await.map_err(text)?)),
         "is_locked" => {
             let holders = lock.holders().await.map_err(text)?;
@@ -61,6 +61,26 @@ pub(super) async fn perform(clients: &[Client], guards: &mut Guards, call: &Call
         "hammer" => hammer(&lock, call).await,
         _ => unknown(call),
     }
+}
+
+/// The worker has this guard from now on.
+fn keep(guards: &mut Guards, call: &Call, guard: Guard) -> Grant {
+    let grant = Grant {
+        owner: guard.owner().to_string(),
+        token: guard.fencing_token(),
+        permit: None,
+    };
+    let held = guards.entry(call.names.clone()).or_default();
+    held.push((call.kind, guard));
+    grant
+}
+
+/// The guard of the worker's innermost hold.
+fn last(guards: &mut Guards, call: &Call) -> Result<Guard, String> {
+    let held = guards.entry(call.names.clone()).or_default();
+    let at = held.iter().rposition(|(kind, _)| *kind == call.kind);
+    let (_, guard) = held.remove(at.ok_or("this thread does not hold it")?);
+    Ok(guard)
 }
 
 fn lock(clients: &[Client], call: &Call) -> AnyLock {

@@ -1,6 +1,8 @@
 //! distlock behind the protocol: carries out the requests of the standard input, and answers on the standard output.
 
+mod detached;
 mod latches;
+mod leaders;
 mod locks;
 mod permits;
 mod semaphores;
@@ -108,9 +110,13 @@ impl Worker {
 struct Holds {
     locks: locks::Guards,
     semaphores: semaphores::Permits,
+    leaders: leaders::Leaders,
 }
 
 async fn perform(clients: &[Client], holds: &mut Holds, call: &Call) -> Outcome {
+    if let Some(op) = leaders::Op::of(call) {
+        return leaders::perform(&clients[0], &mut holds.leaders, op, name(call)).await;
+    }
     match call.kind {
         Kind::Semaphore => semaphores::perform(&clients[0], &mut holds.semaphores, call).await,
         Kind::Permit => permits::perform(&clients[0], call).await,

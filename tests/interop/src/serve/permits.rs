@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use distlock::{Client, ExpirablePermit, PermitId};
 use serde_json::{Value, json};
 
-use super::{Outcome, Shared, millis, name, text, unknown, unless_busy};
+use super::{Outcome, Shared, detached, millis, name, text, unknown, unless_busy};
 use crate::protocol::{Call, Grant};
 
 /// The permits that this program renews. Any of its threads may release them.
@@ -34,14 +34,19 @@ pub(super) async fn perform(client: &Client, call: &Call) -> Outcome {
             let Some(permit) = unless_busy(acquire.await)? else {
                 return Ok(Value::Null);
             };
-            let (owner, id) = (permit.owner().to_string(), permit.id().to_string());
-            PERMITS.lock().insert(id.clone(), permit);
-            Ok(json!(Grant {
-                owner,
-                token: None,
-                permit: Some(id),
-            }))
+            Ok(json!(keep(permit)))
         }
+        "attach" => {
+            let permit = detached::attach::<ExpirablePermit>(client, call).await?;
+            Ok(json!(permit.map(keep)))
+        }
+        "detach" => {
+            let id = call.permit.as_deref().ok_or("no permit")?;
+            let own = PERMITS.lock().remove(id);
+            let detached = own.ok_or("no permit of this program")?.detach();
+            Ok(json!(detached.map_err(text)?.to_string()))
+        }
+        "release_detached" => detached::release::<ExpirablePermit>(client, call).await,
         "release" => {
             let id = call.permit.as_deref().ok_or("no permit")?;
             let own = PERMITS.lock().remove(id);
@@ -59,6 +64,17 @@ pub(super) async fn perform(client: &Client, call: &Call) -> Outcome {
         }
         "available" => Ok(json!(semaphore.available_permits().await.map_err(text)?)),
         _ => unknown(call),
+    }
+}
+
+/// The program has this permit from now on.
+fn keep(permit: ExpirablePermit) -> Grant {
+    let (owner, id) = (permit.owner().to_string(), permit.id().to_string());
+    PERMITS.lock().insert(id.clone(), permit);
+    Grant {
+        owner,
+        token: None,
+        permit: Some(id),
     }
 }
 
