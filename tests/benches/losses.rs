@@ -231,7 +231,13 @@ async fn server_time(server: &RedisServer) -> f64 {
 /// The commands that clients have sent.
 async fn commands(server: &RedisServer) -> u64 {
     let mut calls = 0;
-    for command in ["evalsha", "eval", "client|tracking", "client|caching"] {
+    for command in [
+        "evalsha",
+        "eval",
+        "exists",
+        "client|tracking",
+        "client|caching",
+    ] {
         calls += server.command_calls(command).await;
     }
     calls

@@ -211,10 +211,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Reads whether each of these holds still is its owner's, and has the server tell of the next change of its key. All of them
-    /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told. A server that
-    /// tells of no changes is not asked, and each hold counts as still there.
-    fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Vec<bool>> {
-        Box::pin(ready(Ok(Vec::new())))
+    /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told. `None`: the
+    /// server tells of no changes now, and was not asked.
+    fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
+        Box::pin(ready(Ok(None)))
     }
 
     /// Completes when the server has told of changes of tracked keys, with what it has told since the last call.

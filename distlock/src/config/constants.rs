@@ -248,6 +248,16 @@ pub(crate) const TRACK_LOOK: Duration = Duration::from_millis(500);
 /// A key is read again at most once in this time because of a change, however many changes there are.
 pub(crate) const TRACK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// For how long a connection is not asked to track keys, after several connections in a row have ended when they were.
+pub(crate) const TRACK_SPARED: Duration = Duration::from_secs(60);
+
+/// The longest such time. Each further connection that ends doubles it.
+pub(crate) const TRACK_SPARED_MOST: Duration = Duration::from_secs(3_600);
+
+/// A key whose read was refused is read again after this time: the user may have got the right back. Seldom, since each of many
+/// keys is refused alone.
+pub(crate) const TRACK_REFUSED_AGAIN: Duration = Duration::from_secs(30);
+
 /// How many names of changed keys are kept until they are read. More count as all keys.
 #[cfg(feature = "redis")]
 pub(crate) const MOST_NAMES_TOLD: usize = 10_000;

@@ -12,7 +12,7 @@ use super::refused_messages::RefusedMessages;
 use super::reply;
 use super::script::{Fill, Script};
 use super::servers::Servers;
-use super::tracking::Track;
+use super::tracking::{self, Order, Track};
 use crate::backend::{Fault, Home, Renewal, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -116,8 +116,8 @@ impl RedisBackend {
         Ok(self.refused_messages.read(value?, key, &self.servers))
     }
 
-    /// Runs a script that renews these holds. Returns of each whether the server still has it. If one of them is tracked, the
-    /// server tracks the keys again.
+    /// Runs a script that renews these holds. Returns of each whether the server still has it. The server tracks the keys of
+    /// those again that are tracked.
     pub(super) async fn run_renewal(
         &self,
         key: &Key,
@@ -125,11 +125,14 @@ impl RedisBackend {
         batch: &[Renewal],
         with: Fill<'_>,
     ) -> Result<Vec<bool>, Fault> {
-        let value = if batch.iter().any(|renewal| renewal.track) {
-            let track = Track::Beside;
-            self.servers.run_tracked(key, script, track, with).await
-        } else {
-            self.run(key, script, with).await
+        let tracked = batch.iter().filter(|renewal| renewal.track);
+        let value = match tracking::read(tracked.map(|renewal| &renewal.target)) {
+            Some(read) => {
+                let order = Order::After;
+                let track = Track { read: &read, order };
+                self.servers.run_tracked(key, script, track, with).await
+            }
+            None => self.run(key, script, with).await,
         };
         reply::renewed(value?, batch.len())
     }

@@ -265,11 +265,11 @@ impl Backend for RedisBackend {
         self.tracks
     }
 
-    fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<bool>> {
+    fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
         Box::pin(async move {
             match batch.first() {
                 Some(first) => still_held::read(self, &first.resource.key, batch).await,
-                None => Ok(Vec::new()),
+                None => Ok(Some(Vec::new())),
             }
         })
     }

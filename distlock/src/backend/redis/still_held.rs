@@ -1,44 +1,42 @@
 //! Reads whether owners still have what they hold, and has the server track the keys.
 
+use std::borrow::Cow;
+
 use redis::Value;
 
 use super::script::{self, Call};
-use super::tracking::Track;
-use super::{RedisBackend, names, reply};
+use super::tracking::{self, Order, Track};
+use super::{RedisBackend, reply};
 use crate::backend::{Fault, Target};
 use crate::config::PERMITS_READ;
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::permit_id::PermitId;
 
-/// Reads holds of any family whose keys have one slot. A server that does not track is not asked, and each hold counts as still
-/// there.
+/// Reads holds of any family whose keys have one slot, after the server has begun to track the keys. `None`: the server does not
+/// track now, and was not asked.
 pub(super) async fn read(
     backend: &RedisBackend,
     first: &Key,
     batch: &[Target],
-) -> Result<Vec<bool>, Fault> {
-    let keys: Vec<String> = batch.iter().map(key_of).collect();
+) -> Result<Option<Vec<bool>>, Fault> {
+    let keys: Vec<Cow<'_, str>> = batch.iter().map(tracking::key_of).collect();
     let with = |call: Call| {
-        let call = call.keys(keys.iter().map(String::as_str));
+        let call = call.keys(keys.iter().map(|key| &**key));
         batch.iter().fold(call, holders)
     };
+    let Some(read) = tracking::read(batch) else {
+        return Ok(Some(Vec::new()));
+    };
+    let order = Order::Before;
+    let track = Track { read: &read, order };
     let servers = &backend.servers;
-    let read = servers.run_tracked(first, &script::STILL_HELD, Track::Only, &with);
-    let value = read.await?;
+    let answer = servers.run_tracked(first, &script::STILL_HELD, track, &with);
+    let value = answer.await?;
     if value == Value::Nil {
-        return Ok(vec![true; batch.len()]);
+        return Ok(None);
     }
-    reply::renewed(value, batch.len())
-}
-
-/// The key that a hold is in.
-fn key_of(target: &Target) -> String {
-    let name = target.resource.key.name();
-    match target.resource.kind.family() {
-        Family::Permit => names::permits(name),
-        _ => name.to_string(),
-    }
+    reply::renewed(value, batch.len()).map(Some)
 }
 
 /// Adds what the hold is in its key: how many fields of a hash, or members of a sorted set, and these.

@@ -22,12 +22,23 @@ use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 
 use crate::clock::Tick;
-use crate::config::TRACK_AGAIN_AFTER;
+use crate::config::{TRACK_AGAIN_AFTER, TRACK_REFUSED_AGAIN};
 
 /// How many keys may stay whose holds have gone, beside as many as have one.
 const SPARE: usize = 1_000;
 
 pub(super) type Name = Arc<str>;
+
+/// What has come of the read of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    Read,
+    /// The server does not track now.
+    NotAsked,
+    /// The server has refused it, for example because the user may not access the key any more.
+    Refused,
+    NoAnswer,
+}
 
 /// The numbers of the owners that have a key. Most keys have one.
 pub(super) type Numbers = SmallVec<[u64; 1]>;
@@ -194,30 +205,34 @@ impl Plan {
         taken
     }
 
-    /// A key was read, or the server has `failed` to answer.
+    /// The read of a key has ended. Returns whether the task has to look at the plan.
     pub(super) fn was_read(
         &mut self,
         name: &Name,
         now: Tick,
-        failed: bool,
+        outcome: Outcome,
         is_watched: impl Fn(u64) -> bool,
-    ) {
+    ) -> bool {
         let Some(entry) = self.keys.get_mut(name) else {
-            return;
+            return false;
         };
         entry.numbers.retain(|number| is_watched(*number));
         if entry.numbers.is_empty() {
             self.keys.remove(name);
-            return;
+            return false;
         }
         let again = entry.state == (State::Reading { again: true });
         entry.state = State::Tracked;
-        if failed {
-            self.due_at(name, now.after(TRACK_AGAIN_AFTER), false);
-        } else if again {
-            let at = now.max(entry.rests_until);
-            self.due_at(name, at, false);
-        }
+        let rests_until = entry.rests_until;
+        let at = match outcome {
+            Outcome::Read if again => now.max(rests_until),
+            Outcome::Read => return false,
+            Outcome::NoAnswer => now.after(TRACK_AGAIN_AFTER),
+            // Nobody renews a hold with a fixed lease, so nothing else would have its key tracked again.
+            Outcome::NotAsked | Outcome::Refused => now.after(TRACK_REFUSED_AGAIN),
+        };
+        self.due_at(name, at, false);
+        true
     }
 
     /// Removes keys whose holds have all gone, if there may be many.

@@ -7,7 +7,7 @@ mod lines;
 use std::sync::Arc;
 
 use self::lines::Lines;
-use super::plan::{Name, Numbers};
+use super::plan::{Name, Numbers, Outcome};
 use crate::backend::{Home, Target};
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::foreign;
@@ -70,43 +70,45 @@ impl<'a> Reads<'a> {
 
 /// Reads keys of one server, and declares the holds lost that are not there any more.
 async fn read(session: &Arc<Session>, batch: Batch) {
-    let numbers = batch.iter().flat_map(|(_, numbers)| numbers);
-    let holds = numbers.filter_map(|number| session.watchdog.find(*number));
-    let holds = holds.map(|hold| (session.backend.home(&hold.resource.key), hold));
+    let held = |(name, numbers): (Name, Numbers)| {
+        let numbers = numbers.into_iter();
+        let holds = numbers.filter_map(|number| session.watchdog.find(number));
+        let holds: Vec<Arc<Hold>> = holds.collect();
+        let home = holds.first().map_or_else(Home::default, |hold| {
+            session.backend.home(&hold.resource.key)
+        });
+        (home, (name, holds))
+    };
     // The keys of a cluster lie in many slots, and one command has the keys of one.
-    let by_slot = Home::group(holds);
-    let reads = by_slot.iter().map(|(_, holds)| read_slot(session, holds));
-    let unanswered: Vec<&Name> = all(reads).await.into_iter().flatten().collect();
+    let by_slot = Home::group(batch.into_iter().map(held));
+    all(by_slot.iter().map(|(_, keys)| read_slot(session, keys))).await;
+}
+
+/// Reads keys of one slot. They do not wait for those of other slots: one that moves between nodes takes seconds.
+async fn read_slot(session: &Arc<Session>, keys: &[(Name, Vec<Arc<Hold>>)]) {
+    let holds: Vec<Arc<Hold>> = keys
+        .iter()
+        .flat_map(|(_, holds)| holds)
+        .map(Arc::clone)
+        .collect();
+    let mut outcomes = Vec::with_capacity(holds.len());
+    for holds in holds.chunks(RENEWAL_BATCH) {
+        outcomes.extend(read_each(session, holds).await);
+    }
     let now = session.now();
     let is_watched = |number| session.watchdog.has(number);
+    let mut outcomes = outcomes.into_iter();
+    let mut is_due = false;
     let mut plan = session.tracking.plan.lock();
-    for (name, _) in &batch {
-        plan.was_read(name, now, unanswered.contains(&name), is_watched);
+    for (name, holds) in keys {
+        let of_key = outcomes.by_ref().take(holds.len());
+        let outcome = of_key.max().unwrap_or(Outcome::Read);
+        is_due |= plan.was_read(name, now, outcome, is_watched);
     }
-}
-
-/// Reads holds of one slot. Returns the keys of those that the server did not tell of.
-async fn read_slot<'a>(session: &Arc<Session>, holds: &'a [Arc<Hold>]) -> Vec<&'a Name> {
-    let mut unanswered: Vec<&Name> = Vec::new();
-    for holds in holds.chunks(RENEWAL_BATCH) {
-        for (hold, outcome) in holds.iter().zip(read_each(session, holds).await) {
-            let name = hold.resource.key.name();
-            // The holds of one key follow each other, so a look at the last one finds each key once.
-            if outcome == Outcome::NoAnswer && unanswered.last() != Some(&name) {
-                unanswered.push(name);
-            }
-        }
+    drop(plan);
+    if is_due {
+        foreign::notify_own_task(&session.tracking.wake);
     }
-    unanswered
-}
-
-/// What has come of the read of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Read,
-    /// It is not read again until it may have changed. The renewals find its loss.
-    Refused,
-    NoAnswer,
 }
 
 /// Reads holds by one command. If the server refuses that, the reason may be a single one of them, such as a key that the user
@@ -132,7 +134,8 @@ async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
         .map(|hold| session.backend.epoch(&hold.resource.key))
         .collect();
     let ours = match session.backend.track(&targets).await {
-        Ok(ours) => ours,
+        Ok(Some(ours)) => ours,
+        Ok(None) => return Outcome::NotAsked,
         Err(fault) if fault.is_final() => return Outcome::Refused,
         Err(_) => return Outcome::NoAnswer,
     };

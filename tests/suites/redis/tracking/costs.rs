@@ -1,12 +1,14 @@
 //! What it costs that the server tells losses: for short holds, shared keys, a storm of words, and a server that may not.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use distlock::{Client, Guard, RwLock};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::{Process, RedisServer, eventually, size};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::{SOON, client_of_lease, ms};
 use super::{LONG, sent, told, tracked, tracked_keys};
@@ -98,6 +100,50 @@ async fn renewals_of_a_hold_that_nobody_else_changes_lead_to_no_read() {
         "{scripts} scripts for {renewals} renewals"
     );
     assert!(guard.is_held());
+}
+
+/// What clients send in this time, as MONITOR shows it: the words of each command, without those inside of scripts.
+async fn sent_during(server: &RedisServer, time: Duration) -> Vec<Vec<String>> {
+    let monitor = server.client().get_async_monitor().await.unwrap();
+    let mut lines = monitor.into_on_message::<String>();
+    let mut sent = Vec::new();
+    let until = Instant::now() + time;
+    while let Ok(Some(line)) = timeout_at(until, lines.next()).await {
+        if !line.contains(" lua]") {
+            let words = line.split('"').skip(1).step_by(2);
+            sent.push(words.map(str::to_lowercase).collect());
+        }
+    }
+    sent
+}
+
+/// A script behind `CLIENT CACHING YES` would have the server track all its keys for each of its reads.
+#[tokio::test]
+async fn renewals_of_many_tracked_holds_are_followed_by_one_read_of_their_keys() {
+    const HOLDS: usize = 50;
+    let server = RedisServer::start().await;
+    // It renews every half a second.
+    let client = client_of_lease(&server, ms(1_500)).await;
+    let acquire = |n: usize| client.lock(format!("k{n}")).acquire();
+    let acquiring = (0..HOLDS).map(|n| acquire(n).into_future());
+    let guards: Vec<Guard> = join_all(acquiring)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    tracked(&server, HOLDS as u64).await;
+    let sent = sent_during(&server, Duration::from_secs(3)).await;
+    let caching = |words: &[String]| words.starts_with(&["client", "caching"].map(String::from));
+    let behind: Vec<_> = sent.windows(2).filter(|two| caching(&two[0])).collect();
+    assert!(behind.len() >= 3, "{} renewals", behind.len());
+    for two in behind {
+        assert_eq!(two[1][0], "exists", "{:?}", two[1]);
+    }
+    let scripts = sent.iter().filter(|words| words[0] == "evalsha").count();
+    let reads = sent.iter().filter(|words| words[0] == "exists").count();
+    // One may be under way.
+    assert!(reads <= scripts + 1, "{reads} reads for {scripts} scripts");
+    assert!(guards.iter().all(Guard::is_held));
 }
 
 #[tokio::test]

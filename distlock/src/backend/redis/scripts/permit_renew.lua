@@ -45,6 +45,4 @@ for i = 1, #KEYS / 2 do
   end
   replies[i] = ends and 1 or 0
 end
--- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.
-for i = 1, #KEYS, 2 do redis.pcall('EXISTS', KEYS[i]) end
 return replies

@@ -59,8 +59,6 @@ for i, lock in ipairs(KEYS) do
   end
   replies[i] = ours
 end
--- After the writes, which end the tracking of the keys: if the command before asked for it, they are tracked again.
-redis.pcall('EXISTS', unpack(KEYS))
 -- At the end: the other locks are renewed all the same.
 if any_unknown then return try_again() end
 return replies

@@ -130,18 +130,18 @@ impl Servers {
         }
     }
 
-    /// Runs a script on the server of a key, and has the server track the keys that it reads last. The answer is
+    /// Runs a script on the server of a key, and has the server track keys beside it. The answer is
     /// [`Value::Nil`](redis::Value::Nil) if it was not sent.
     pub(super) async fn run_tracked(
         &self,
         key: &Key,
         script: &Script,
-        track: Track,
+        track: Track<'_>,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
             Route::Single(node) => node.run_tracked(script, track, with).await,
-            Route::Slot(cluster, slot) => cluster.run_as(slot, script, track, with).await,
+            Route::Slot(cluster, slot) => cluster.run_as(slot, script, Some(track), with).await,
         }
     }
 

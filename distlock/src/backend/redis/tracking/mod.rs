@@ -5,19 +5,24 @@
 //! and the client reads the key.
 //!
 //! # How it goes
-//! 1. A hold that is older than [`TRACK_AFTER`](crate::config::TRACK_AFTER) is read once, with many others in one script
-//!    (`still_held.lua`), behind `CLIENT CACHING YES`. That command has the server track the keys that the next command reads.
-//!    Shorter holds cost no command more.
+//! 1. The server is told to track keys by `CLIENT CACHING YES` and an `EXISTS` of the keys behind it, which reads them. A hold
+//!    that is older than [`TRACK_AFTER`](crate::config::TRACK_AFTER) is tracked like that, and then read once, with many others
+//!    in one script (`still_held.lua`). Shorter holds cost no command more.
 //! 2. A change of the key makes the server send `invalidate` with its name, once. Then it does not track the key any more, until
 //!    the key is read again.
 //! 3. A word leads to a *read* and never to a renewal. A renewal is a write: it is told to all other clients that track the key,
 //!    and two readers would confirm each other for ever.
-//! 4. A renewal of such a hold goes behind `CLIENT CACHING YES`, too. It ends with a read of its keys, because its write has
-//!    ended their tracking. `NOLOOP` keeps the server from telling this client of its own writes, and does not keep them from
+//! 4. The renewal of such a hold is followed by the same two commands, because its write has ended the tracking. They travel in
+//!    one pipeline. What others change between the renewal and the `EXISTS` is not told, and is found by the next renewal, unless
+//!    the key changes again: then that is told. `NOLOOP` keeps the server from telling this client of its own writes, and does not keep them from
 //!    ending the tracking. So the session reads a key that several owners share again after each other write of its own, and any
 //!    key that it has freed by force.
 //! 5. `CLIENT TRACKING ON OPTIN NOLOOP` is sent before the first such command of each connection. When a connection is replaced,
 //!    or a slot has moved, all holds of that server are renewed, which has the new server track their keys.
+//!
+//! No script runs behind `CLIENT CACHING YES`: the server would track its keys anew for each read of the script. Before Redis 7.2
+//! it even tracks all keys of the script for each of them, which made renewals cost four times as much. `EXISTS` takes each key
+//! once.
 //!
 //! # Invariants
 //! 1. An attempt or a release is never delayed, and never has a command more: what tracks are reads and renewals alone.
@@ -35,13 +40,16 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
+//! | `keys` | which keys are tracked for a hold, and the command that reads them |
 //! | `told` | what the servers have sent, until the session takes it: plain data and a wake-up |
 //! | `switch` | whether tracking is on for a connection: a state machine, and how a command is sent with it |
 //!
 //! The read itself is in `backend/redis/still_held.rs`, and when a key is read is decided in `session/tracking`.
 
+mod keys;
 mod switch;
 mod told;
 
-pub(super) use self::switch::{COMMANDS, Switch, Track};
+pub(super) use self::keys::{key_of, read};
+pub(super) use self::switch::{COMMANDS, Order, Switch, Track};
 pub(super) use self::told::Heard;

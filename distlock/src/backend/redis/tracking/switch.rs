@@ -1,11 +1,15 @@
 //! Whether tracking is on for the present connection to a server.
 
+use std::time::Duration;
+
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::Instant;
 
 use crate::backend::Fault;
 use crate::backend::redis::connection::Connected;
 use crate::backend::redis::reply;
+use crate::config::{TRACK_SPARED, TRACK_SPARED_MOST};
 use crate::mutex::Mutex;
 use crate::telemetry;
 
@@ -17,24 +21,44 @@ pub(crate) struct Switch {
     state: Mutex<State>,
 }
 
-/// Whether a command has the server track the keys that it reads last.
+/// The keys that the server is to track beside a command.
+#[derive(Clone, Copy)]
+pub(crate) struct Track<'a> {
+    /// The command that reads them.
+    pub(crate) read: &'a Cmd,
+    pub(crate) order: Order,
+}
+
+/// When the server begins to track keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Track {
-    No,
-    /// It does more than that, and is sent to a server that does not track as well.
-    Beside,
-    /// It has no other use: a server that does not track is not sent it.
-    Only,
+pub(crate) enum Order {
+    /// Before the command. That has no other use: a server that does not track is not sent it.
+    Before,
+    /// After the command, which ends the tracking. It is sent to a server that does not track as well.
+    After,
 }
 
 /// State machine 8: tracking on one connection after the other, each with a higher number.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     known: Known,
     /// The last connection over which the server was told to turn it on.
     tried: u64,
     /// Over how many connections in a row it was told so without any answer.
     unanswered: u32,
+    /// For how long the next connection is spared that is not asked.
+    spare: Duration,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            known: Known::Nothing,
+            tried: 0,
+            unanswered: 0,
+            spare: TRACK_SPARED,
+        }
+    }
 }
 
 /// What is known of the present connection.
@@ -45,20 +69,22 @@ enum Known {
     Nothing,
     /// The server has tracking on for this connection.
     On(u64),
-    /// The server has refused it over this connection, or is not asked for it.
+    /// The server has refused it over this connection.
     Refused(u64),
+    /// Other connections have ended when they were asked. This one is not asked before this time.
+    Spared(u64, Instant),
 }
 
 /// A server, or a proxy before it, may end a connection on which it is sent a command that it does not know. Then each renewal
 /// of an old hold would fail, and the hold would be lost. So after this many connections without an answer the next one is
-/// not asked; the one after that is.
+/// not asked, until it has lasted for [`TRACK_SPARED`]; the one after that is. While no connection answers, this time doubles.
 const MOST_UNANSWERED: u32 = 3;
 
-/// What goes before a command that tracks what it reads.
+/// What goes before a read that has the server track its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
-    /// Nothing from now on: connections have ended when more was sent.
+    /// Nothing for some time: connections have ended when more was sent.
     GivenUp,
     /// `CLIENT CACHING YES`.
     Caching,
@@ -67,17 +93,19 @@ enum Before {
 }
 
 impl State {
-    /// What goes before a command that is sent now over this connection.
-    fn before(&mut self, epoch: u64) -> Before {
-        match self.known {
-            Known::On(on) if on == epoch => return Before::Caching,
-            Known::Refused(refused) if refused == epoch => return Before::Nothing,
-            _ => {}
+    /// What goes before a read that is sent now over this connection.
+    fn before(&mut self, epoch: u64, now: Instant) -> Before {
+        if self.known == Known::On(epoch) {
+            return Before::Caching;
+        }
+        if self.is_refused(epoch, now) {
+            return Before::Nothing;
         }
         if self.tried != epoch {
             if self.unanswered >= MOST_UNANSWERED {
                 self.unanswered = MOST_UNANSWERED - 1;
-                self.known = Known::Refused(epoch);
+                self.known = Known::Spared(epoch, now + self.spare);
+                self.spare = (self.spare * 2).min(TRACK_SPARED_MOST);
                 return Before::GivenUp;
             }
             self.tried = epoch;
@@ -86,10 +114,11 @@ impl State {
         Before::TurnOn
     }
 
-    /// The server has answered what went before a command over this connection. Returns whether it refuses it for the first time.
+    /// The server has answered what went before a read over this connection. Returns whether it refuses it for the first time.
     fn answered(&mut self, epoch: u64, answer: &Result<(), Fault>) -> bool {
         if epoch == self.tried {
             self.unanswered = 0;
+            self.spare = TRACK_SPARED;
         }
         match answer {
             _ if self.epoch() > epoch => false,
@@ -107,11 +136,20 @@ impl State {
         }
     }
 
+    /// Whether the server does not track over this connection now.
+    fn is_refused(&self, epoch: u64, now: Instant) -> bool {
+        match self.known {
+            Known::Refused(refused) => refused == epoch,
+            Known::Spared(spared, until) => spared == epoch && now < until,
+            Known::Nothing | Known::On(_) => false,
+        }
+    }
+
     /// The connection that is spoken of.
     fn epoch(&self) -> u64 {
         match self.known {
             Known::Nothing => 0,
-            Known::On(epoch) | Known::Refused(epoch) => epoch,
+            Known::On(epoch) | Known::Refused(epoch) | Known::Spared(epoch, _) => epoch,
         }
     }
 }
@@ -128,22 +166,23 @@ impl Switch {
         self.is_wanted
     }
 
-    /// Whether the server does not track over this connection.
+    /// Whether the server does not track over this connection now.
     pub(crate) fn is_refused(&self, epoch: u64) -> bool {
-        self.state.lock().known == Known::Refused(epoch)
+        self.state.lock().is_refused(epoch, Instant::now())
     }
 
-    /// Sends a command and has the server track the keys that it reads, if the server does so.
+    /// Sends a command and has the server track keys beside it, if the server does so.
     pub(crate) async fn send(
         &self,
         server: &str,
         command: Cmd,
+        track: Track<'_>,
         connected: &mut Connected,
     ) -> Result<Value, RedisError> {
         let epoch = connected.epoch;
         let connection = &mut connected.connection;
         let before = if self.is_wanted {
-            self.state.lock().before(epoch)
+            self.state.lock().before(epoch, Instant::now())
         } else {
             Before::Nothing
         };
@@ -153,47 +192,67 @@ impl Switch {
         if matches!(before, Before::Nothing | Before::GivenUp) {
             return command.query_async(connection).await;
         }
-        let mut answers = in_one(before, command, connection).await?.into_iter();
-        let turned_on = if before == Before::TurnOn {
-            answers.next()
-        } else {
-            None
-        };
-        let caching = answers.next();
-        let mut before = turned_on.into_iter().chain(caching);
-        let before = before.try_for_each(|one| one.map(drop));
-        let before = before.map_err(reply::fault);
-        let is_refused = self.state.lock().answered(epoch, &before);
-        if let (true, Err(fault)) = (is_refused, &before) {
+        let Answers {
+            of_command,
+            of_before,
+        } = in_one(before, command, track, connection).await?;
+        let is_refused = self.state.lock().answered(epoch, &of_before);
+        if let (true, Err(fault)) = (is_refused, &of_before) {
             telemetry::tracking_refused(server, fault);
         }
-        answers.next().unwrap_or(Ok(Value::Nil))
+        of_command
     }
 }
 
-/// Why a server is not asked any more that has never answered.
+/// Why a server is not asked for some time that has never answered.
 const ENDED: &str =
     "several connections in a row have ended without an answer to `CLIENT TRACKING`";
+
+/// What the server has answered.
+struct Answers {
+    of_command: RedisResult<Value>,
+    /// To what goes before the read.
+    of_before: Result<(), Fault>,
+}
 
 /// Sends all in one pipeline: the server forgets the word after the next command, and other tasks send over this connection.
 async fn in_one(
     before: Before,
     command: Cmd,
+    track: Track<'_>,
     connection: &mut impl ConnectionLike,
-) -> RedisResult<Vec<RedisResult<Value>>> {
+) -> RedisResult<Answers> {
+    let words = match before {
+        Before::TurnOn => &COMMANDS[..],
+        _ => &COMMANDS[1..],
+    };
+    let mut commands: Vec<Cmd> = words.iter().map(|words| command_of(words)).collect();
+    commands.push(track.read.clone());
+    let at = match track.order {
+        Order::Before => commands.len(),
+        Order::After => 0,
+    };
+    commands.insert(at, command);
     let mut pipeline = Pipeline::new();
     pipeline.ignore_errors();
-    if before == Before::TurnOn {
-        pipeline
-            .cmd("CLIENT")
-            .arg("TRACKING")
-            .arg("ON")
-            .arg("OPTIN")
-            .arg("NOLOOP");
+    for command in commands {
+        pipeline.add_command(command);
     }
-    pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-    pipeline.add_command(command);
-    pipeline.query_async(connection).await
+    let mut answers: Vec<RedisResult<Value>> = pipeline.query_async(connection).await?;
+    let of_command = answers.remove(at);
+    let mut of_before = answers.into_iter().take(words.len());
+    Ok(Answers {
+        of_command,
+        of_before: of_before
+            .try_for_each(|one| one.map(drop))
+            .map_err(reply::fault),
+    })
+}
+
+fn command_of(words: &str) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words.split(' ').collect::<Vec<_>>());
+    command
 }
 
 /// What has the server track for a connection, each command as its words.
@@ -204,6 +263,10 @@ mod tests {
     use super::*;
     use crate::backend::cause;
 
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     fn refusal() -> Result<(), Fault> {
         Err(Fault::Denied(cause("no right")))
     }
@@ -211,14 +274,14 @@ mod tests {
     #[test]
     fn tracking_is_turned_on_once_for_each_connection() {
         let mut state = State::default();
-        assert_eq!(state.before(1), Before::TurnOn);
+        assert_eq!(state.before(1, now()), Before::TurnOn);
         assert!(!state.answered(1, &Ok(())));
-        assert_eq!(state.before(1), Before::Caching);
-        assert_eq!(state.before(2), Before::TurnOn);
+        assert_eq!(state.before(1, now()), Before::Caching);
+        assert_eq!(state.before(2, now()), Before::TurnOn);
         assert!(!state.answered(2, &Ok(())));
         // A late answer over the connection before.
         assert!(!state.answered(1, &Ok(())));
-        assert_eq!(state.before(2), Before::Caching);
+        assert_eq!(state.before(2, now()), Before::Caching);
     }
 
     #[test]
@@ -226,19 +289,19 @@ mod tests {
         let mut state = State::default();
         assert!(state.answered(1, &refusal()));
         assert!(!state.answered(1, &refusal()));
-        assert_eq!(state.before(1), Before::Nothing);
-        assert_eq!(state.before(2), Before::TurnOn);
+        assert_eq!(state.before(1, now()), Before::Nothing);
+        assert_eq!(state.before(2, now()), Before::TurnOn);
         assert!(!state.answered(2, &refusal()), "told a second time");
-        assert_eq!(state.before(3), Before::TurnOn);
+        assert_eq!(state.before(3, now()), Before::TurnOn);
         assert!(!state.answered(3, &Ok(())));
-        assert_eq!(state.before(3), Before::Caching);
+        assert_eq!(state.before(3, now()), Before::Caching);
     }
 
     #[test]
     fn server_that_cannot_now_is_asked_again() {
         let mut state = State::default();
         assert!(!state.answered(1, &Err(Fault::NotNow(cause("busy")))));
-        assert_eq!(state.before(1), Before::TurnOn);
+        assert_eq!(state.before(1, now()), Before::TurnOn);
     }
 
     #[test]
@@ -248,7 +311,7 @@ mod tests {
         assert!(state.answered(1, &refusal()));
         // The answer to a command that was sent before.
         assert!(!state.answered(1, &Ok(())));
-        assert_eq!(state.before(1), Before::Nothing);
+        assert_eq!(state.before(1, now()), Before::Nothing);
     }
 
     #[test]
@@ -256,19 +319,46 @@ mod tests {
     {
         let mut state = State::default();
         for epoch in 1..=3 {
-            assert_eq!(state.before(epoch), Before::TurnOn);
+            assert_eq!(state.before(epoch, now()), Before::TurnOn);
             // Another command beside it does not count.
-            assert_eq!(state.before(epoch), Before::TurnOn);
+            assert_eq!(state.before(epoch, now()), Before::TurnOn);
         }
-        assert_eq!(state.before(4), Before::GivenUp);
-        assert_eq!(state.before(4), Before::Nothing);
-        assert_eq!(state.before(5), Before::TurnOn);
-        assert_eq!(state.before(6), Before::GivenUp);
-        assert_eq!(state.before(7), Before::TurnOn);
+        assert_eq!(state.before(4, now()), Before::GivenUp);
+        assert_eq!(state.before(4, now()), Before::Nothing);
+        assert_eq!(state.before(5, now()), Before::TurnOn);
+        assert_eq!(state.before(6, now()), Before::GivenUp);
+        assert_eq!(state.before(7, now()), Before::TurnOn);
         assert!(!state.answered(7, &Ok(())));
         for epoch in 8..=10 {
-            assert_eq!(state.before(epoch), Before::TurnOn);
+            assert_eq!(state.before(epoch, now()), Before::TurnOn);
         }
-        assert_eq!(state.before(11), Before::GivenUp);
+        assert_eq!(state.before(11, now()), Before::GivenUp);
+    }
+
+    #[test]
+    fn connection_that_is_not_asked_is_asked_when_it_has_lasted_and_each_time_later() {
+        let mut state = State::default();
+        let start = now();
+        let mut epoch = 0;
+        for _ in 0..MOST_UNANSWERED {
+            epoch += 1;
+            state.before(epoch, start);
+        }
+        let mut spare = TRACK_SPARED;
+        for _ in 0..10 {
+            epoch += 1;
+            assert_eq!(state.before(epoch, start), Before::GivenUp);
+            let early = start + spare - Duration::from_millis(1);
+            assert_eq!(state.before(epoch, early), Before::Nothing);
+            assert_eq!(state.before(epoch, start + spare), Before::TurnOn);
+            // It ends as well.
+            spare = (spare * 2).min(TRACK_SPARED_MOST);
+        }
+        epoch += 1;
+        assert_eq!(state.before(epoch, start), Before::GivenUp);
+        assert_eq!(state.before(epoch, start + spare), Before::TurnOn);
+        assert!(!state.answered(epoch, &Ok(())));
+        assert_eq!(state.before(epoch, start), Before::Caching);
+        assert_eq!(state.spare, TRACK_SPARED);
     }
 }

@@ -25,7 +25,7 @@ fn due(plan: &mut Plan, ms: u64) -> Vec<String> {
 }
 
 fn read(plan: &mut Plan, key: &str, ms: u64) {
-    plan.was_read(&name(key), at(ms), false, |_| true);
+    plan.was_read(&name(key), at(ms), Outcome::Read, |_| true);
 }
 
 /// A plan with one key that was read for the first time at 0, and is tracked.
@@ -141,8 +141,19 @@ fn read_without_an_answer_is_repeated_after_a_second() {
     let mut plan = tracked();
     plan.change("k", at(5));
     assert_eq!(due(&mut plan, 5), ["k"]);
-    plan.was_read(&name("k"), at(2_005), true, |_| true);
+    plan.was_read(&name("k"), at(2_005), Outcome::NoAnswer, |_| true);
     assert_eq!(plan.next(), at(2_005 + SECOND));
+}
+
+#[test]
+fn read_that_was_refused_is_repeated_seldom_and_a_change_leads_to_one_before() {
+    let mut plan = tracked();
+    plan.change("k", at(5));
+    assert_eq!(due(&mut plan, 5), ["k"]);
+    plan.was_read(&name("k"), at(10), Outcome::Refused, |_| true);
+    assert_eq!(plan.next(), at(10).after(TRACK_REFUSED_AGAIN));
+    plan.change("k", at(20));
+    assert_eq!(plan.next(), at(5 + SECOND));
 }
 
 #[test]
@@ -172,7 +183,7 @@ fn keys_whose_holds_have_gone_do_not_pile_up() {
         plan.add(&key, number, at(number), |_| true);
         let is_watched = |other: u64| other + 10 > number;
         for (key, _) in plan.take_due(at(number)) {
-            plan.was_read(&key, at(number), false, is_watched);
+            plan.was_read(&key, at(number), Outcome::Read, is_watched);
         }
         plan.tidy(is_watched);
         assert!(plan.keys.len() <= 2 * 10 + SPARE + 1, "{}", plan.keys.len());
@@ -233,7 +244,12 @@ proptest! {
                 Step::Pass(ms) => now += ms,
                 Step::Answer { failed } => {
                     if let Some(name) = reading.pop() {
-                        plan.was_read(&name, at(now), failed, |_| true);
+                        let outcome = if failed {
+                            Outcome::NoAnswer
+                        } else {
+                            Outcome::Read
+                        };
+                        plan.was_read(&name, at(now), outcome, |_| true);
                         if failed {
                             unread.insert(name, ());
                         }

@@ -23,8 +23,8 @@ pub(super) struct SlotCommand<'a> {
     pub(super) make: &'a (dyn Fn(Form) -> Cmd + Sync),
     /// The bit of the script, or 0 for another command.
     pub(super) script: u64,
-    /// Whether the node is to track the keys that it reads.
-    pub(super) track: Track,
+    /// The keys that the node is to track beside it.
+    pub(super) track: Option<Track<'a>>,
 }
 
 impl Cluster {
@@ -87,7 +87,7 @@ impl Cluster {
         &self,
         node: &Node,
         slot: u16,
-        sending: Sending,
+        sending: Sending<'_>,
         make: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
         // Not `then_some`: a value that is made and dropped counts as a command that went astray.

@@ -20,7 +20,6 @@ use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::Sending;
 use crate::backend::redis::slot::slot_of;
-use crate::backend::redis::tracking::Track;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
@@ -173,7 +172,7 @@ impl Cluster {
         let sending = Sending {
             asking: false,
             script: 0,
-            track: Track::No,
+            track: None,
             patience,
         };
         let slots = |_| {

@@ -240,16 +240,16 @@ impl Cluster {
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
-        self.run_as(slot, script, Track::No, with).await
+        self.run_as(slot, script, None, with).await
     }
 
-    /// Runs a script on the node that has a slot, which may have the node track the keys that it reads last. The answer is
-    /// [`Value::Nil`] if it was not sent.
+    /// Runs a script on the node that has a slot, and may have the node track keys beside it. The answer is [`Value::Nil`] if it
+    /// was not sent.
     pub(super) async fn run_as(
         &self,
         slot: u16,
         script: &Script,
-        track: Track,
+        track: Option<Track<'_>>,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
@@ -277,7 +277,7 @@ impl Cluster {
             slot,
             make: &|_| command.clone(),
             script: 0,
-            track: Track::No,
+            track: None,
         };
         self.follow(command).await
     }

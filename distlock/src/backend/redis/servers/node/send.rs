@@ -12,7 +12,7 @@ use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::redis::servers::failed::{Failed, moving, of_server, read_error};
-use crate::backend::redis::tracking::Track;
+use crate::backend::redis::tracking::{Order, Track};
 use crate::backend::{Fault, cause};
 use crate::error::show;
 
@@ -29,18 +29,18 @@ pub(crate) enum Form {
 
 /// How a command is sent to a node of a cluster.
 #[derive(Clone, Copy)]
-pub(crate) struct Sending {
+pub(crate) struct Sending<'a> {
     /// The slot is on its way to this node, which carries the script out nevertheless.
     pub(crate) asking: bool,
     /// The bit of the script, if it is one.
     pub(crate) script: u64,
-    /// Whether the node is to track the keys that it reads.
-    pub(crate) track: Track,
+    /// The keys that the node is to track beside it.
+    pub(crate) track: Option<Track<'a>>,
     /// How long to wait for the connection, and for the answer.
     pub(crate) patience: Duration,
 }
 
-impl Sending {
+impl Sending<'_> {
     /// A command that is sent so over this connection.
     fn over(self, epoch: u64) -> Sent {
         Sent {
@@ -78,17 +78,17 @@ impl Node {
         answer.map_err(|failed| self.fault(failed))
     }
 
-    /// Runs a script and has the server track the keys that it reads last. The answer is [`Value::Nil`] if it was not sent.
+    /// Runs a script and has the server track keys beside it. The answer is [`Value::Nil`] if it was not sent.
     pub(crate) async fn run_tracked(
         &self,
         script: &Script,
-        track: Track,
+        track: Track<'_>,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         let sending = Sending {
             asking: false,
             script: script.bit(),
-            track,
+            track: Some(track),
             patience: self.response_timeout,
         };
         let command = |form: Form| {
@@ -105,7 +105,7 @@ impl Node {
     /// Sends a command to a node of a cluster, in another form if the node does not know the script.
     pub(crate) async fn send_here(
         &self,
-        sending: Sending,
+        sending: Sending<'_>,
         command: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
         match self.try_send_here(sending, command(Form::Digest)).await {
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    async fn try_send_here(&self, sending: Sending, command: Cmd) -> Result<Value, Failed> {
+    async fn try_send_here(&self, sending: Sending<'_>, command: Cmd) -> Result<Value, Failed> {
         let Sending {
             asking,
             track,
@@ -122,11 +122,15 @@ impl Node {
             ..
         } = sending;
         let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
-        if track == Track::Only && self.tracking.is_refused(connected.epoch) {
+        let is_useless = |track: Track<'_>| {
+            track.order == Order::Before && self.tracking.is_refused(connected.epoch)
+        };
+        if track.is_some_and(is_useless) {
             return Ok(Value::Nil);
         }
-        if track != Track::No && !asking {
-            let answer = self.tracking.send(self.name(), command, &mut connected);
+        if let Some(track) = track.filter(|_| !asking) {
+            let tracking = &self.tracking;
+            let answer = tracking.send(self.name(), command, track, &mut connected);
             let answer = timeout(patience, answer).await;
             return self.read(answer.ok(), sending.over(connected.epoch));
         }
