@@ -14,7 +14,7 @@ const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, or in one way, and a rule that each has to be caught by, in runs of the
 /// usual size. The others show on the reentrant lock.
-const BY_RULE: [(Flaw, LockKind, &str); 16] = [
+const BY_RULE: [(Flaw, LockKind, &str); 20] = [
     (Flaw::ReaderBesideWriter, LockKind::Read, "A1"),
     (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A1"),
     (Flaw::TokenFromMemory, LockKind::Fenced, "A2"),
@@ -31,6 +31,10 @@ const BY_RULE: [(Flaw, LockKind, &str); 16] = [
     (Flaw::ChangeCountsAgain, LockKind::Latch, "A9"),
     (Flaw::RequestForgotten, LockKind::Latch, "A9"),
     (Flaw::EndForgotten, LockKind::Semaphore, "A9"),
+    (Flaw::MarginForgotten, LockKind::Reentrant, "A15"),
+    (Flaw::HoldersUnseen, LockKind::Reentrant, "A16"),
+    (Flaw::AttachedAgain, LockKind::Reentrant, "A17"),
+    (Flaw::ExtensionForgotten, LockKind::Reentrant, "A1"),
 ];
 
 pub(crate) fn trials(seeds_without_flaw: usize) -> impl Iterator<Item = Trial> {

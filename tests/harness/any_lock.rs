@@ -187,6 +187,20 @@ impl LockKind {
         self != Self::Semaphore
     }
 
+    /// Is it a lock of one key that one owner has at a time, without readers?
+    #[must_use]
+    pub fn is_lock_of_one_key(self) -> bool {
+        matches!(
+            self,
+            Self::Reentrant
+                | Self::NonReentrant
+                | Self::Spin
+                | Self::Fenced
+                | Self::Fair
+                | Self::NonReentrantFair
+        )
+    }
+
     /// Is it granted in the order of arrival?
     #[must_use]
     pub fn is_fair(self) -> bool {
@@ -274,6 +288,25 @@ impl AnyLock {
             Self::Semaphore(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
             Self::Multi(lock) => lock.try_acquire().await,
             Self::Red(lock) => lock.try_acquire().await,
+        }
+    }
+
+    /// Waits until nobody holds it.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    ///
+    /// # Panics
+    /// If it is not a lock of one key.
+    pub async fn until_free(&self, wait: Option<Duration>) -> Result<(), Error> {
+        let until_free = of_one_key!(self, lock => lock.until_free(), {
+            AnyLock::Permit(_) | AnyLock::Semaphore(_) | AnyLock::Multi(_) | AnyLock::Red(_) => {
+                panic!("no lock of one key")
+            }
+        });
+        match wait {
+            Some(wait) => until_free.wait(wait).await,
+            None => until_free.await,
         }
     }
 

@@ -179,6 +179,12 @@ const FOUND_ELSEWHERE: &[(Flaw, &str)] = &[
         Flaw::BatchCutInTheMiddle,
         "keys_acquired_at_once_are_all_taken",
     ),
+    (Flaw::ExtensionForgotten, "extended_lease_keeps_others_out"),
+    (Flaw::AttachedAgain, "detached_hold_is_attached_once"),
+    (
+        Flaw::MarginForgotten,
+        "hold_ends_before_its_lease_by_the_margin",
+    ),
 ];
 
 /// The flaw that the environment names.

@@ -15,6 +15,8 @@ pub(super) struct Workload {
     pub(super) lock_kind: LockKind,
     /// The watchdog's lease.
     pub(super) lease: Duration,
+    /// How long before its end in the server a lease counts as ended.
+    pub(super) margin: Duration,
     /// The longest time inside for most operations; one in ten stays up to ten times as long.
     pub(super) work: Duration,
     /// How many operations in a thousand stay for up to two and a half leases.
@@ -29,6 +31,26 @@ pub(super) struct Workload {
     pub(super) wait: Duration,
     /// The names of the locks. The first ones are requested most often.
     pub(super) keys: Vec<String>,
+}
+
+impl Workload {
+    /// The time after the end of a lease in which nobody is granted the key. None for a Redlock: an owner that ends frees the
+    /// servers that it still has, and with those whose lease ended first they may be a majority.
+    pub(super) fn margin(&self) -> Duration {
+        match self.lock_kind {
+            LockKind::Red => Duration::ZERO,
+            _ => self.margin,
+        }
+    }
+}
+
+/// The margin of the clients in the run of this seed, if they have one.
+pub(super) fn margin(seed: u64, margin: Duration) -> Duration {
+    if seed.is_multiple_of(2) {
+        Duration::ZERO
+    } else {
+        margin
+    }
 }
 
 /// How many waiters in a thousand are not polled for some time in the run of this seed. None in most: beside such waiters
@@ -98,6 +120,21 @@ pub(super) struct PlannedOperation {
     pub(super) cut: Option<Duration>,
     /// On a latch: counts it down instead of waiting for it.
     pub(super) counts: bool,
+    /// Does this instead, or as well.
+    pub(super) more: Option<More>,
+}
+
+/// What few operations do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum More {
+    /// Waits until the key is free, and acquires nothing.
+    UntilFree,
+    /// Extends its fixed lease, and stays for longer.
+    Extend(Duration),
+    /// Detaches its hold at the end. Others attach or release it, and perhaps try so again.
+    Detach,
+    /// Campaigns for the leader of the key, and resigns after the time of its wait.
+    Campaign,
 }
 
 impl PlannedOperation {
@@ -118,6 +155,7 @@ impl PlannedOperation {
             panics: false,
             cut: None,
             counts: false,
+            more: None,
         }
     }
 
@@ -143,6 +181,30 @@ impl PlannedOperation {
         self.panics = workload.panics > 0 && random.random_range(0..1_000) < workload.panics;
         if has_no_places && is_chosen < workload.unpolled && self.ask == Request::Await {
             self.unpolled = Some((workload.lease * 2).mul_f64(time));
+        }
+        self
+    }
+
+    /// Whether it does more than to acquire and to release. `random` is not that of the other choices, so that a seed keeps them.
+    pub(super) fn or_more(mut self, random: &mut StdRng, workload: &Workload) -> Self {
+        let (choice, part) = (random.random_range(0..1_000), random.random::<f64>());
+        let kind = self.lock_kind;
+        // The others have several entries in the servers, or no lease.
+        let is_one_entry = matches!(kind, LockKind::Permit) || kind.is_lock_of_one_key();
+        self.more = match choice {
+            0..50 if kind.is_lock_of_one_key() && self.ask == Request::Await => {
+                Some(More::UntilFree)
+            }
+            50..110 if is_one_entry && self.section != Section::Panics => Some(More::Detach),
+            110..250 if kind == LockKind::Fenced && self.cut.is_none() => Some(More::Campaign),
+            250..600 if self.lease.is_some() && self.leave != Leave::Forget => {
+                Some(More::Extend((workload.lease / 2).mul_f64(0.1 + 0.9 * part)))
+            }
+            _ => None,
+        };
+        if matches!(self.more, Some(More::UntilFree | More::Campaign)) {
+            self.unpolled = None;
+            self.panics = false;
         }
         self
     }
@@ -219,6 +281,7 @@ impl PlannedOperation {
             // A cancelled count-down leaves unknown whether it counted.
             cut: (is_cut && !counts).then_some(cut),
             counts,
+            more: None,
         }
     }
 }

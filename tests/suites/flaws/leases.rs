@@ -121,3 +121,26 @@ pub(super) async fn hold_outlives_each_server_that_forgets_it_in_turn(stage: &St
     }
     held.is_held()
 }
+
+pub(super) async fn extended_lease_keeps_others_out(stage: &Stage) -> bool {
+    let acquiring = stage.client().lock(KEY).acquire().lease(2 * SECOND);
+    let held = acquiring.await.unwrap();
+    held.extend(4 * SECOND).await.unwrap();
+    sleep(3 * SECOND).await;
+    held.is_held() && stage.is_taken().await
+}
+
+pub(super) async fn detached_hold_is_attached_once(stage: &Stage) -> bool {
+    let client = stage.client();
+    let detached = hold(&client).await.detach().unwrap();
+    let attached = stage.other().attach(&detached).await.unwrap();
+    let again = client.attach(&detached).await;
+    again.is_err() && attached.is_held()
+}
+
+pub(super) async fn hold_ends_before_its_lease_by_the_margin(stage: &Stage) -> bool {
+    let client = stage.client_with_margin(SECOND);
+    let held = client.lock(KEY).acquire().lease(3 * SECOND).await.unwrap();
+    sleep(2 * SECOND + MOMENT).await;
+    !held.is_held() && stage.is_taken().await
+}

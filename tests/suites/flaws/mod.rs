@@ -16,10 +16,12 @@ use distlock_tests::faults::Faults;
 use distlock_tests::flaws::Flaw;
 
 use self::leases::{
+    detached_hold_is_attached_once, extended_lease_keeps_others_out,
     grant_answered_late_ends_before_another_gets_in, hold_after_a_lost_one_of_its_key_is_kept,
-    hold_handed_over_after_its_loss_is_told_soon, hold_handed_over_stays_in_the_server,
-    hold_outlives_each_server_that_forgets_it_in_turn, hold_that_a_restart_took_away_is_told_soon,
-    hold_that_another_has_taken_is_found_lost, hold_that_nobody_releases_ends_with_its_lease,
+    hold_ends_before_its_lease_by_the_margin, hold_handed_over_after_its_loss_is_told_soon,
+    hold_handed_over_stays_in_the_server, hold_outlives_each_server_that_forgets_it_in_turn,
+    hold_that_a_restart_took_away_is_told_soon, hold_that_another_has_taken_is_found_lost,
+    hold_that_nobody_releases_ends_with_its_lease,
     holder_is_told_soon_when_its_own_client_is_granted_the_key,
     renewal_answered_late_ends_before_another_gets_in, renewal_that_failed_once_is_tried_again,
     waiter_that_hears_of_a_loss_has_it_told_soon,
@@ -114,6 +116,9 @@ scenarios! {
     SeveralKeysByTries: waiter_for_two_hot_keys_gets_both,
     UnpolledKeepsPlace: waiter_behind_one_that_is_not_polled_gets_in,
     DoubtEndsWithLease: attempt_that_a_hung_server_carries_out_is_ended,
+    ExtensionForgotten: extended_lease_keeps_others_out,
+    AttachedAgain: detached_hold_is_attached_once,
+    MarginForgotten: hold_ends_before_its_lease_by_the_margin,
     AnswerOfAnother: attempt_beside_a_granted_one_is_refused_by_the_holder,
     BatchCutInTheMiddle: keys_acquired_at_once_are_all_taken,
     BatchCutInTheMiddle: keys_released_at_once_are_all_free,

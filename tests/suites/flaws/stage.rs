@@ -39,6 +39,15 @@ impl Stage {
         builder.in_memory(server).unwrap()
     }
 
+    /// A client that counts its leases as ended somewhat before the server does.
+    pub(super) fn client_with_margin(&self, margin: Duration) -> Client {
+        let mut builder = Client::builder().watchdog_timeout(LEASE);
+        if self.flaw != Some(Flaw::MarginForgotten) {
+            builder = builder.lease_margin(margin);
+        }
+        builder.in_memory(&self.server).unwrap()
+    }
+
     /// A client without either.
     pub(super) fn other(&self) -> Client {
         let builder = Client::builder().watchdog_timeout(LEASE);

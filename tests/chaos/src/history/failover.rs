@@ -99,6 +99,8 @@ pub fn overlaps(operations: &Operations) -> Vec<Overlap<'_>> {
     for ops in operations.by_key().into_values() {
         let claims = ops
             .into_iter()
+            // Nobody relies on a hold that is detached.
+            .filter(|op| !op.detached)
             .filter_map(|op| Some((op.longest_claim(faults)?, op)));
         let mut claims: Vec<_> = claims.filter(|(claim, _)| claim.from < claim.to).collect();
         claims.sort_by_key(|(claim, op)| (claim.from, op.id));

@@ -35,7 +35,7 @@ pub use check::{Bounds, Violation, check};
 pub use coverage::{contended, fault_coverage};
 pub use failover::{Overlap, overlaps};
 pub use latch::wrong_sum;
-pub use operation::{Claim, LeakedPermit, Operation};
+pub use operation::{Claim, Extension, LeakedPermit, Operation};
 pub use operations::Operations;
 pub use stalls::ProcessStalls;
 
@@ -120,6 +120,36 @@ pub enum EventKind {
     Abandoned {
         /// Which acquisition.
         id: Id,
+    },
+    /// The acquisition takes over a hold that was detached, or releases it.
+    Takes {
+        /// Which acquisition.
+        id: Id,
+        /// The one whose hold it was.
+        from: Id,
+    },
+    /// The detached hold was released.
+    Freed {
+        /// Which acquisition.
+        id: Id,
+    },
+    /// The key was seen free, and not acquired.
+    SeenFree {
+        /// Which acquisition.
+        id: Id,
+    },
+    /// The owner's fixed lease was extended.
+    Extended {
+        /// Which acquisition.
+        id: Id,
+        /// When the longer lease was asked for.
+        asked: Timestamp,
+        /// The longer lease.
+        lease: Timestamp,
+        /// The owner's own deadline before that.
+        before: Timestamp,
+        /// The one after it.
+        deadline: Timestamp,
     },
     /// The owner entered the guarded resource.
     Entered {
@@ -226,6 +256,8 @@ pub enum End {
     Dropped,
     /// It was left to its lease.
     Left,
+    /// It was detached: nobody relies on it until it is attached, and its lease goes on.
+    Detached,
     /// Anything else, in its own words.
     Other(String),
 }

@@ -47,6 +47,18 @@ pub struct Operation {
     pub granted_until: Timestamp,
     /// The deadline as it was last known.
     pub deadline: Timestamp,
+    /// How its fixed lease was extended last.
+    pub extended: Option<Extension>,
+    /// Whether it only waited until the key was free, and saw that.
+    pub seen_free: bool,
+    /// Whether its hold was detached.
+    pub detached: bool,
+    /// When others began to take over its detached hold, and when one of them had it or had released it.
+    pub taken: Option<(Timestamp, Timestamp)>,
+    /// The operation whose detached hold it takes over or releases.
+    pub takes: Option<Id>,
+    /// Whether it has released that.
+    pub freed: bool,
     /// When the owner entered the resource.
     pub entered: Option<Timestamp>,
     /// When its write was answered, and whether it was accepted.
@@ -61,6 +73,19 @@ pub struct Operation {
     pub killed: Option<Timestamp>,
     /// When its process was killed, also if it had ended by then.
     pub died: Option<Timestamp>,
+}
+
+/// How a fixed lease was extended.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension {
+    /// When it was asked for.
+    pub asked: Timestamp,
+    /// The lease that was asked for.
+    pub lease: Timestamp,
+    /// The owner's own deadline before that.
+    pub before: Timestamp,
+    /// The one after it.
+    pub deadline: Timestamp,
 }
 
 /// A permit without a lease whose owner died. It is never returned.
@@ -114,6 +139,12 @@ impl Operation {
             refused: None,
             granted_until: 0,
             deadline: 0,
+            extended: None,
+            seen_free: false,
+            detached: false,
+            taken: None,
+            takes: None,
+            freed: false,
             entered: None,
             wrote: None,
             loss_reported: None,
@@ -175,7 +206,8 @@ impl Operation {
     /// Its claim, if it was granted. In doubt the shorter one.
     #[must_use]
     pub fn claim(&self, faults: &[Fault]) -> Option<Claim> {
-        self.claim_until(self.wiped(faults).map(|fault| fault.from))
+        let wiped = self.wiped(faults).map(|fault| fault.from);
+        self.claim_until(wiped, self.taken.map(|(called, _)| called))
     }
 
     /// Its claim, if it was granted. In doubt the shorter one, unless a master was lost.
@@ -183,22 +215,26 @@ impl Operation {
     pub(super) fn claim_over_failovers(&self, faults: &[Fault]) -> Option<Claim> {
         let mut faults = faults.iter().filter(|fault| !fault.wiped.is_failover());
         let wiped = faults.find(|fault| self.may_be_wiped_by(fault));
-        self.claim_until(wiped.map(|fault| fault.from))
+        let taken = self.taken.map(|(called, _)| called);
+        self.claim_until(wiped.map(|fault| fault.from), taken)
     }
 
     /// Its claim, if it was granted. In doubt the longer one: a wipe during its attempt may have come before the hold.
     #[must_use]
     pub fn longest_claim(&self, faults: &[Fault]) -> Option<Claim> {
-        self.claim_until(self.surely_wiped(faults).map(|fault| fault.from))
+        let wiped = self.surely_wiped(faults).map(|fault| fault.from);
+        self.claim_until(wiped, self.taken.map(|(_, done)| done))
     }
 
-    fn claim_until(&self, wiped: Option<Timestamp>) -> Option<Claim> {
+    /// `taken`: when a detached hold was taken over.
+    fn claim_until(&self, wiped: Option<Timestamp>, taken: Option<Timestamp>) -> Option<Claim> {
         let from = self.returned.filter(|_| self.granted)?;
         let mut claim = Claim {
             from,
             to: self.deadline.max(from),
         };
-        claim.cut(self.ending);
+        // A detached hold keeps others out until its lease ends.
+        claim.cut(if self.detached { taken } else { self.ending });
         claim.cut(self.loss_reported);
         claim.cut(self.killed.filter(|_| self.leased));
         claim.cut(wiped);
@@ -216,7 +252,12 @@ impl Operation {
     pub(super) fn may_be_wiped_by(&self, fault: &Fault) -> bool {
         let in_time = match &fault.wiped {
             Wiped::Unreplicated { until, .. } => {
-                self.last_requested <= *until && self.held_until(Timestamp::MAX) >= fault.from
+                let held_until = if self.detached {
+                    self.deadline
+                } else {
+                    self.held_until(Timestamp::MAX)
+                };
+                self.last_requested <= *until && held_until >= fault.from
             }
             Wiped::Nothing | Wiped::One(_) | Wiped::Everything => fault.to >= self.lease_requested,
         };
@@ -270,6 +311,24 @@ impl Operation {
             EventKind::Refused { why, .. } => {
                 (self.returned, self.refused) = (Some(at), Some(why.clone()));
             }
+            EventKind::Takes { from, .. } => self.takes = Some(*from),
+            EventKind::Freed { .. } => (self.returned, self.freed) = (Some(at), true),
+            EventKind::SeenFree { .. } => (self.returned, self.seen_free) = (Some(at), true),
+            EventKind::Extended {
+                asked,
+                lease,
+                before,
+                deadline,
+                ..
+            } => {
+                self.deadline = *deadline;
+                self.extended = Some(Extension {
+                    asked: *asked,
+                    lease: *lease,
+                    before: *before,
+                    deadline: *deadline,
+                });
+            }
             EventKind::Unpolled { .. } => self.unpolled = Some((at, None)),
             EventKind::Polled { .. } => {
                 self.unpolled = self.unpolled.map(|(since, _)| (since, Some(at)));
@@ -295,6 +354,7 @@ impl Operation {
                 if *how == End::Left {
                     self.ending = Some(self.deadline);
                 }
+                self.detached = *how == End::Detached;
                 self.ended = Some((at, how.clone()));
             }
             EventKind::Fault(_) | EventKind::Stalled { .. } | EventKind::Killed { .. } => {}

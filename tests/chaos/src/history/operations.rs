@@ -36,6 +36,10 @@ impl Operations {
                 | EventKind::Unpolled { id }
                 | EventKind::Polled { id }
                 | EventKind::Abandoned { id }
+                | EventKind::Takes { id, .. }
+                | EventKind::Freed { id }
+                | EventKind::SeenFree { id }
+                | EventKind::Extended { id, .. }
                 | EventKind::Entered { id }
                 | EventKind::Wrote { id, .. }
                 | EventKind::LossReported { id }
@@ -62,6 +66,7 @@ impl Operations {
             }
         }
         trace_back(&mut all, lease);
+        take_over(&mut all);
         faults.sort_by_key(|fault| fault.from);
         let stalls: ProcessStalls = stalls.into_iter().collect();
         for fault in &mut faults {
@@ -91,6 +96,22 @@ impl Operations {
     }
 }
 
+/// Notes of each detached hold when somebody began to take it over, and when that was done.
+fn take_over(all: &mut [Operation]) {
+    let mut taken: HashMap<Id, (Timestamp, Timestamp)> = HashMap::new();
+    for op in all.iter() {
+        if let Some(from) = op.takes {
+            let done = op.returned.filter(|_| op.granted || op.freed);
+            let (called, until) = taken.entry(from).or_insert((op.called, Timestamp::MAX));
+            *called = (*called).min(op.called);
+            *until = (*until).min(done.unwrap_or(Timestamp::MAX));
+        }
+    }
+    for op in all {
+        op.taken = taken.get(&op.id).copied();
+    }
+}
+
 /// Finds the beginning of each hold: it may have been handed over from one operation to the next.
 fn trace_back(all: &mut [Operation], lease: Timestamp) {
     let mut first: HashMap<String, Timestamp> = HashMap::new();
@@ -101,6 +122,7 @@ fn trace_back(all: &mut [Operation], lease: Timestamp) {
             op.held_since = *first.entry(owner.clone()).or_insert(returned);
             let lease = op.lease.unwrap_or(lease);
             op.lease_requested = op.granted_until.saturating_sub(lease);
+            let lease = op.extended.map_or(lease, |extension| extension.lease);
             op.last_requested = op.deadline.saturating_sub(lease).max(op.lease_requested);
         }
     }

@@ -21,6 +21,7 @@ pub(super) const BOUNDS: Bounds = Bounds {
     in_order: false,
     capacity: 1,
     settle: 0,
+    margin: 0,
 };
 
 pub(super) fn id(process: u32) -> Id {

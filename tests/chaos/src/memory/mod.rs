@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::fault_plan::FaultPlan;
-use super::planned_operation::{Workload, unpolled};
+use super::planned_operation::{Workload, margin, unpolled};
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, error_counter, evaluate};
@@ -29,6 +29,9 @@ use crate::history::{Bounds, History};
 pub use plan::{MemoryFault, Untold, mixed_plan, plan};
 
 const LEASE: Duration = Duration::from_secs(3);
+
+/// Less than the shortest fixed lease.
+const MARGIN: Duration = Duration::from_millis(15);
 
 /// So much longer that a quarter of it, which a grant must have left, is more than the others' whole lease.
 const LONGEST_LEASE: Duration = LEASE.saturating_mul(5);
@@ -66,6 +69,7 @@ const BOUNDS: Bounds = Bounds {
     in_order: false,
     capacity: 1,
     settle: HEALS.as_nanos() as u64,
+    margin: 0,
 };
 
 fn bounds(lock_kind: LockKind) -> Bounds {
@@ -95,6 +99,7 @@ fn workload(lock_kind: LockKind, seed: u64) -> Workload {
     Workload {
         lock_kind,
         lease: LEASE,
+        margin: margin(seed, MARGIN),
         work: Duration::from_millis(60),
         long: 24,
         unpolled: unpolled(seed) * u32::from(plan::plays_rare_faults(seed)),
@@ -159,6 +164,9 @@ impl MemoryRun {
             let mut builder = Client::builder()
                 .watchdog_timeout(lease_on(at, servers.len(), seed))
                 .response_timeout(RESPONSE_TIMEOUT);
+            if flaw != Some(Flaw::MarginForgotten) {
+                builder = builder.lease_margin(margin(seed, MARGIN));
+            }
             if at < meeting {
                 builder = builder.faults(&faults);
             }
@@ -186,6 +194,7 @@ impl MemoryRun {
             time: Time::paused(),
             sink: Sink::History(history.clone()),
             flaw,
+            travellers: Default::default(),
         };
         Self {
             context,
@@ -254,6 +263,7 @@ impl MemoryRun {
             () = hang => {}
         }
         let mut bounds = bounds(self.context.workload.lock_kind);
+        bounds.margin = timestamp(self.context.workload.margin());
         if self.context.workload.panics > 0 {
             bounds.wake = timestamp(WAKE_AFTER_A_PANIC);
         }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use distlock::Client;
 use futures_util::future::try_join_all;
@@ -50,7 +49,7 @@ impl ChildConfig {
     /// If it cannot connect within some seconds.
     pub async fn run(self) -> Result<(), distlock::Error> {
         error_counter::install();
-        let program = connect(&self.urls, self.workload.lease, None).await?;
+        let program = connect(&self.urls, &self.workload, None).await?;
         let context = WorkerContext {
             process: self.process,
             seed: self.seed,
@@ -58,6 +57,7 @@ impl ChildConfig {
             time: Time::Machine,
             sink: Sink::Lines,
             flaw: None,
+            travellers: Default::default(),
         };
         let _pulse = context.pulse();
         let mut workers = JoinSet::new();
@@ -82,22 +82,24 @@ impl ChildConfig {
 /// A client of each server, with this mistake. Retries while a server is down.
 pub(super) async fn connect(
     urls: &[String],
-    lease: Duration,
+    workload: &Workload,
     flaw: Option<Flaw>,
 ) -> Result<Arc<[Client]>, distlock::Error> {
-    try_join_all(urls.iter().map(|url| connect_one(url, lease, flaw)))
+    try_join_all(urls.iter().map(|url| connect_one(url, workload, flaw)))
         .await
         .map(Arc::from)
 }
 
 async fn connect_one(
     url: &str,
-    lease: Duration,
+    workload: &Workload,
     flaw: Option<Flaw>,
 ) -> Result<Client, distlock::Error> {
-    let mut tries = 0;
+    let (mut tries, lease) = (0, workload.lease);
     loop {
-        let mut builder = Client::builder().watchdog_timeout(lease);
+        let mut builder = Client::builder()
+            .watchdog_timeout(lease)
+            .lease_margin(workload.margin);
         if let Some(flaw) = flaw {
             builder = builder.flaw(flaw);
         }

@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 
 use super::plan::{FaultPlans, plans};
 use super::{Ground, RedisRun};
+use crate::planned_operation::margin;
 use crate::{Outcome, Workload, error_counter};
 
 /// How large a run is.
@@ -68,6 +69,9 @@ impl Scale {
         }
     }
 }
+
+/// The margin in half of the runs is such a part of the lease.
+const MARGIN_OF_A_LEASE: u32 = 100;
 
 /// How many waiters in a thousand are not polled for some time, in a third of the runs.
 const UNPOLLED: u32 = 3;
@@ -170,6 +174,7 @@ fn workload(ground: Ground, lock_kind: LockKind, keys: usize, seed: u64) -> Work
     Workload {
         lock_kind,
         lease: ground.lease(),
+        margin: margin(seed, ground.lease() / MARGIN_OF_A_LEASE),
         work: Duration::from_millis(4),
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),

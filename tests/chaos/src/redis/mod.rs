@@ -58,6 +58,7 @@ const BOUNDS: Bounds = Bounds {
     in_order: false,
     capacity: 1,
     settle: 0,
+    margin: 0,
 };
 
 fn bounds(ground: Ground, lock_kind: LockKind) -> Bounds {
@@ -108,7 +109,7 @@ impl RedisRun {
         let urls = servers.urls();
         let mut client_sets = Vec::new();
         for _ in 0..config.scale.client_sets {
-            let program = connect(&urls, workload.lease, config.flaw).await;
+            let program = connect(&urls, &workload, config.flaw).await;
             client_sets.push(program.expect("the clients"));
         }
         let time = Time::Machine;
@@ -120,6 +121,7 @@ impl RedisRun {
             time,
             sink: Sink::History(history.clone()),
             flaw: None,
+            travellers: Default::default(),
         };
         Self {
             pulse: context.pulse(),
@@ -216,7 +218,10 @@ impl RedisRun {
     }
 
     fn bounds(&self) -> Bounds {
-        bounds(self.config.ground, self.context.workload.lock_kind)
+        Bounds {
+            margin: timestamp(self.context.workload.margin()),
+            ..bounds(self.config.ground, self.context.workload.lock_kind)
+        }
     }
 
     /// How long workers and processes may be silent before they end.

@@ -99,7 +99,14 @@ impl Held {
         });
     }
 
-    fn ended(&self, how: End) {
+    /// The guard, whose end begins now.
+    pub(super) fn take_ending(&mut self) -> Option<Guard> {
+        let guard = self.guard.take()?;
+        self.ending(&guard);
+        Some(guard)
+    }
+
+    pub(super) fn ended(&self, how: End) {
         self.context.now(EventKind::Ended { id: self.id, how });
     }
 
@@ -112,8 +119,7 @@ impl Held {
                 Some(self)
             }
             Leave::Release => {
-                let guard = self.guard.take()?;
-                self.ending(&guard);
+                let guard = self.take_ending()?;
                 let releasing = PendingReleaseAnswer {
                     held: &self,
                     answered: false,
@@ -127,8 +133,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            self.ending(&guard);
+        if let Some(guard) = self.take_ending() {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(guard)));
             self.ended(End::Dropped);
             // A second panic of a thread ends the process.

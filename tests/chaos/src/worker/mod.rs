@@ -1,7 +1,9 @@
 //! A task that acquires, uses the guarded resource and releases, at random and over and over, and records what it saw.
 
+mod campaign;
 mod held;
 mod section;
+mod travel;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,10 +23,11 @@ use tokio::time::{sleep, timeout};
 
 use self::held::Held;
 use self::section::section;
+use self::travel::Travellers;
 use crate::history::{Event, EventKind, History, Id, Timestamp};
 use crate::latch;
 use crate::panicking_waker::{may_meet_a_panic, with_panicking_waker};
-use crate::planned_operation::{Leave, PlannedOperation, Request, Workload};
+use crate::planned_operation::{Leave, More, PlannedOperation, Request, Workload};
 use crate::time::{Time, timestamp};
 
 pub(super) use self::held::{PendingAnswer, refusal};
@@ -61,6 +64,8 @@ pub(super) struct WorkerContext {
     pub(super) sink: Sink,
     /// A mistake of the locks.
     pub(super) flaw: Option<Flaw>,
+    /// The detached holds of this process.
+    pub(super) travellers: Travellers,
 }
 
 impl WorkerContext {
@@ -86,10 +91,14 @@ impl WorkerContext {
         })
     }
 
-    /// The owner's own deadline, as a timestamp of this run.
+    /// The owner's own deadline, as a timestamp of this run: by what the guard says to its user, unless it has passed.
     fn deadline(&self, guard: &Guard) -> Timestamp {
         // In this order: a pause between the two makes it earlier and not later.
         let clock = self.time.clock();
+        let left = guard.remaining();
+        if !left.is_zero() {
+            return clock + timestamp(left);
+        }
         let (now, deadline) = held_until(guard);
         (clock + timestamp(deadline)).saturating_sub(timestamp(now))
     }
@@ -105,6 +114,8 @@ pub(super) struct Worker {
     random: StdRng,
     /// For what was added to operations later, so that a seed keeps its other choices.
     more_random: StdRng,
+    /// The same for what was added after that.
+    newest_random: StdRng,
     /// Holds that their fixed leases have to end. Their guards are dropped with the worker.
     left: Vec<Held>,
 }
@@ -131,6 +142,7 @@ impl Worker {
             },
             random: StdRng::seed_from_u64(context.seed ^ who),
             more_random: StdRng::seed_from_u64(!(context.seed ^ who)),
+            newest_random: StdRng::seed_from_u64((context.seed ^ who).rotate_left(32)),
             left: Vec::new(),
         }
     }
@@ -140,8 +152,10 @@ impl Worker {
         while self.context.time.now() < end {
             let workload = &self.context.workload;
             let planned = PlannedOperation::draw(&mut self.random, workload)
-                .or_unpolled(&mut self.more_random, workload);
+                .or_unpolled(&mut self.more_random, workload)
+                .or_more(&mut self.newest_random, workload);
             sleep(planned.pause).await;
+            self.meet_traveller(&planned).await;
             match planned.cut {
                 Some(after) => {
                     // The drop of what was cut may wake others.
@@ -175,9 +189,18 @@ impl Worker {
             self.next.number += visit.run().await;
             return;
         }
-        let Some(hold) = self.acquire(planned).await else {
-            return;
-        };
+        match planned.more {
+            Some(More::UntilFree) => return self.until_free(planned).await,
+            Some(More::Campaign) => return self.campaign(planned).await,
+            _ => {}
+        }
+        if let Some(hold) = self.acquire(planned).await {
+            self.hold(hold, planned).await;
+        }
+    }
+
+    /// Uses a hold, and ends it.
+    async fn hold(&mut self, hold: Held, planned: &PlannedOperation) {
         let client = &self.program[0];
         let loss_reported = section(client, &mut self.resource, &hold, planned).await;
         if loss_reported {
@@ -185,6 +208,8 @@ impl Worker {
         }
         let how = if loss_reported {
             Leave::Drop
+        } else if planned.more == Some(More::Detach) {
+            return hold.detach(planned);
         } else {
             planned.leave
         };
@@ -228,6 +253,29 @@ impl Worker {
             }
         };
         asking.answered(answer)
+    }
+
+    /// Waits until nobody has the key.
+    async fn until_free(&self, planned: &PlannedOperation) {
+        let lock = planned.lock_kind.lock_on(&self.program, &planned.key);
+        let id = self.next;
+        self.context.now(EventKind::Called {
+            id,
+            key: planned.key.clone(),
+            other_key: None,
+            wait: planned.wait.map(timestamp),
+            lease: None,
+            shared: true,
+            leased: true,
+        });
+        let asking = PendingAnswer::new(&self.context, id);
+        asking.report(match lock.until_free(planned.wait).await {
+            Ok(()) => EventKind::SeenFree { id },
+            Err(error) => {
+                let why = refusal(&error);
+                EventKind::Refused { id, why }
+            }
+        });
     }
 
     /// Polls an acquisition so often, or until it stands in line, and then not for this time.

@@ -11,7 +11,8 @@ use tokio::time::sleep;
 use super::held::Held;
 use crate::branches;
 use crate::history::EventKind;
-use crate::planned_operation::{PlannedOperation, Section};
+use crate::planned_operation::{More, PlannedOperation, Section};
+use crate::time::timestamp;
 
 /// How many leases a branch waits for others. A process that stands still for so long has lost its hold.
 const PATIENCE_IN_LEASES: u32 = 4;
@@ -57,11 +58,13 @@ async fn visit(
     let (id, context) = (hold.id, &hold.context);
     if planned.lock_kind.capacity() > 1 {
         // The resource lets in one at a time.
-        return sleep(planned.work).await;
+        sleep(planned.work).await;
+        return extend(hold, planned).await;
     }
     let entry = resource.enter(&planned.key).await;
     context.now(EventKind::Entered { id });
     sleep(planned.work).await;
+    extend(hold, planned).await;
     if planned.section == Section::Nested {
         // The scope around it reports a loss.
         let _again = hold.guard().reenter();
@@ -76,5 +79,24 @@ async fn visit(
     if hold.guard().is_held() {
         let accepted = resource.write(&planned.key, entry).await;
         context.now(EventKind::Wrote { id, accepted });
+    }
+}
+
+/// Extends the fixed lease, and stays for some of it. Without an answer, the present lease goes on.
+async fn extend(hold: &Held, planned: &PlannedOperation) {
+    let Some(More::Extend(lease)) = planned.more else {
+        return;
+    };
+    let (id, context, guard) = (hold.id, &hold.context, hold.guard());
+    let (asked, before) = (context.time.now(), context.deadline(guard));
+    if guard.extend(lease).await.is_ok() {
+        context.now(EventKind::Extended {
+            id,
+            asked,
+            lease: timestamp(lease),
+            before,
+            deadline: context.deadline(guard),
+        });
+        sleep(lease / 2).await;
     }
 }

@@ -200,6 +200,7 @@ impl Run {
             in_order: matches!(self.kind, Kind::Fair | Kind::NonReentrantFair),
             capacity: if semaphore { PERMITS } else { 1 },
             settle: LEASE * NANOS,
+            margin: 0,
         };
         let operations = Operations::from_events(&self.history.events(), bounds.lease);
         let (granted, all) = (self.granted.load(Ordering::Relaxed), operations.all.len());

@@ -23,7 +23,7 @@ impl Checker<'_> {
                 format!("{} timed out {early} ns early", op.id),
             );
         }
-        let answered = op.granted || op.latch_opened || op.refused.is_some();
+        let answered = op.granted || op.latch_opened || op.seen_free || op.refused.is_some();
         let late = returned > self.obstacles.late(op, due)
             && !self.obstacles.was_stopped(op, due, returned);
         if wait > 0 && answered && late {
@@ -46,7 +46,8 @@ impl Checker<'_> {
         let ending = op.ending.unwrap_or(ended);
         let odd = match (&op.refused, &op.ended) {
             (Some(Refusal::Other(text)), _) | (_, Some((_, End::Other(text)))) => text,
-            (Some(Refusal::Lost), _) if !self.lost_number(op, answered) => {
+            // Of a detached hold A17 says whether it may be lost.
+            (Some(Refusal::Lost), _) if op.takes.is_none() && !self.lost_number(op, answered) => {
                 "an acquisition that entered nothing again was lost"
             }
             (Some(Refusal::Denied), _)

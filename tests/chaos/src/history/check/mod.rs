@@ -12,6 +12,10 @@
 //! | A13 | a waiter for two keys is not overtaken again and again by later waiters for one of them |
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
+//! | A15 | if a hold has ended with its lease, nobody is granted the key before the margin is over |
+//! | A16 | a wait until a key is free does not end while one owner has the key all the time |
+//! | A17 | a detached hold is attached or released once, and is not lost without a cause |
+//! | A18 | an extension makes a lease as long as was asked, and never shorter |
 //!
 //! A3, A10, A14 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
 //! numbers at the end, see [`wrong_sum`](super::wrong_sum). A watchdog that forgets a hold violates A12 alone.
@@ -20,7 +24,10 @@
 //! something is late only if it is late by more than the stalls that touch its bound. Without stalls they are exact.
 
 mod answers;
+mod detached;
 mod exclusion;
+mod free;
+mod leases;
 mod losses;
 mod obstacles;
 mod order;
@@ -54,6 +61,8 @@ pub struct Bounds {
     pub capacity: u32,
     /// How long a client may take for what it does in the background.
     pub settle: Timestamp,
+    /// How long before its end in the server a lease counts as ended.
+    pub margin: Timestamp,
 }
 
 /// A violation of a rule.
@@ -95,9 +104,12 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
             checker.order(key, &ops);
         }
         checker.wake_ups(key, &ops);
+        checker.margin(key, &ops);
+        checker.seen_free(key, &claims, &ops);
         checker.latch_opened(key, &ops);
     }
     checker.passed();
+    checker.taken_over();
     if bounds.capacity == 1 {
         for overlap in overlaps(operations) {
             let found = overlap.violations(operations, bounds);
@@ -108,6 +120,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
         checker.wait(op);
         checker.loss(op);
         checker.end(op);
+        checker.extension(op);
     }
     checker.found.sort_by_key(|violation| violation.at);
     checker.found

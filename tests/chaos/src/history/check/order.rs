@@ -4,10 +4,11 @@ use super::Checker;
 use crate::history::{Operation, Timestamp};
 
 impl Checker<'_> {
-    /// A2. Of two concurrent requests either may be the first.
+    /// A2. Of two concurrent requests either may be the first. An attached hold has the token of its grant.
     pub(super) fn tokens(&mut self, key: &str, ops: &[&Operation]) {
         let granted = |op: &&Operation| Some((op.returned?, op.called, op.token?, op.id));
-        let mut granted: Vec<_> = ops.iter().filter_map(granted).collect();
+        let ops = ops.iter().filter(|op| op.takes.is_none());
+        let mut granted: Vec<_> = ops.filter_map(granted).collect();
         granted.sort_unstable();
         // The highest token of all that were granted before a call.
         let mut highest: Vec<(Timestamp, u64)> = Vec::with_capacity(granted.len());
@@ -27,7 +28,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A8. Where no fault kept the first from its place.
+    /// A8. Where no fault kept the first from its place. Nobody stands in line to attach a hold.
     pub(super) fn order(&mut self, key: &str, ops: &[&Operation]) {
         let late = |from| {
             self.operations
@@ -35,7 +36,10 @@ impl Checker<'_> {
                 .all()
                 .deadline(from, self.bounds.late)
         };
-        let granted = |op: &&Operation| op.granted.then_some((op.called, op.returned?, op.id));
+        let granted = |op: &&Operation| {
+            let was_in_line = op.granted && op.takes.is_none();
+            was_in_line.then_some((op.called, op.returned?, op.id))
+        };
         let granted: Vec<_> = ops.iter().filter_map(granted).collect();
         for (called, returned, id) in &granted {
             let overtaken = granted.iter().find(|(before, after, _)| {

@@ -62,6 +62,12 @@ pub enum Flaw {
     UnpolledKeepsPlace,
     /// A fencing token is the client's highest one plus 1, instead of the server's.
     TokenFromMemory,
+    /// A lease that is extended is not extended in the server.
+    ExtensionForgotten,
+    /// A detached hold that is gone can be attached all the same.
+    AttachedAgain,
+    /// The client has no margin, although it was given one. A backend does not see this mistake: the runs make it.
+    MarginForgotten,
     /// Of attempts that travel together, each gets the answer of the one before it.
     AnswerOfAnother,
     /// Of operations that travel together, the first one is carried out, and all are answered as if they were.
@@ -70,7 +76,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -98,6 +104,9 @@ impl Flaw {
         Self::SeveralKeysByTries,
         Self::UnpolledKeepsPlace,
         Self::TokenFromMemory,
+        Self::ExtensionForgotten,
+        Self::AttachedAgain,
+        Self::MarginForgotten,
         Self::AnswerOfAnother,
         Self::BatchCutInTheMiddle,
     ];

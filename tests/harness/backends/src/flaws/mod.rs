@@ -4,6 +4,7 @@ mod batches;
 mod confirmed;
 mod flaw;
 mod grants;
+mod leases;
 mod numbers;
 mod outcome;
 mod reentry;
@@ -20,6 +21,7 @@ use self::batches::Batches;
 use self::confirmed::Confirmed;
 pub use self::flaw::Flaw;
 use self::grants::Refusals;
+use self::leases::Leases;
 use self::numbers::Sent;
 use self::outcome::Owners;
 use self::reentry::Inside;
@@ -46,6 +48,7 @@ pub(crate) struct Flawed {
     shares: Arc<Shares>,
     sent: Sent,
     refusals: Refusals,
+    leases: Leases,
     confirmed: Confirmed,
     ended: Ended,
     batches: Batches,
@@ -63,6 +66,7 @@ impl Flawed {
             shares: Arc::default(),
             sent: Sent::default(),
             refusals: Refusals::default(),
+            leases: Leases::default(),
             confirmed: Confirmed::default(),
             ended: Ended::default(),
             batches: Batches::default(),
@@ -88,6 +92,11 @@ impl Backend for Flawed {
             Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
             Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
             Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
+            Flaw::ExtensionForgotten => {
+                self.leases.note(attempt);
+                inner.attempt(attempt)
+            }
+            Flaw::AttachedAgain => Box::pin(leases::attach_what_is_gone(inner, attempt)),
             Flaw::AnswerOfAnother => {
                 Box::pin(self.batches.answered_as_the_last_one(inner, attempt))
             }
@@ -113,6 +122,7 @@ impl Backend for Flawed {
             Flaw::RenewalNotRetried => Box::pin(self.owners.renew(inner, batch)),
             Flaw::HandOverNotConfirmed => Box::pin(self.confirmed.renew(inner, batch, &self.clock)),
             Flaw::ReentryByKey => Box::pin(self.inside.renew(inner, batch)),
+            Flaw::ExtensionForgotten => Box::pin(self.leases.renew(inner, batch)),
             _ => inner.renew(batch),
         }
     }

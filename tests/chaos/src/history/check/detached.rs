@@ -1,0 +1,63 @@
+//! A17: a detached hold is attached or released once, and is not lost without a cause.
+
+use std::collections::HashMap;
+
+use super::Checker;
+use crate::history::{Id, Operation, Refusal, Timestamp};
+
+impl Checker<'_> {
+    /// A17.
+    pub(super) fn taken_over(&mut self) {
+        let all = &self.operations.all;
+        let sources: HashMap<Id, &Operation> = all.iter().map(|op| (op.id, op)).collect();
+        let mut taken: HashMap<Id, Vec<&Operation>> = HashMap::new();
+        for op in all {
+            if let Some(from) = op.takes {
+                taken.entry(from).or_default().push(op);
+            }
+        }
+        for (from, takers) in taken {
+            let Some(source) = sources.get(&from) else {
+                continue;
+            };
+            let surely_freed = |op: &Operation| {
+                // A release that was sent twice does not know what the first one met.
+                let until = op.returned.unwrap_or(op.called);
+                op.freed && !self.obstacles.any_obstacle(op, op.called, until)
+            };
+            let had = takers.iter().filter(|op| op.granted || surely_freed(op));
+            let mut had: Vec<_> = had.collect();
+            had.sort_by_key(|op| op.returned);
+            if let [first, second, ..] = had[..] {
+                let at = second.returned.unwrap_or(second.called);
+                let what = format!("{} and {} have had the hold of {from}", first.id, second.id);
+                self.found("A17", at, what);
+            }
+            for op in &takers {
+                let Some(at) = op.returned.filter(|_| op.refused == Some(Refusal::Lost)) else {
+                    continue;
+                };
+                if !self.has_gone(source, op, &takers, at) {
+                    let what = format!("{} has not found the hold of {from}", op.id);
+                    self.found("A17", at, what);
+                }
+            }
+        }
+    }
+
+    /// Whether the hold may have been gone by then.
+    fn has_gone(
+        &self,
+        source: &Operation,
+        op: &Operation,
+        takers: &[&Operation],
+        at: Timestamp,
+    ) -> bool {
+        let others = takers.iter().filter(|other| other.id != op.id);
+        let mut maybe = others.filter(|other| other.refused != Some(Refusal::Lost));
+        let wiped = source.wiped(&self.operations.faults);
+        source.deadline <= at
+            || maybe.any(|other| other.called <= at)
+            || wiped.is_some_and(|fault| fault.from <= at)
+    }
+}
