@@ -5,6 +5,7 @@ mod expire_after;
 mod fair;
 mod force_release;
 mod golden;
+mod guide_scripts;
 mod latch;
 mod permit;
 mod report;
