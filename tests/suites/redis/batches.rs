@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use distlock::{Client, Error, Guard};
 use distlock_tests::rights::PASSWORD;
+use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, Which, eventually_eq};
 use futures_util::future::{join_all, poll_immediate};
 use redis::Value;
@@ -155,6 +156,23 @@ async fn release_of_a_batch_whose_key_has_another_type_fails_alone() {
             _ => released.unwrap(),
         }
     }
+}
+
+#[tokio::test]
+async fn error_of_an_operation_of_a_batch_names_the_master_that_sentinels_name() {
+    let set = SentinelSet::builder().start().await;
+    let master = set.server(set.master().await);
+    let client = Client::connect(&set.url()).await.unwrap();
+    release_all(held(&client).await).await;
+    let too_many = ["CONFIG", "SET", "min-replicas-to-write", "9"];
+    master.cli(&too_many).await;
+    let named = format!("master {}: ", master.addr());
+    let before = master.command_calls("evalsha").await;
+    for acquired in join_all(attempts(&client)).await {
+        let text = acquired.unwrap_err().to_string();
+        assert!(text.contains(&named), "{text}");
+    }
+    assert!(scripts_since(master, before).await <= 2);
 }
 
 /// The script of a batch, bare.

@@ -109,7 +109,7 @@ impl RedisBackend {
                 .fold(call, |call, operation| operation.add_to(call))
         };
         let answer = self.run(&first, &script::LOCK_BATCH, &with).await;
-        match self.read(answer, batch.len()) {
+        match self.read(&first, answer, batch.len()) {
             Some(answers) => {
                 foreign::each(batch.into_iter().zip(answers), |(operation, answer)| {
                     self.tell(operation, answer);
@@ -119,16 +119,21 @@ impl RedisBackend {
         }
     }
 
-    /// The answers of a batch; `None` if the server did nothing of it, and each operation has to go alone.
+    /// The answers of a batch whose first key is this one; `None` if the server did nothing of it, and each operation has to go
+    /// alone.
     fn read(
         &self,
+        first: &Key,
         answer: Result<Value, Fault>,
         operations: usize,
     ) -> Option<Vec<Result<Value, Fault>>> {
         let fault = match answer {
             Ok(value) => {
                 self.batches.with(Collector::proven);
-                return Some(read_answers(value, operations));
+                // The answer to a command that goes alone names its server as well.
+                let named = |fault| self.servers.with_node(first, |node| node.of_answer(fault));
+                let answers = read_answers(value, operations).into_iter();
+                return Some(answers.map(|answer| answer.map_err(named)).collect());
             }
             Err(fault) => fault,
         };
