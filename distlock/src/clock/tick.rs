@@ -72,6 +72,21 @@ impl AtomicTick {
     pub(crate) fn set(&self, tick: Tick) {
         self.0.store(tick.0, Ordering::Relaxed);
     }
+
+    /// Makes it this time, unless it is as early already. Returns whether it was later.
+    pub(crate) fn lower_to(&self, tick: Tick) -> bool {
+        // Read first: a write would move its cache line between cores.
+        tick < self.get() && self.0.fetch_min(tick.0, Ordering::Relaxed) > tick.0
+    }
+
+    /// Makes it [`Tick::NEVER`], unless it is later than `now`. Returns whether it was not later.
+    pub(crate) fn take_by(&self, now: Tick) -> bool {
+        let taken = |at| (at <= now.0).then_some(Tick::NEVER.0);
+        let taken = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        taken.is_ok()
+    }
 }
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -84,5 +99,23 @@ pub(super) fn nanos(time: Duration) -> u64 {
 impl fmt::Debug for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomic_tick_is_lowered_by_earlier_times_alone_and_taken_once_it_has_come() {
+        let planned = AtomicTick::new(Tick::NEVER);
+        let (early, late) = (Tick::from_millis(1), Tick::from_millis(2));
+        assert!(!planned.take_by(late));
+        assert!(planned.lower_to(late) && planned.lower_to(early));
+        assert!(!planned.lower_to(early) && !planned.lower_to(late));
+        assert_eq!(planned.get(), early);
+        assert!(!planned.take_by(Tick::default()));
+        assert!(planned.take_by(early) && !planned.take_by(late));
+        assert_eq!(planned.get(), Tick::NEVER);
     }
 }

@@ -22,23 +22,24 @@ use crate::task::boxed;
 use crate::telemetry::{self, Meter};
 
 impl Registry {
-    /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to it.
+    /// Counts an acquisition that has to wait for this resource. `is_first`: whether others already wait behind it, so that the
+    /// limits do not apply to it.
     ///
     /// # Errors
     /// [`Error::Overloaded`] if the key or the client has reached its limit of waiters.
     pub(crate) fn count_as_waiter(
         &self,
         wait: Wait,
+        resource: &Resource,
         meter: Meter,
         max_waiters: MaxWaiters,
-        is_first: bool,
+        is_first: impl FnOnce() -> bool,
     ) -> Result<WaiterSlot, Error> {
         let due = wait.due;
         let is_inside = !wait.inside.is_empty();
-        let resource = wait.resources[wait.at].clone();
         let call_site = wait.call_site;
         self.tell_if_for_itself(&wait);
-        let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
+        let joined = self.limits.join(wait, max_waiters, is_first);
         let mut slot = joined.map_err(|waiters| Error::Overloaded {
             key: resource.key.text().to_owned(),
             waiters,
@@ -52,7 +53,7 @@ impl Registry {
                     .show_wait(&resource.key, session.id, Some(call_site)),
             );
         }
-        telemetry::waits(&resource, call_site);
+        telemetry::waits(resource, call_site);
         slot.count(meter.waiter());
         // Only a wait inside of a hold can belong to a cycle.
         let searched = if is_inside {

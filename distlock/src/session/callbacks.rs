@@ -5,9 +5,8 @@ use std::sync::{Arc, Weak};
 
 use scopeguard::guard;
 
-use crate::clock::Tick;
+use crate::clock::{AtomicTick, Tick};
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +28,7 @@ pub(super) struct Inspection {
     callbacks: OnceLock<Weak<dyn Callbacks>>,
     checks_heads: AtomicBool,
     /// When to look for long waits.
-    long_waits_at: Mutex<Tick>,
+    long_waits_at: AtomicTick,
 }
 
 impl Default for Inspection {
@@ -37,7 +36,7 @@ impl Default for Inspection {
         Self {
             callbacks: OnceLock::new(),
             checks_heads: AtomicBool::new(false),
-            long_waits_at: Mutex::new(Tick::NEVER),
+            long_waits_at: AtomicTick::new(Tick::NEVER),
         }
     }
 }
@@ -83,29 +82,21 @@ impl Inspection {
     }
 
     /// Asks for a look for long waits at `at`. Returns whether none was planned until then.
+    ///
+    /// The caller was counted among the waiters before, under a mutex that the look takes as well. So if it finds the time of a
+    /// look that has begun meanwhile, that look finds the caller.
     pub(super) fn look_by(&self, at: Tick) -> bool {
-        let mut planned = self.long_waits_at.lock();
-        let earlier = at < *planned;
-        if earlier {
-            *planned = at;
-        }
-        earlier
+        self.long_waits_at.lower_to(at)
     }
 
     /// Looks for long waits, if that is due. Returns when the next look is due.
     pub(super) fn tell_long_waits(&self, now: Tick) -> Tick {
-        let is_due = {
-            let mut planned = self.long_waits_at.lock();
-            let is_due = *planned <= now;
-            if is_due {
-                *planned = Tick::NEVER;
-            }
-            is_due
-        };
+        // Before the look: who comes during it asks for another one.
+        let is_due = self.long_waits_at.take_by(now);
         if is_due && let Some(callbacks) = self.callbacks() {
             // An earlier look that was planned meanwhile stays.
             let _earlier = self.look_by(callbacks.tell_long_waits());
         }
-        *self.long_waits_at.lock()
+        self.long_waits_at.get()
     }
 }

@@ -171,15 +171,16 @@ impl<'a> Turn<'a> {
     /// Counts the acquisition as a waiter from now on, unless there are too many.
     pub(super) fn count_as_waiter(&mut self) -> Result<(), Error> {
         if self.waiter_slot.is_none() {
-            let is_first = self.slot.is_first_of_several();
-            let wait = self
-                .request
-                .wait_for(self.at, &self.registry.session, &self.slot);
-            let request = self.request;
-            let max_waiters = request.max_waiters;
-            let registry = self.registry;
-            let meter = request.requested[self.at].meter;
-            let counted = registry.count_as_waiter(wait, meter, max_waiters, is_first)?;
+            let (registry, request, slot) = (self.registry, self.request, &self.slot);
+            let wait = request.wait_for(self.at, &registry.session, slot);
+            let requested = &request.requested[self.at];
+            let counted = registry.count_as_waiter(
+                wait,
+                &requested.resource,
+                requested.meter,
+                request.max_waiters,
+                || slot.is_first_of_several(),
+            )?;
             self.waiter_slot = Some(counted);
         }
         Ok(())

@@ -32,8 +32,7 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct WaiterSlot {
     limits: Arc<WaiterLimits>,
-    key: Key,
-    /// Its number among the waits.
+    /// Its number among the waits, which have its key.
     number: usize,
     counted: Option<CountedWaiter>,
     #[cfg(feature = "testing")]
@@ -41,31 +40,27 @@ pub(crate) struct WaiterSlot {
 }
 
 impl WaiterLimits {
-    /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already. `most` is `None`
-    /// for the first in line, if others already wait behind it.
+    /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already. `is_first`:
+    /// whether it is the first in line, and others wait behind it. Then the limits do not apply to it.
     pub(crate) fn join(
         self: &Arc<Self>,
         wait: Wait,
-        most: Option<MaxWaiters>,
+        most: MaxWaiters,
+        is_first: impl FnOnce() -> bool,
     ) -> Result<WaiterSlot, u32> {
-        let key = &wait.resources[wait.at].key;
         let mut counts = self.counts.lock();
-        if let Some(most) = most {
-            let before = counts.per_key.get(key).copied().unwrap_or(0);
-            if before >= most.per_key {
+        if let Err(before) = counts.enter(wait.key(), Some(most)) {
+            // Asked only now, and not under this mutex: it takes another one, and nearly all waiters are within the limits.
+            drop(counts);
+            if !is_first() {
                 return Err(before);
             }
-            if counts.total >= most.total {
-                return Err(counts.total);
-            }
+            counts = self.counts.lock();
+            counts.enter(wait.key(), None)?;
         }
-        let key = key.clone();
-        *counts.per_key.entry(key.clone()).or_default() += 1;
-        counts.total += 1;
         let number = counts.waits.add(wait);
         Ok(WaiterSlot {
             limits: Arc::clone(self),
-            key,
             number,
             counted: None,
             #[cfg(feature = "testing")]
@@ -101,7 +96,28 @@ impl WaiterLimits {
 }
 
 impl Counts {
+    /// Counts one more waiter of a key, unless there are too many already. Returns how many there are then.
+    fn enter(&mut self, key: &Key, most: Option<MaxWaiters>) -> Result<(), u32> {
+        let of_key = self.per_key.get_mut(key);
+        let before = of_key.as_deref().copied().unwrap_or(0);
+        if let Some(most) = most {
+            if before >= most.per_key {
+                return Err(before);
+            }
+            if self.total >= most.total {
+                return Err(self.total);
+            }
+        }
+        match of_key {
+            Some(count) => *count += 1,
+            None => drop(self.per_key.insert(key.clone(), 1)),
+        }
+        self.total += 1;
+        Ok(())
+    }
+
     fn leave(&mut self, key: &Key) {
+        self.total -= 1;
         match self.per_key.get_mut(key) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(self.per_key.remove(key)),
@@ -118,12 +134,13 @@ impl WaiterSlot {
     /// before.
     pub(crate) fn move_to(&mut self, key: &Key, waker: &Arc<SlotWaker>) {
         let mut counts = self.limits.counts.lock();
-        counts.leave(&self.key);
-        *counts.per_key.entry(key.clone()).or_default() += 1;
-        counts.waits.move_to(self.number, key, waker);
+        if let Some(former) = counts.waits.move_to(self.number, key, waker) {
+            counts.leave(&former);
+            // Never refused.
+            let _entered = counts.enter(key, None);
+        }
         // Before `shown` is told, which locks the mutex of a memory server.
         drop(counts);
-        self.key = key.clone();
         #[cfg(feature = "testing")]
         if let Some(shown) = &self.shown {
             shown.move_to(key);
@@ -145,17 +162,18 @@ impl WaiterSlot {
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts.lock();
-        counts.total -= 1;
-        counts.waits.remove(self.number);
-        counts.leave(&self.key);
+        let wait = counts.waits.remove(self.number);
+        if let Some(wait) = &wait {
+            counts.leave(wait.key());
+        }
+        // The wait is dropped after that: others need not wait for it.
+        drop(counts);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::panic::Location;
-
-    use smallvec::smallvec;
 
     use super::*;
     use crate::resource::key::Resource;
@@ -171,11 +189,15 @@ mod tests {
         Key::new("", name).unwrap()
     }
 
-    fn wait(name: &str) -> Wait {
+    /// A wait for the first of these keys, which needs all of them.
+    fn wait(names: &[&str]) -> Wait {
         let kind = Kind::Reentrant;
-        let key = key(name);
+        let resources = names.iter().map(|name| Resource {
+            kind,
+            key: key(name),
+        });
         Wait {
-            resources: smallvec![Resource { kind, key }],
+            resources: resources.collect(),
             at: 0,
             since: Tick::default(),
             call_site: Location::caller(),
@@ -186,21 +208,24 @@ mod tests {
         }
     }
 
+    /// One that is not the first in line.
+    fn join(
+        limits: &Arc<WaiterLimits>,
+        names: &[&str],
+        most: MaxWaiters,
+    ) -> Result<WaiterSlot, u32> {
+        limits.join(wait(names), most, || false)
+    }
+
     #[test]
     fn one_too_many_of_a_key_or_in_total_is_refused_until_another_leaves() {
-        let limits = Arc::new(WaiterLimits::default());
-        let first = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
-        assert_eq!(
-            limits.join(wait("a"), Some(at_most(1, MANY))).unwrap_err(),
-            1
-        );
-        let other = limits.join(wait("b"), Some(at_most(1, 2))).unwrap();
-        assert_eq!(
-            limits.join(wait("c"), Some(at_most(MANY, 2))).unwrap_err(),
-            2
-        );
+        let limits = Arc::default();
+        let first = join(&limits, &["a"], at_most(1, MANY)).unwrap();
+        assert_eq!(join(&limits, &["a"], at_most(1, MANY)).unwrap_err(), 1);
+        let other = join(&limits, &["b"], at_most(1, 2)).unwrap();
+        assert_eq!(join(&limits, &["c"], at_most(MANY, 2)).unwrap_err(), 2);
         drop(first);
-        let again = limits.join(wait("a"), Some(at_most(1, 2))).unwrap();
+        let again = join(&limits, &["a"], at_most(1, 2)).unwrap();
         drop((other, again));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
@@ -208,31 +233,26 @@ mod tests {
 
     #[test]
     fn waiter_that_moves_to_another_key_or_is_first_is_not_refused() {
-        let limits = Arc::new(WaiterLimits::default());
-        let mut moving = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
-        let there = limits.join(wait("b"), Some(at_most(1, MANY))).unwrap();
+        let limits = Arc::default();
+        let mut moving = join(&limits, &["a", "b"], at_most(1, MANY)).unwrap();
+        let there = join(&limits, &["b"], at_most(1, MANY)).unwrap();
         moving.move_to(&key("b"), &Arc::default());
-        let first = limits.join(wait("b"), None).unwrap();
-        assert_eq!(
-            limits.join(wait("b"), Some(at_most(3, MANY))).unwrap_err(),
-            3
-        );
-        assert_eq!(limits.join(wait("a"), Some(at_most(1, 3))).unwrap_err(), 3);
-        drop((moving, there, first));
+        let first = limits.join(wait(&["b"]), at_most(1, 1), || true).unwrap();
+        assert_eq!(join(&limits, &["b"], at_most(3, MANY)).unwrap_err(), 3);
+        assert_eq!(join(&limits, &["a"], at_most(1, 3)).unwrap_err(), 3);
+        drop(there);
+        // It left the other key for this one.
+        assert_eq!(limits.counts.lock().per_key.get(&key("b")), Some(&2));
+        assert_eq!(limits.counts.lock().per_key.get(&key("a")), None);
+        drop((moving, first));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
     }
 
     #[test]
     fn nobody_waits_where_the_limit_is_zero() {
-        let limits = Arc::new(WaiterLimits::default());
-        assert_eq!(
-            limits.join(wait("a"), Some(at_most(0, MANY))).unwrap_err(),
-            0
-        );
-        assert_eq!(
-            limits.join(wait("a"), Some(at_most(MANY, 0))).unwrap_err(),
-            0
-        );
+        let limits = Arc::default();
+        assert_eq!(join(&limits, &["a"], at_most(0, MANY)).unwrap_err(), 0);
+        assert_eq!(join(&limits, &["a"], at_most(MANY, 0)).unwrap_err(), 0);
     }
 }

@@ -45,6 +45,13 @@ pub(crate) struct Wait {
     pub(crate) waker: Arc<SlotWaker>,
 }
 
+impl Wait {
+    /// The key that it waits for now.
+    pub(crate) fn key(&self) -> &Key {
+        &self.resources[self.at].key
+    }
+}
+
 /// A key with a long wait.
 #[derive(Debug)]
 pub(crate) struct LongWait {
@@ -86,18 +93,17 @@ impl Waits {
         number
     }
 
-    pub(crate) fn remove(&mut self, number: usize) {
-        let Some(wait) = self.waits.remove(number) else {
-            return;
-        };
+    /// Removes a wait, and returns it.
+    pub(crate) fn remove(&mut self, number: usize) -> Option<Wait> {
+        let wait = self.waits.remove(number)?;
         if wait.inside.is_empty() {
-            return;
+            return Some(wait);
         }
-        for (owner, _) in wait.inside {
-            if let Some(inside) = self.by_hold.get_mut(&owner) {
+        for (owner, _) in &wait.inside {
+            if let Some(inside) = self.by_hold.get_mut(owner) {
                 inside.remove(&number);
                 if inside.is_empty() {
-                    self.by_hold.remove(&owner);
+                    self.by_hold.remove(owner);
                 }
             }
         }
@@ -105,6 +111,7 @@ impl Waits {
         if self.by_hold.capacity() > 64 + 4 * self.by_hold.len() {
             self.by_hold.shrink_to(2 * self.by_hold.len());
         }
+        Some(wait)
     }
 
     /// Copies of the waits inside of holds, if some of them came after the last search for cycles. These come last; the number
@@ -124,13 +131,21 @@ impl Waits {
         (count > 0).then(|| (waits.collect(), count))
     }
 
-    /// It waits for another of its keys from now on, and is in that queue with this waker.
-    pub(crate) fn move_to(&mut self, number: usize, key: &Key, waker: &Arc<SlotWaker>) {
-        if let Some(wait) = self.waits.get_mut(number) {
-            wait.waker = Arc::clone(waker);
-            let mut keys = wait.resources.iter();
-            wait.at = keys.position(|resource| resource.key == *key).unwrap_or(0);
-        }
+    /// It waits for another of its keys from now on, and is in that queue with this waker. Returns the key that it waited for
+    /// before; `None` if `key` is none of its keys.
+    pub(crate) fn move_to(
+        &mut self,
+        number: usize,
+        key: &Key,
+        waker: &Arc<SlotWaker>,
+    ) -> Option<Key> {
+        let wait = self.waits.get_mut(number)?;
+        let mut keys = wait.resources.iter();
+        let at = keys.position(|resource| resource.key == *key)?;
+        wait.waker = Arc::clone(waker);
+        let former = wait.key().clone();
+        wait.at = at;
+        Some(former)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Wait> {
