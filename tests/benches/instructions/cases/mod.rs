@@ -9,6 +9,7 @@ mod many_keys;
 mod memory;
 mod pair;
 mod renewal;
+mod together;
 
 use distlock::Lock;
 
@@ -30,7 +31,7 @@ pub(crate) struct Case {
     pub(crate) is_gated: bool,
 }
 
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case {
         name: "pair",
         what: "one task, acquire and release, to the bare pair",
@@ -39,6 +40,11 @@ pub(crate) const CASES: [Case; 6] = [
     Case {
         name: "hand_over",
         what: "one hot key, a hand-over between tasks, to the bare pair",
+        is_gated: true,
+    },
+    Case {
+        name: "together",
+        what: "32 keys acquired at once and released at once, to the bare pair",
         is_gated: true,
     },
     Case {
@@ -78,6 +84,7 @@ pub(crate) fn run(case: &str, url: &str) -> Parts {
         match case {
             "pair" => pair::run(url, &mut parts).await,
             "hand_over" => hand_over::run(url, &mut parts).await,
+            "together" => together::run(url, &mut parts).await,
             "layer" => layer::run(&mut parts).await,
             "memory" => memory::run(&mut parts).await,
             "renewal" => renewal::run(url, &mut parts).await,
