@@ -14,10 +14,10 @@
 //! | --- | --- | --- |
 //! | [`peek`](Backend::peek) | waiters that have heard nothing for some time | whether an attempt may be granted |
 //! | [`latch`](Backend::latch) | waiters of a latch | its count and its last opening |
-//! | [`inspect`](Backend::inspect) | users, by a primitive | who holds the key |
-//! | [`examine`](Backend::examine) | users, by [`Client::inspect`](crate::Client::inspect) | what is under the key and beside it |
-//! | [`scan`](Backend::scan), [`named_clients`](Backend::named_clients) | users, by [`Client::scan`](crate::Client::scan) | which keys there are, and the names of clients |
-//! | [`server_facts`](Backend::server_facts), [`ping`](Backend::ping) | users, about the servers | what the servers say of themselves |
+//! | [`inspect`](Reports::inspect) | users, by a primitive | who holds the key |
+//! | [`examine`](Reports::examine) | users, by [`Client::inspect`](crate::Client::inspect) | what is under the key and beside it |
+//! | [`scan`](Reports::scan), [`named_clients`](Reports::named_clients) | users, by [`Client::scan`](crate::Client::scan) | which keys there are, and the names of clients |
+//! | [`server_facts`](Reports::server_facts), [`ping`](Connections::ping) | users, about the servers | what the servers say of themselves |
 //!
 //! | [`track`](Backend::track) | the watchdog, for holds that are old, and those whose key has changed | whether the hold is still there |
 //!
@@ -134,11 +134,11 @@ pub trait ShownWait: fmt::Debug + Send + Sync {
     fn move_to(&self, key: &Key);
 }
 
-/// A lock server.
+/// A lock server: what changes keys, and what waiters and the watchdog ask.
 ///
 /// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers
 /// need no timer. Renewals and releases never queue behind attempts.
-pub trait Backend: fmt::Debug + Send + Sync + 'static {
+pub trait Backend: Reports + Connections {
     /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
     ///
     /// An attempt for a [detached](Through::Detached) hold takes the place of that owner, if it still holds the key, and is
@@ -183,6 +183,48 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         seen: Option<&'a Seen>,
     ) -> Reply<'a, Forced>;
 
+    /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
+    /// [`slot`](Home::slot). Changes nothing.
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>>;
+
+    /// Reads whether each of these holds still is its owner's, and has the server tell of the next change of its key. All of them
+    /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told. `None`: the
+    /// server tells of no changes now, and was not asked.
+    fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
+    /// same `request` takes effect once.
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
+
+    /// What a waiter of a latch sees of it. Changes nothing.
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen>;
+
+    /// A request to [`adjust`](Backend::adjust) was answered when it was sent for the first time. No copy of it can
+    /// arrive any more, so the server need not remember it. Nothing is sent for this alone.
+    fn answered(&self, key: &Key, request: Owner);
+
+    /// Why this server cannot have such a primitive under this key, if it cannot.
+    fn refuses(&self, _kind: Kind, _key: &Key) -> Option<&'static str> {
+        None
+    }
+
+    /// Shows the server that an acquisition of `client` waits for a key. It was made at this place in the code. A server
+    /// that tests cannot look into answers `None`.
+    #[cfg(feature = "testing")]
+    fn show_wait(
+        &self,
+        _key: &Key,
+        _client: Uuid,
+        _place: Option<&'static Location<'static>>,
+    ) -> Option<Box<dyn ShownWait>> {
+        None
+    }
+}
+
+/// What users ask a lock server. Nothing of it changes anything.
+pub trait Reports: fmt::Debug + Send + Sync + 'static {
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
@@ -201,33 +243,26 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The clients that the server of a key knows by name. A client with several connections may be there several times.
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>>;
 
-    /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
-    /// [`slot`](Home::slot). Changes nothing.
-    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>>;
+    /// What each server says of itself. The rights of the user are those for this key.
+    fn server_facts<'a>(
+        &'a self,
+        _key: &'a Key,
+    ) -> Pin<Box<dyn Future<Output = Vec<ServerFacts>> + Send + 'a>> {
+        Box::pin(ready(Vec::new()))
+    }
+}
 
-    /// Whether the server tells by [`told`](Backend::told) of changes of the keys of holds.
+/// Where the keys of a lock server are, what it tells without being asked, and what is known of the connections to it.
+pub trait Connections: fmt::Debug + Send + Sync + 'static {
+    /// Whether the server tells by [`told`](Connections::told) of changes of the keys of holds.
     fn tracks(&self) -> bool {
         false
-    }
-
-    /// Reads whether each of these holds still is its owner's, and has the server tell of the next change of its key. All of them
-    /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told. `None`: the
-    /// server tells of no changes now, and was not asked.
-    fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
-        Box::pin(ready(Ok(None)))
     }
 
     /// Completes when the server has told of changes of tracked keys, with what it has told since the last call.
     fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
         Box::pin(std::future::pending())
     }
-
-    /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
-    /// same `request` takes effect once.
-    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
-
-    /// What a waiter of a latch sees of it. Changes nothing.
-    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen>;
 
     /// Whether all messages to a target's subscription have arrived that were published before this was called. False if the
     /// server cannot tell: the connection for messages was lost, or does not answer.
@@ -236,18 +271,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         _target: &'a Target,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         Box::pin(ready(true))
-    }
-
-    /// A request to [`adjust`](Backend::adjust) was answered when it was sent for the first time. No copy of it can
-    /// arrive any more, so the server need not remember it. Nothing is sent for this alone.
-    fn answered(&self, key: &Key, request: Owner);
-
-    /// What each server says of itself. The rights of the user are those for this key.
-    fn server_facts<'a>(
-        &'a self,
-        _key: &'a Key,
-    ) -> Pin<Box<dyn Future<Output = Vec<ServerFacts>> + Send + 'a>> {
-        Box::pin(ready(Vec::new()))
     }
 
     /// Subscribes to what a waiter of this target needs to know. Returns at once; the subscription is active when its
@@ -272,11 +295,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Why this server cannot have such a primitive under this key, if it cannot.
-    fn refuses(&self, _kind: Kind, _key: &Key) -> Option<&'static str> {
-        None
-    }
-
     /// Asks every server that has keys for a sign of life, all at the same time.
     fn ping(&self) -> Reply<'_, ()>;
 
@@ -298,33 +316,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// order. Connections to different servers have different numbers.
     fn epoch(&self, key: &Key) -> u64;
 
-    /// Whether the server may have lost data of a key since its [`epoch`](Backend::epoch) was this. It has not if the key only
+    /// Whether the server may have lost data of a key since its [`epoch`](Connections::epoch) was this. It has not if the key only
     /// moved to another server.
     fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
         self.epoch(key) != epoch
     }
 
-    /// How often the [`epoch`](Backend::epoch) of some key may have changed.
+    /// How often the [`epoch`](Connections::epoch) of some key may have changed.
     fn epoch_changes(&self) -> u64;
 
-    /// Completes with the new number of [changes](Backend::epoch_changes) when that is not `changes` any more: a connection
+    /// Completes with the new number of [changes](Connections::epoch_changes) when that is not `changes` any more: a connection
     /// was re-established. The server behind it may be another one, or may have lost or regained data.
     fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
 
     /// Whether there is a connection that may be replaced.
     fn has_connection(&self) -> bool;
-
-    /// Shows the server that an acquisition of `client` waits for a key. It was made at this place in the code. A server
-    /// that tests cannot look into answers `None`.
-    #[cfg(feature = "testing")]
-    fn show_wait(
-        &self,
-        _key: &Key,
-        _client: Uuid,
-        _place: Option<&'static Location<'static>>,
-    ) -> Option<Box<dyn ShownWait>> {
-        None
-    }
 
     /// The number of channels that this client is subscribed to, or has yet to unsubscribe from.
     #[cfg(feature = "test-util")]

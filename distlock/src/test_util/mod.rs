@@ -23,11 +23,11 @@ use crate::sync::task::{AbortHandle, spawn};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, ConnectionSeen,
+    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, ConnectionSeen, Connections,
     DetachedOwner, Disconnection, Fault, Forced, Home, Inspected, LatchChange, LatchSeen,
-    NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanFilter,
-    ScanPosition, Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target, Through,
-    Told, cause, renewed_together, watched,
+    NamedClient, Peeked, PermitChange, Released, Renewal, Renewed, Reply, Reports, ScanCursor,
+    ScanFilter, ScanPosition, Scanned, Seen, SemaphoreChange, Signal, Subscription, Sweep, Target,
+    Through, Told, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::foreign::{ForeignPanic, is_waking};

@@ -39,9 +39,9 @@ use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, AttemptedAll, Backend, Change, Fault, Forced, Inspected, LatchSeen,
-    NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter, ScanPosition, Scanned,
-    Seen, Subscription, Target, renewed_together,
+    Attempt, Attempted, AttemptedAll, Backend, Change, Connections, Fault, Forced, Inspected,
+    LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, Reports, ScanFilter,
+    ScanPosition, Scanned, Seen, Subscription, Target, renewed_together,
 };
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
@@ -225,50 +225,6 @@ impl Backend for MemoryBackend {
         })
     }
 
-    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
-        self.run(|state, call| match resource.kind.family() {
-            Family::Lock => lock::inspect(state, &resource.key, call.now),
-            Family::ReadWrite => rw::inspect(state, resource, call.now),
-            Family::Semaphore | Family::Latch => number::inspect(state, &resource.key, call.now),
-            Family::Permit => permit::inspect(state, &resource.key, call.now),
-        })
-    }
-
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
-        self.run(|state, call| Ok(examine::examine(state, key, call.now)))
-    }
-
-    fn scan<'a>(
-        &'a self,
-        position: &'a ScanPosition,
-        wanted: ScanFilter<'a>,
-        most: u32,
-    ) -> Reply<'a, Scanned> {
-        self.run(|state, _| Ok(examine::scan(state, position, wanted, most)))
-    }
-
-    fn named_clients<'a>(&'a self, _: &'a Key) -> Reply<'a, Vec<NamedClient>> {
-        self.run(|state, _| Ok(state.clients.clone()))
-    }
-
-    fn ping(&self) -> Reply<'_, ()> {
-        self.run(|_, _| Ok(()))
-    }
-
-    #[cfg(feature = "testing")]
-    fn longest_disconnection(&self) -> Option<Disconnection> {
-        let (since, fault) = self.store.faults.down()?;
-        Some(Disconnection {
-            server: self.servers(),
-            lasted: self.store.clock.now().since(since),
-            fault,
-        })
-    }
-
-    fn servers(&self) -> String {
-        examine::HERE.to_owned()
-    }
-
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         self.run(|state, call| {
             let look = |target| peek::peek(state, target, call.now);
@@ -294,18 +250,77 @@ impl Backend for MemoryBackend {
         })
     }
 
+    fn answered(&self, key: &Key, request: Owner) {
+        let mut state = self.store.state.lock();
+        number::answered(&mut state, key, request);
+        permit::answered(&mut state, key, request);
+    }
+
+    #[cfg(feature = "testing")]
+    fn show_wait(
+        &self,
+        key: &Key,
+        client: Uuid,
+        place: Option<&'static Location<'static>>,
+    ) -> Option<Box<dyn ShownWait>> {
+        let waiter = Waiter { client, place };
+        Some(testing::observe::show(&self.store, key, waiter))
+    }
+}
+
+impl Reports for MemoryBackend {
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        self.run(|state, call| match resource.kind.family() {
+            Family::Lock => lock::inspect(state, &resource.key, call.now),
+            Family::ReadWrite => rw::inspect(state, resource, call.now),
+            Family::Semaphore | Family::Latch => number::inspect(state, &resource.key, call.now),
+            Family::Permit => permit::inspect(state, &resource.key, call.now),
+        })
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
+        self.run(|state, call| Ok(examine::examine(state, key, call.now)))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        wanted: ScanFilter<'a>,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        self.run(|state, _| Ok(examine::scan(state, position, wanted, most)))
+    }
+
+    fn named_clients<'a>(&'a self, _: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        self.run(|state, _| Ok(state.clients.clone()))
+    }
+}
+
+impl Connections for MemoryBackend {
+    fn ping(&self) -> Reply<'_, ()> {
+        self.run(|_, _| Ok(()))
+    }
+
+    #[cfg(feature = "testing")]
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        let (since, fault) = self.store.faults.down()?;
+        Some(Disconnection {
+            server: self.servers(),
+            lasted: self.store.clock.now().since(since),
+            fault,
+        })
+    }
+
+    fn servers(&self) -> String {
+        examine::HERE.to_owned()
+    }
+
     #[cfg(feature = "testing")]
     fn has_heard_all<'a>(
         &'a self,
         _target: &'a Target,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         Box::pin(ready(self.store.is_up()))
-    }
-
-    fn answered(&self, key: &Key, request: Owner) {
-        let mut state = self.store.state.lock();
-        number::answered(&mut state, key, request);
-        permit::answered(&mut state, key, request);
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
@@ -345,17 +360,6 @@ impl Backend for MemoryBackend {
 
     fn has_connection(&self) -> bool {
         false
-    }
-
-    #[cfg(feature = "testing")]
-    fn show_wait(
-        &self,
-        key: &Key,
-        client: Uuid,
-        place: Option<&'static Location<'static>>,
-    ) -> Option<Box<dyn ShownWait>> {
-        let waiter = Waiter { client, place };
-        Some(testing::observe::show(&self.store, key, waiter))
     }
 }
 

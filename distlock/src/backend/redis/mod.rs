@@ -37,9 +37,10 @@ use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::reports::KeyReport;
 use super::{
-    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Disconnection, Fault, Forced,
-    Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanFilter,
-    ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target, Told, renewed_together,
+    Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Connections, Disconnection,
+    Fault, Forced, Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed,
+    Reply, Reports, ScanFilter, ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target,
+    Told, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
@@ -212,46 +213,6 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
-        Box::pin(async move {
-            match resource.kind.family() {
-                Family::Lock => lock::inspect(self, &resource.key).await,
-                Family::ReadWrite => rw::inspect(self, resource).await,
-                Family::Semaphore | Family::Latch => number::inspect(self, &resource.key).await,
-                Family::Permit => permit::inspect(self, &resource.key).await,
-            }
-        })
-    }
-
-    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
-        Box::pin(examine::examine(self, key))
-    }
-
-    fn scan<'a>(
-        &'a self,
-        position: &'a ScanPosition,
-        wanted: ScanFilter<'a>,
-        most: u32,
-    ) -> Reply<'a, Scanned> {
-        Box::pin(scan::scan(self, position, wanted, most))
-    }
-
-    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
-        Box::pin(examine::named_clients(self, key))
-    }
-
-    fn ping(&self) -> Reply<'_, ()> {
-        Box::pin(self.servers.ping())
-    }
-
-    fn longest_disconnection(&self) -> Option<Disconnection> {
-        self.servers.longest_disconnection()
-    }
-
-    fn servers(&self) -> String {
-        self.servers.name()
-    }
-
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         Box::pin(async move {
             match batch.first() {
@@ -261,10 +222,6 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn tracks(&self) -> bool {
-        self.tracks
-    }
-
     fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
         Box::pin(async move {
             match batch.first() {
@@ -272,10 +229,6 @@ impl Backend for RedisBackend {
                 None => Ok(Some(Vec::new())),
             }
         })
-    }
-
-    fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
-        Box::pin(self.servers.heard().next())
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
@@ -308,15 +261,6 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn has_heard_all<'a>(
-        &'a self,
-        target: &'a Target,
-    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
-        let channel = names::channel(target);
-        let ask = |node: &Node| node.subscriber().has_heard_all(&channel);
-        self.servers.with_node(&target.resource.key, ask)
-    }
-
     fn answered(&self, key: &Key, request: Owner) {
         let mark = names::mark(key.name(), &request.text());
         let mut answered = self.answered.lock();
@@ -326,21 +270,82 @@ impl Backend for RedisBackend {
         }
     }
 
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.servers.refuses(kind, key.name())
+    }
+}
+
+impl Reports for RedisBackend {
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        Box::pin(async move {
+            match resource.kind.family() {
+                Family::Lock => lock::inspect(self, &resource.key).await,
+                Family::ReadWrite => rw::inspect(self, resource).await,
+                Family::Semaphore | Family::Latch => number::inspect(self, &resource.key).await,
+                Family::Permit => permit::inspect(self, &resource.key).await,
+            }
+        })
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
+        Box::pin(examine::examine(self, key))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        wanted: ScanFilter<'a>,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        Box::pin(scan::scan(self, position, wanted, most))
+    }
+
+    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        Box::pin(examine::named_clients(self, key))
+    }
+
     fn server_facts<'a>(
         &'a self,
         key: &'a Key,
     ) -> Pin<Box<dyn Future<Output = Vec<ServerFacts>> + Send + 'a>> {
         Box::pin(self.servers.facts(key))
     }
+}
+
+impl Connections for RedisBackend {
+    fn ping(&self) -> Reply<'_, ()> {
+        Box::pin(self.servers.ping())
+    }
+
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        self.servers.longest_disconnection()
+    }
+
+    fn servers(&self) -> String {
+        self.servers.name()
+    }
+
+    fn tracks(&self) -> bool {
+        self.tracks
+    }
+
+    fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
+        Box::pin(self.servers.heard().next())
+    }
+
+    fn has_heard_all<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        let channel = names::channel(target);
+        let ask = |node: &Node| node.subscriber().has_heard_all(&channel);
+        self.servers.with_node(&target.resource.key, ask)
+    }
 
     fn subscribe(&self, target: &Target) -> Subscription {
         let channel = names::channel(target);
         let subscribe = |node: &Node| node.subscriber().subscribe(channel);
         self.servers.with_node(&target.resource.key, subscribe)
-    }
-
-    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
-        self.servers.refuses(kind, key.name())
     }
 
     fn home(&self, key: &Key) -> Home {

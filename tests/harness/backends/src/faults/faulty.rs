@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock::test_util::{
-    Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionSeen, Disconnection,
-    Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
-    Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition, Scanned, Seen,
-    Subscription, Target, cause,
+    Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionSeen, Connections,
+    Disconnection, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen,
+    NamedClient, Peeked, Released, Renewal, Renewed, Reply, Reports, Resource, ScanFilter,
+    ScanPosition, Scanned, Seen, Subscription, Target, cause,
 };
 use distlock::{KeyReport, Owner};
 
@@ -217,6 +217,43 @@ impl Backend for Faulty {
         }))
     }
 
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
+        if let Err(fault) = self.check_slots(batch.iter()) {
+            return Box::pin(async move { Err(fault) });
+        }
+        let batch = batch.to_vec();
+        Box::pin(self.through(Op::Look, move |inner| {
+            let batch = batch.clone();
+            Box::pin(async move { inner.peek(&batch).await })
+        }))
+    }
+
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Adjust, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.adjust(&key, request, change).await })
+        }))
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Adjust, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.latch(&key).await })
+        }))
+    }
+
+    fn answered(&self, key: &Key, request: Owner) {
+        self.inner.answered(key, request);
+    }
+
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.inner.refuses(kind, key)
+    }
+}
+
+impl Reports for Faulty {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         let resource = resource.clone();
         Box::pin(self.through(Op::Inspect, move |inner| {
@@ -258,7 +295,9 @@ impl Backend for Faulty {
             Box::pin(async move { inner.named_clients(&key).await })
         }))
     }
+}
 
+impl Connections for Faulty {
     fn ping(&self) -> Reply<'_, ()> {
         Box::pin(self.through(Op::Inspect, |inner| {
             Box::pin(async move { inner.ping().await })
@@ -277,33 +316,6 @@ impl Backend for Faulty {
         self.inner.servers()
     }
 
-    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
-        if let Err(fault) = self.check_slots(batch.iter()) {
-            return Box::pin(async move { Err(fault) });
-        }
-        let batch = batch.to_vec();
-        Box::pin(self.through(Op::Look, move |inner| {
-            let batch = batch.clone();
-            Box::pin(async move { inner.peek(&batch).await })
-        }))
-    }
-
-    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
-        let key = key.clone();
-        Box::pin(self.through(Op::Adjust, move |inner| {
-            let key = key.clone();
-            Box::pin(async move { inner.adjust(&key, request, change).await })
-        }))
-    }
-
-    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
-        let key = key.clone();
-        Box::pin(self.through(Op::Adjust, move |inner| {
-            let key = key.clone();
-            Box::pin(async move { inner.latch(&key).await })
-        }))
-    }
-
     fn has_heard_all<'a>(
         &'a self,
         target: &'a Target,
@@ -311,10 +323,6 @@ impl Backend for Faulty {
         Box::pin(async move {
             !self.faults.subscriptions.is_muted() && self.inner.has_heard_all(target).await
         })
-    }
-
-    fn answered(&self, key: &Key, request: Owner) {
-        self.inner.answered(key, request);
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
@@ -329,10 +337,6 @@ impl Backend for Faulty {
         let inner = self.inner.subscribe(target);
         let key = &target.resource.key;
         faults.subscriptions.around(key, inner, self.clock.clone())
-    }
-
-    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
-        self.inner.refuses(kind, key)
     }
 
     fn home(&self, key: &Key) -> Home {

@@ -30,9 +30,9 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::test_util::{
     Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionGap, ConnectionSeen,
-    Disconnection, Fault as BackendFault, Forced, Home, Inspected, Key, Kind, LatchSeen,
-    NamedClient, Peeked, Released, Renewal, Renewed, Reply, Resource, ScanFilter, ScanPosition,
-    Scanned, Seen, Subscription, Target,
+    Connections, Disconnection, Fault as BackendFault, Forced, Home, Inspected, Key, Kind,
+    LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, Reports, Resource,
+    ScanFilter, ScanPosition, Scanned, Seen, Subscription, Target,
 };
 use distlock::{KeyReport, Owner};
 
@@ -170,6 +170,38 @@ impl Backend for Flawed {
         self.inner.force_release(resource, seen)
     }
 
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
+        match self.flaw {
+            Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),
+            _ => self.inner.peek(batch),
+        }
+    }
+
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
+        let inner = &*self.inner;
+        match self.flaw {
+            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, key, change)),
+            Flaw::RequestForgotten => {
+                Box::pin(numbers::adjust_and_forget(inner, key, request, change))
+            }
+            _ => inner.adjust(key, request, change),
+        }
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        self.inner.latch(key)
+    }
+
+    fn answered(&self, key: &Key, request: Owner) {
+        self.inner.answered(key, request);
+    }
+
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.inner.refuses(kind, key)
+    }
+}
+
+impl Reports for Flawed {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         match self.flaw {
             Flaw::HoldersUnseen => Box::pin(async { Ok(Inspected::default()) }),
@@ -193,7 +225,9 @@ impl Backend for Flawed {
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
         self.inner.named_clients(key)
     }
+}
 
+impl Connections for Flawed {
     fn ping(&self) -> Reply<'_, ()> {
         self.inner.ping()
     }
@@ -206,37 +240,11 @@ impl Backend for Flawed {
         self.inner.servers()
     }
 
-    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
-        match self.flaw {
-            Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),
-            _ => self.inner.peek(batch),
-        }
-    }
-
-    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
-        let inner = &*self.inner;
-        match self.flaw {
-            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, key, change)),
-            Flaw::RequestForgotten => {
-                Box::pin(numbers::adjust_and_forget(inner, key, request, change))
-            }
-            _ => inner.adjust(key, request, change),
-        }
-    }
-
-    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
-        self.inner.latch(key)
-    }
-
     fn has_heard_all<'a>(
         &'a self,
         target: &'a Target,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         self.inner.has_heard_all(target)
-    }
-
-    fn answered(&self, key: &Key, request: Owner) {
-        self.inner.answered(key, request);
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
@@ -252,10 +260,6 @@ impl Backend for Flawed {
             }
             _ => subscribe(),
         }
-    }
-
-    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
-        self.inner.refuses(kind, key)
     }
 
     fn home(&self, key: &Key) -> Home {
