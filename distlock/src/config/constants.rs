@@ -249,9 +249,11 @@ pub(crate) const TRACK_LOOK: Duration = Duration::from_millis(500);
 pub(crate) const TRACK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// For how long a connection is not asked to track keys, after several connections in a row have ended when they were.
+#[cfg(feature = "redis")]
 pub(crate) const TRACK_SPARED: Duration = Duration::from_secs(60);
 
 /// The longest such time. Each further connection that ends doubles it.
+#[cfg(feature = "redis")]
 pub(crate) const TRACK_SPARED_MOST: Duration = Duration::from_secs(3_600);
 
 /// A key whose read was refused is read again after this time: the user may have got the right back. Seldom, since each of many
