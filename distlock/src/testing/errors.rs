@@ -441,10 +441,17 @@ mod tests {
         let errors = made(time).into_iter().map(|(_, error)| error);
         let faulty = [down.clone().into_error(&key, time)];
         let texts = errors.chain(timeouts).chain(faulty);
-        for text in texts.map(|error| error.to_string()) {
+        for error in texts {
+            let text = error.to_string();
             for odd in ["Some(", "1.9", "secs:", "{", "not executed: "] {
                 assert!(!text.contains(odd), "{odd:?} in {text}");
             }
+            // A time that was refused is told as it was given.
+            let is_refused = matches!(
+                error,
+                Error::InvalidLease { .. } | Error::InvalidWait { .. }
+            );
+            assert!(is_refused || !text.contains("286ns"), "{text}");
             assert!(text.len() < 320, "{} characters: {text}", text.len());
         }
         assert_eq!(down.to_string(), "not executed: server a: no answer");
