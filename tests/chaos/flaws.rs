@@ -38,7 +38,10 @@ const BY_RULE: [(Flaw, LockKind, &str); 20] = [
 ];
 
 pub(crate) fn trials(seeds_without_flaw: usize) -> impl Iterator<Item = Trial> {
-    let of_a_kind = |flaw| BY_RULE.iter().any(|(of_a_kind, ..)| *of_a_kind == flaw);
+    let of_a_kind = |flaw| {
+        let mut by_rule = BY_RULE.iter();
+        by_rule.any(|(of_a_kind, ..)| *of_a_kind == flaw) || Flaw::ON_REDIS.contains(&flaw)
+    };
     let others = Flaw::ALL.into_iter().filter(move |flaw| !of_a_kind(*flaw));
     let flaws = others.map(|flaw| {
         let name = format!("flaw_{flaw:?}_is_caught");
@@ -71,6 +74,15 @@ fn caught(flaw: Flaw, lock_kind: LockKind, size: u32, rule: Option<&str>) -> Res
         }
     }
     Err(format!("not caught within {SEEDS} seeds").into())
+}
+
+/// The flaw that shows on Redis alone.
+pub(crate) fn trial_on_redis(scale: Scale) -> Trial {
+    let caught = move || {
+        let (flaw, kind) = (Flaw::LossUntold, LockKind::Reentrant);
+        caught_on(Ground::Server, scale, flaw, kind, "A19")
+    };
+    Trial::test("redis_flaw_LossUntold_is_caught_by_A19", caught)
 }
 
 /// Flaws of the clients in the tester's process, and a rule that each has to be caught by, on several servers. By hand: each

@@ -121,6 +121,7 @@ fn on_real_servers(size: Size) -> Vec<Trial> {
         Trial::test("processes", move || processes(size)),
     ];
     trials.extend(on_several_servers(size));
+    trials.push(flaws::trial_on_redis(Scale::SMOKE));
     trials.extend(flaws::trials_on_several_servers(size.ground_scale));
     trials.extend(KINDS.map(|(name, kind)| trial(format!("redis_{name}"), kind, size.redis_kind)));
     trials

@@ -121,6 +121,7 @@ const SMOKE: Size = Size {
     kinds_of_processes: Some(&["permit"]),
     // Kinds that share their scripts with one that is played, and flaws that take more than 1.2 s of the processor to catch.
     left_to_full: &[
+        "redis_flaw_LossUntold_is_caught_by_A19",
         "redis_non_reentrant",
         "redis_spin",
         "redis_fenced",

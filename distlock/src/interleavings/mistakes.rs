@@ -185,6 +185,7 @@ const FOUND_ELSEWHERE: &[(Flaw, &str)] = &[
         Flaw::MarginForgotten,
         "hold_ends_before_its_lease_by_the_margin",
     ),
+    (Flaw::LossUntold, "redis_flaw_LossUntold_is_caught_by_A19"),
 ];
 
 /// The flaw that the environment names.

@@ -1,6 +1,7 @@
 //! Situations that are played when the faults of a run are over, so that no fault explains a failure: futures that are
 //! polled and then left, and latches whose waiters lose their connections at the last count.
 
+use std::future::pending;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ const LEASE_OF_LEFT: Duration = Duration::from_secs(600);
 
 /// A future that is left is looked at twice, a second apart, or once more if a look was late. The rest is for the release.
 const LEFT_FOR: Duration = Duration::from_secs(4);
+
+/// A hold is tracked by the server when it is older than a second, and looked for twice a second. The rest is for the read.
+const TRACKED_AFTER: Duration = Duration::from_millis(3_000);
+
+/// A loss is told within a round trip.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_000);
 
 /// More futures than attempts that a client may have under way.
 const MANY: usize = 1_000;
@@ -60,8 +67,12 @@ impl RedisRun {
             };
             join_all((1..=polls).map(|polls| self.leave_after(polls))).await
         };
-        let (left, many) = tokio::join!(left, self.leave_many());
-        left.into_iter().chain([many]).flatten().collect()
+        let (left, many, told) = tokio::join!(left, self.leave_many(), self.losses_are_told());
+        left.into_iter()
+            .chain([many])
+            .flatten()
+            .chain(told)
+            .collect()
     }
 
     /// A future is left after so many polls, in a key that is free or held. The next ones soon have the key.
@@ -132,6 +143,28 @@ impl RedisRun {
         }
         drop(left);
         None
+    }
+
+    /// Each client of this process has lived through all faults. It holds a key with a fixed lease, which nothing renews, so only
+    /// the server can tell it that the key is gone.
+    async fn losses_are_told(&self) -> Vec<Wrong> {
+        let each = self.client_sets.iter().enumerate();
+        let told = join_all(each.map(|(n, program)| self.loss_is_told(n, &program[0])));
+        told.await.into_iter().flatten().collect()
+    }
+
+    async fn loss_is_told(&self, n: usize, client: &Client) -> Option<Wrong> {
+        let key = format!("chaos:told:{n}");
+        let acquire = client.lock(key.as_str()).acquire();
+        let guard = acquire.lease(LEASE_OF_LEFT).await.ok()?;
+        // A process that stands still has the hold tracked later.
+        let _over = self.pulse.timeout(TRACKED_AFTER, pending::<()>()).await;
+        let servers = self.servers.lock().await;
+        servers.with_data()[0].cli(&["DEL", &key]).await;
+        drop(servers);
+        let told = self.pulse.timeout(TOLD_WITHIN, guard.lost()).await;
+        let what = format!("{key}: its loss was not told within {TOLD_WITHIN:?}");
+        told.is_err().then_some(("A19", what))
     }
 
     /// Acquires and releases a lock. A busy machine may be slower than a command's timeout, but not for long.

@@ -17,7 +17,7 @@
 //! | A17 | a detached hold is attached or released once, and is not lost without a cause |
 //! | A18 | an extension makes a lease as long as was asked, and never shorter |
 //!
-//! A3, A10, A14 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
+//! A3, A10, A14, A19 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
 //! numbers at the end, see [`wrong_sum`](super::wrong_sum). A watchdog that forgets a hold violates A12 alone.
 //!
 //! All bounds in time are relative to the stalls that processes recorded, see [`ProcessStalls`](super::ProcessStalls):

@@ -68,6 +68,8 @@ pub enum Flaw {
     AttachedAgain,
     /// The client has no margin, although it was given one. A backend does not see this mistake: the runs make it.
     MarginForgotten,
+    /// What the server tells of tracked keys is not heard. It shows on Redis alone.
+    LossUntold,
     /// Of attempts that travel together, each gets the answer of the one before it.
     AnswerOfAnother,
     /// Of operations that travel together, the first one is carried out, and all are answered as if they were.
@@ -76,7 +78,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -107,9 +109,13 @@ impl Flaw {
         Self::ExtensionForgotten,
         Self::AttachedAgain,
         Self::MarginForgotten,
+        Self::LossUntold,
         Self::AnswerOfAnother,
         Self::BatchCutInTheMiddle,
     ];
+
+    /// The mistakes that the memory server does not show.
+    pub const ON_REDIS: [Self; 1] = [Self::LossUntold];
 
     /// Whether it is a mistake of the server's scripts. Such a flaw is placed behind the decorator that injects faults,
     /// so that it sees a command that is executed twice; all others are placed in front of it.

@@ -32,7 +32,7 @@ use distlock::test_util::{
     Attempt, Attempted, AttemptedAll, Backend, Change, Clock, ConnectionGap, ConnectionSeen,
     Connections, Disconnection, Fault as BackendFault, Forced, Home, Inspected, Key, Kind,
     LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, Reports, Resource,
-    ScanFilter, ScanPosition, Scanned, Seen, Subscription, Target,
+    ScanFilter, ScanPosition, Scanned, Seen, Subscription, Target, Told,
 };
 use distlock::{KeyReport, Owner};
 
@@ -177,6 +177,10 @@ impl Backend for Flawed {
         }
     }
 
+    fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
+        self.inner.track(batch)
+    }
+
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         let inner = &*self.inner;
         match self.flaw {
@@ -228,6 +232,17 @@ impl Reports for Flawed {
 }
 
 impl Connections for Flawed {
+    fn tracks(&self) -> bool {
+        self.inner.tracks()
+    }
+
+    fn told(&self) -> Pin<Box<dyn Future<Output = Told> + Send + '_>> {
+        match self.flaw {
+            Flaw::LossUntold => Box::pin(pending()),
+            _ => self.inner.told(),
+        }
+    }
+
     fn ping(&self) -> Reply<'_, ()> {
         self.inner.ping()
     }
