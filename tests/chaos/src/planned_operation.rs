@@ -195,7 +195,10 @@ impl PlannedOperation {
             0..50 if kind.is_lock_of_one_key() && self.ask == Request::Await => {
                 Some(More::UntilFree)
             }
-            50..110 if is_one_entry && self.section != Section::Panics => Some(More::Detach),
+            // Not beside wakers that panic: they may cut a `detach` short, and its hold then ends with its lease.
+            50..110 if is_one_entry && workload.panics == 0 && self.section != Section::Panics => {
+                Some(More::Detach)
+            }
             110..250 if kind == LockKind::Fenced && self.cut.is_none() => Some(More::Campaign),
             250..600 if self.lease.is_some() && self.leave != Leave::Forget => {
                 Some(More::Extend((workload.lease / 2).mul_f64(0.1 + 0.9 * part)))

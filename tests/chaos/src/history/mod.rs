@@ -133,6 +133,11 @@ pub enum EventKind {
         /// Which acquisition.
         id: Id,
     },
+    /// It waits until the key is free, and acquires nothing.
+    Watches {
+        /// Which acquisition.
+        id: Id,
+    },
     /// The key was seen free, and not acquired.
     SeenFree {
         /// Which acquisition.

@@ -38,6 +38,7 @@ impl Operations {
                 | EventKind::Abandoned { id }
                 | EventKind::Takes { id, .. }
                 | EventKind::Freed { id }
+                | EventKind::Watches { id }
                 | EventKind::SeenFree { id }
                 | EventKind::Extended { id, .. }
                 | EventKind::Entered { id }

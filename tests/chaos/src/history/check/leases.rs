@@ -17,6 +17,8 @@ impl Checker<'_> {
             let claim = op.claim(faults);
             claim.is_some_and(|claim| claim.to == op.deadline)
                 && op.killed.is_none()
+                // Somebody may have released it after that, who does not keep the margin.
+                && op.taken.is_none()
                 && op.wiped(faults).is_none()
         };
         for op in ops.iter().filter(ended_with_its_lease) {
@@ -24,7 +26,6 @@ impl Checker<'_> {
             let too_early = ops.iter().find(|next| {
                 let granted = next.returned.filter(|_| next.granted);
                 granted.is_some_and(|at| op.deadline <= at && at < over)
-                    && next.takes != Some(op.id)
                     && !(op.shared && next.shared)
             });
             if let Some(next) = too_early {

@@ -3,6 +3,9 @@
 use super::Checker;
 use crate::history::{Claim, Fault, Operation, Timestamp, Wiped, latch};
 
+/// For how long the server keeps the place of a fair waiter that is not heard of.
+const PLACE: Timestamp = 5_000_000_000;
+
 impl Checker<'_> {
     /// A5.
     pub(super) fn wake_ups(&mut self, key: &str, ops: &[&Operation]) {
@@ -19,7 +22,9 @@ impl Checker<'_> {
             let first = gaps.partition_point(|(_, to)| *to <= since);
             for (from, to) in gaps[first..].iter().take_while(|(from, _)| *from < until) {
                 let (from, to) = (since.max(*from), until.min(*to));
-                let wake = self.bounds.wake + self.kept_by_unpolled(ops, from, to);
+                let wake = self.bounds.wake
+                    + self.kept_by_unpolled(ops, from, to)
+                    + self.kept_by_late_attempts(ops, to);
                 if to > from + wake && self.neglected(key, from, to, wake) {
                     let waited = to - from;
                     let what = format!("{key}: {} waited {waited} ns beside a free key", op.id);
@@ -35,6 +40,21 @@ impl Checker<'_> {
     fn kept_by_unpolled(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
         let in_the_way = ops.iter().filter(|op| op.was_unpolled(from, to));
         in_the_way.map(|_| self.bounds.absent).sum()
+    }
+
+    /// How long an attempt may block the key that is carried out after its owner was detached: nobody ends that owner. As long as
+    /// its lease, and its place in a queue.
+    fn kept_by_late_attempts(&self, ops: &[&Operation], to: Timestamp) -> Timestamp {
+        let mut detached = ops.iter().filter(|op| op.detached && op.called < to);
+        let met_a_fault = |op: &&Operation| {
+            let until = op.returned.unwrap_or(op.called);
+            self.obstacles.any_fault(op.called, until, None)
+        };
+        if detached.any(|op| met_a_fault(op)) {
+            self.bounds.lease + PLACE
+        } else {
+            0
+        }
     }
 
     /// A13. A later waiter overtakes it if it is granted one of its keys meanwhile.
