@@ -24,7 +24,7 @@ impl Checker<'_> {
                 let (from, to) = (since.max(*from), until.min(*to));
                 let wake = self.bounds.wake
                     + self.kept_by_unpolled(ops, from, to)
-                    + self.kept_by_late_attempts(ops, to);
+                    + self.kept_by_detached(ops, from, to);
                 if to > from + wake && self.neglected(key, from, to, wake) {
                     let waited = to - from;
                     let what = format!("{key}: {} waited {waited} ns beside a free key", op.id);
@@ -42,16 +42,23 @@ impl Checker<'_> {
         in_the_way.map(|_| self.bounds.absent).sum()
     }
 
-    /// How long an attempt may block the key that is carried out after its owner was detached: nobody ends that owner. As long as
-    /// its lease, and its place in a queue.
-    fn kept_by_late_attempts(&self, ops: &[&Operation], to: Timestamp) -> Timestamp {
-        let mut detached = ops.iter().filter(|op| op.detached && op.called < to);
-        let met_a_fault = |op: &&Operation| {
-            let until = op.returned.unwrap_or(op.called);
-            self.obstacles.any_fault(op.called, until, None)
+    /// How long a detached hold may still block the key. A late copy of its attempt is ended by nobody. If its lease ends it, a
+    /// waiter of its own client may look only when its place in the queue has to be kept.
+    fn kept_by_detached(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
+        let kept = self.bounds.lease + PLACE;
+        let blocks = |op: &&Operation| {
+            let granted = op.returned.unwrap_or(op.called);
+            let met_a_fault = self.obstacles.any_fault(op.called, granted, None);
+            let since = if op.taken.is_none() {
+                op.deadline
+            } else {
+                granted
+            };
+            (met_a_fault || op.taken.is_none()) && since < to && from < since + kept
         };
-        if detached.any(|op| met_a_fault(op)) {
-            self.bounds.lease + PLACE
+        let mut detached = ops.iter().filter(|op| op.detached);
+        if detached.any(|op| blocks(op)) {
+            kept
         } else {
             0
         }
