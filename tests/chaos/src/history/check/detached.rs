@@ -57,6 +57,7 @@ impl Checker<'_> {
         let mut maybe = others.filter(|other| other.refused != Some(Refusal::Lost));
         let wiped = source.wiped(&self.operations.faults);
         source.deadline <= at
+            || self.obstacles.any_fault(source.called, at, None)
             || maybe.any(|other| other.called <= at)
             || wiped.is_some_and(|fault| fault.from <= at)
     }

@@ -47,14 +47,8 @@ impl Checker<'_> {
     fn kept_by_detached(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
         let kept = self.bounds.lease + PLACE;
         let blocks = |op: &&Operation| {
-            let granted = op.returned.unwrap_or(op.called);
-            let met_a_fault = self.obstacles.any_fault(op.called, granted, None);
-            let since = if op.taken.is_none() {
-                op.deadline
-            } else {
-                granted
-            };
-            (met_a_fault || op.taken.is_none()) && since < to && from < since + kept
+            let last = op.deadline.max(op.returned.unwrap_or(op.called));
+            op.called < to && from < last + kept
         };
         let mut detached = ops.iter().filter(|op| op.detached);
         if detached.any(|op| blocks(op)) {
