@@ -51,11 +51,7 @@ impl Checker<'_> {
             op.called < to && from < last + kept
         };
         let mut detached = ops.iter().filter(|op| op.detached);
-        if detached.any(|op| blocks(op)) {
-            kept
-        } else {
-            0
-        }
+        if detached.any(blocks) { kept } else { 0 }
     }
 
     /// A13. A later waiter overtakes it if it is granted one of its keys meanwhile.
