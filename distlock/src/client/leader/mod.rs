@@ -32,7 +32,8 @@ use crate::primitives::FencedLock;
 ///   round trips. After a crash the lease must end first: 30 s, or the [`watchdog_timeout`](crate::Builder::watchdog_timeout).
 /// * **Many candidates.** There is no queue: any candidate may be next. A candidate listens for a message. After the message it
 ///   pauses for a random time before it asks the server: up to 0.25 ms for each of the other candidates, and at most a second. A
-///   thousand replicas therefore do not ask at the same moment.
+///   thousand replicas therefore do not ask at the same moment. They are counted if the user has the rights of
+///   [`Client::inspect`]. Otherwise a candidate assumes a few.
 /// * **Outages.** While the server does not answer, nobody can be elected. Candidates keep asking, with growing pauses. The
 ///   leader leads until its lease ends.
 ///
