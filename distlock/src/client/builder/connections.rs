@@ -204,9 +204,10 @@ impl Builder {
     ///
     /// With it, [`lost`](crate::Guard::lost) completes within a round trip after somebody has deleted the key, freed it by force,
     /// or emptied the server, and not at the next renewal. The client has the server track the keys of holds that are older than
-    /// a second (`CLIENT TRACKING`). Shorter holds cost nothing, each older one costs a small read, and each batch of renewals one
-    /// command. Keys that several owners share are read at most once a second. A server or a user that may not do so is used
-    /// without it, and `distlock doctor` says that. The page [`limits`](crate::guide::limits) has the details.
+    /// a second (`CLIENT TRACKING`). Shorter holds cost nothing. Each older one costs a small read, which up to 100 of them share.
+    /// Each script that renews such holds costs two more commands in the same pipeline, `CLIENT CACHING` and `EXISTS`. Keys that
+    /// several owners share are read at most once a second. If the server or the rights of the user do not allow it, the client works
+    /// without it, and `distlock doctor` says so. The page [`limits`](crate::guide::limits) has the details.
     ///
     /// # Examples
     /// ```no_run
