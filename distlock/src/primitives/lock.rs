@@ -143,7 +143,7 @@ impl<K: LockKind> Lock<K> {
     ///   neither readers nor a writer, for both of its sides. A lock that [stays taken](crate::Acquire::hold_at_least) after its
     ///   hold is free when that time is over. A hand-over inside a client does not free the lock.
     /// * **Messages.** The message of a release completes the wait. In case a message is missed, the client checks the key every
-    ///   5 s, and when the holder's lease should end. Redisson's fair lock sends no message to such a waiter.
+    ///   5 s, and when the holder's lease should end. Redisson's fair lock and spin lock send no message to such a waiter.
     ///
     /// A [`snapshot`](crate::Client::snapshot) does not list these waits, and they do not count towards the waiter limits.
     ///
