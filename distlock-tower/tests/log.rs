@@ -95,7 +95,7 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     assert!(log.text().contains("Full<"), "{}", log.text());
 }
 
-/// Any client can send such requests, so they are no WARN; and nobody has to turn DEBUG on to see why they were refused.
+/// Any client can send such requests, so a WARN would be too much. The reason of a refusal is seen without DEBUG.
 #[tokio::test]
 async fn request_whose_key_is_missing_or_invalid_or_holds_other_data_is_one_line_at_info() {
     let client = Client::in_memory();

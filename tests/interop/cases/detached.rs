@@ -65,7 +65,7 @@ impl Parts {
         (released.value, released.began)
     }
 
-    /// Whoever comes too late has nothing, and takes nothing away.
+    /// The hold was attached or released, so neither works once more.
     async fn is_gone(&self, text: &str) {
         assert!(self.attach(text).await.is_none(), "attached once more");
         let (released, _) = self.release_detached(text).await;

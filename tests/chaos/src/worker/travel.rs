@@ -20,7 +20,7 @@ struct Traveller {
     from: Id,
 }
 
-/// The detached holds that nobody has met yet.
+/// The detached holds that no worker has attached or released yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Travellers(Arc<Mutex<Vec<Traveller>>>);
 

@@ -1,4 +1,4 @@
-//! A16: who waits until a key is free is not told so while an owner has it all the time.
+//! A16: a wait until a key is free does not end while an owner has it all the time.
 
 use super::Checker;
 use crate::history::{Claim, Operation};
