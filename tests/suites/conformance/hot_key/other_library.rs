@@ -20,7 +20,7 @@ const WAKE_UP: Duration = Duration::from_millis(2);
 
 /// How long the clients take turns.
 fn run() -> Duration {
-    Duration::from_secs(size(3, 10))
+    Duration::from_secs(size(4, 10))
 }
 
 fn client(server: &MemoryServer) -> Client {
@@ -121,8 +121,9 @@ async fn listener_that_never_takes_the_key_costs_little() {
     let other = client(&server);
     let _listens = Verbs::new(&other, Uuid::new_v4()).subscribe(KEY).unwrap();
     let beside = ours(&client(&server), TASKS).await;
+    // A pause at the end of each turn would cost a quarter. How many of them end with one is left to chance.
     assert!(
-        beside >= alone / 100 * 93,
+        beside >= alone / 100 * 90,
         "{beside} grants, and {alone} alone"
     );
 }

@@ -224,6 +224,7 @@ async fn zero_never_looks_a_name_up_again() {
     let other = connect(&names).await;
     asked(&names, 10).await;
     drop(other);
+    eventually_eq(SOON, "connections of the other", 0, || connections(&new)).await;
     lock_once(&client, "k").await;
     assert_eq!(connections(&new).await, 0);
     assert!(connections(&old).await > 0);

@@ -1,16 +1,21 @@
 //! Read locks with thousands of readers.
 
-use distlock::Guard;
+use std::time::Duration;
+
 use distlock::test_util::Kind;
+use distlock::{Client, Guard};
 use distlock_tests::{RedisServer, size};
 
 use super::{assert_left, assert_said, freed, granted, messages, owner, timeout_key, verbs};
-use crate::redis::client;
+use crate::redis::{SOON, client};
 
 #[tokio::test]
 async fn thousands_of_readers_that_leave_at_once_are_all_confirmed() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    // The last of them waits for the answers to all others, on a busy machine for seconds.
+    let patient = Client::builder().response_timeout(Duration::MAX);
+    let patient = patient.unavailable_after(SOON * 3);
+    let client = patient.connect(&server.url()).await.unwrap();
     let lock = client.rw_lock("k");
     let readers = size(1_000, 4_000);
     let enter = (0..readers).map(|_| lock.read().acquire().into_future());
