@@ -50,8 +50,9 @@ impl Client {
     ///
     /// # Errors
     /// * [`Error::Lost`]: the hold is not there any more; see [`attach`](Client::attach).
-    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after). The hold may or
-    ///   may not be released, and it ends with its lease at the latest. Calling this again is safe.
+    /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after), or it did not
+    ///   answer at first and the hold is not there any more. This call may or may not have released the hold: somebody else may
+    ///   have attached it. A hold that is still there ends with its lease at the latest. Calling this again is safe.
     /// * [`Error::Denied`], [`Error::WrongType`], [`Error::InvalidKey`]: as for the release of a guard.
     ///
     /// # Cancel safety

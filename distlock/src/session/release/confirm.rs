@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::ending::Ending;
 use super::pending::{PendingRelease, ReleaseOutcome};
-use crate::backend::{Fault, Released, Reply, Target};
+use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{AtRelease, Hold};
@@ -237,20 +237,28 @@ impl Session {
     /// Ends an owner that has no guard in this client, nor in any other. It is sent again for as long as the release of a guard is.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the owner holds nothing.
+    /// [`Error::Lost`] if the owner holds nothing. [`Error::Unavailable`] also if it holds nothing after a try that was not answered.
     pub(crate) async fn release_detached(self: &Arc<Self>, target: Target) -> Result<(), Error> {
         let key = target.resource.key.clone();
+        let since = self.now();
         let targets = |_| smallvec![target.clone()];
-        let sent = send(self, targets, |_| {}, self.now(), Tick::NEVER).await;
+        let sent = send(self, targets, |_| {}, since, Tick::NEVER).await;
         let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
         self.wrote(&target.resource);
         match answer.released.first() {
-            // After a try without an answer, a hold that is missing shows that this try was carried out.
-            Some(Released::NotOurs) if !answer.doubtful => Err(Error::lost(key.text(), Loss::Gone)),
+            // Unlike the hold of a guard, anybody may have attached or released this one meanwhile.
+            Some(Released::NotOurs) if answer.doubtful => {
+                let unknown = Fault::Unknown(cause(GONE_AFTER_A_TRY));
+                Err(unknown.into_error(&key, self.now().since(since)))
+            }
+            Some(Released::NotOurs) => Err(Error::lost(key.text(), Loss::Gone)),
             _ => Ok(()),
         }
     }
 }
+
+const GONE_AFTER_A_TRY: &str = "the first release was not answered, and the next one has not found the hold: either the first one has \
+                                ended it, or somebody else has attached or released it";
 
 type Answers = SmallVec<[Released; 1]>;
 
