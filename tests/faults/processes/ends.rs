@@ -207,7 +207,7 @@ async fn f73_guards_keep_a_dropped_client_going_and_the_last_one_ends_it(row: &R
 }
 
 async fn f74_many_keys_in_memory_leave_nothing_in_the_process(row: &Row) {
-    let keys: u64 = size(50_000, 400_000);
+    let keys: u64 = size(20_000, 400_000);
     let mut process = Process::start(env!("CARGO_BIN_EXE_many_keys"), [keys.to_string()]);
     let line = process.expect("grown", ms(110_000)).await;
     let words: Vec<&str> = line.split(' ').collect();

@@ -132,7 +132,7 @@ async fn grants_of_two_processes(tasks: usize) -> [u64; 2] {
         process.line(SOON).await;
     }
     for process in &mut processes {
-        process.send(format!("hammer k {} {tasks}", size(1_000, 3_000)));
+        process.send(format!("hammer k {} {tasks}", size(400, 3_000)));
     }
     let mut grants = [0; 2];
     for (grants, process) in grants.iter_mut().zip(&mut processes) {

@@ -318,7 +318,7 @@ async fn grants_of_two(stage: &Stage, tasks_each: usize, stay: Duration) -> [usi
     let clients = [stage.client().await, stage.client().await];
     let grants: &'static [AtomicUsize; 2] = Box::leak(Box::default());
     let inside: &'static AtomicBool = Box::leak(Box::default());
-    let end = Instant::now() + stage.lease() / size(3, 1);
+    let end = Instant::now() + stage.lease() / size(6, 1);
     let mut tasks = JoinSet::new();
     for n in 0..2 * tasks_each {
         let (lock, mine) = (clients[n % 2].lock(KEY), &grants[n % 2]);

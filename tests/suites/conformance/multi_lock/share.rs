@@ -84,9 +84,9 @@ async fn one_that_needs_two_hot_keys_gets_its_share(stage: &Stage) {
         let sections = [ms(a), ms(b)];
         // By turns in real time, and once more if need be: what else the machine does slows both down then.
         let (time, turns, attempts) = if stage.is_paused() {
-            (ms(b) * 16 * size(8, 50), 1, 1)
+            (ms(b) * 16 * size(4, 50), 1, 1)
         } else {
-            (ms(500), size(3, 6), 3)
+            (ms(500), size(2, 6), 3)
         };
         let mut told = Vec::new();
         let is_fair = async || {
@@ -127,7 +127,7 @@ async fn one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way(stage:
         let section = [ms(1); 2];
         // By turns in real time, and once more if need be, as above.
         let (time, turns, attempts, rest) = if stage.is_paused() {
-            (ms(size(250, 2_000)), 1, 1, 3)
+            (ms(size(120, 2_000)), 1, 1, 3)
         } else {
             (ms(500), size(2, 4), 3, 2)
         };

@@ -278,11 +278,11 @@ impl Stage {
         within: Duration,
         mut fact: impl AsyncFnMut() -> bool,
     ) {
-        let start = Instant::now();
+        let (start, mut pauses) = (Instant::now(), self.pauses());
         while !fact().await {
             let within = within + self.slack();
             assert!(start.elapsed() <= within, "not within {within:?}: {what}");
-            sleep(Duration::from_millis(1)).await;
+            sleep(pauses.next()).await;
         }
     }
 
@@ -307,7 +307,7 @@ impl Stage {
 
     /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
     pub(crate) async fn is_quiet_within(&self, within: Duration) {
-        let start = Instant::now();
+        let (start, mut pauses) = (Instant::now(), self.pauses());
         loop {
             let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
             let stored = self.server.stored(&self.prefix).await;
@@ -321,7 +321,16 @@ impl Stage {
                 "left after {within:?}: in the server (keys, channels) {stored:?}, in the clients {:?}",
                 left.collect::<Vec<_>>()
             );
-            sleep(Duration::from_millis(1)).await;
+            sleep(pauses.next()).await;
+        }
+    }
+
+    /// The pauses between two looks at a fact.
+    fn pauses(&self) -> Pauses {
+        Pauses {
+            next: Duration::from_millis(1),
+            // Paused time is exact, and some tests go on to measure it.
+            longest: Duration::from_millis(if self.paused { 1 } else { 20 }),
         }
     }
 
@@ -390,4 +399,18 @@ pub(crate) fn assert_lost_by(error: &Error, expected: Loss) {
 pub(crate) async fn server_shows(observer: &Client, guard: &Guard, count: u64) -> bool {
     let holders = observer.lock(guard.key()).holders().await.unwrap();
     matches!(&holders[..], [holder] if holder.owner == guard.owner().to_string() && holder.count == count)
+}
+
+/// Pauses that are short at first, and leave the processor to the code under test later.
+struct Pauses {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let next = self.next;
+        self.next = self.longest.min(next * 2);
+        next
+    }
 }

@@ -135,7 +135,7 @@ async fn connections_that_end_again_and_again_under_many_tasks_are_used_under_th
         });
     }
     let (mut replaced, mut last) = (0, 0);
-    let enough = size(25, 600);
+    let enough = size(8, 600);
     for kill in 0.. {
         let kill_all = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
         let killed: u64 = server.try_cli(&kill_all).await.expect("the number");
