@@ -161,18 +161,7 @@ async fn too_many_clients(row: &Row) {
     let mut foreign = Foreign::on(&scene.server).await;
     let refused = proxy.refuse();
     assert_eq!(proxy.cut(Select::ALL), 2);
-    // The server must have noticed, or their places are free again later.
-    while foreign
-        .ask::<String>(&["CLIENT", "LIST"])
-        .await
-        .unwrap()
-        .lines()
-        .count()
-        > 1
-    {
-        sleep(ms(1)).await;
-    }
-    let mut crowd = crowd(&scene.server).await;
+    let mut crowd = crowd(&scene.server, &mut foreign).await;
     refused.lift();
     let word = "MAX NUMBER OF CLIENTS";
     for client in [&scene.client, &scene.hasty] {
@@ -188,8 +177,16 @@ async fn too_many_clients(row: &Row) {
     row.injected("connection rejected", rejected(&mut foreign).await);
 }
 
-/// As many connections as a server with `maxclients` of at most 8 admits, and more.
-async fn crowd(server: &RedisServer) -> Vec<TcpStream> {
+/// As many connections as a server with `maxclients` of at most 8 admits, and more. `admin` has the only one before.
+async fn crowd(server: &RedisServer, admin: &mut Foreign) -> Vec<TcpStream> {
+    // The server must have noticed that others have ended, or their places are free again later.
+    let connected = async |admin: &mut Foreign| {
+        let list: String = admin.ask(&["CLIENT", "LIST"]).await.unwrap();
+        list.lines().count()
+    };
+    while connected(admin).await > 1 {
+        sleep(ms(1)).await;
+    }
     let mut crowd = Vec::new();
     for _ in 0..12 {
         crowd.push(TcpStream::connect(server.addr()).await.unwrap());
@@ -208,7 +205,7 @@ async fn f49_connect_to_a_full_server_says_so_and_goes_on_when_others_leave(row:
     let builder = RedisServer::builder().arg("--maxclients", "4");
     let server = builder.start().await;
     let mut admin = Foreign::on(&server).await;
-    let mut crowd = crowd(&server).await;
+    let mut crowd = crowd(&server, &mut admin).await;
     // A database as well: the driver then sends more at once, and hears less of the answer.
     for url in [server.url(), format!("{}/3", server.url())] {
         let error = Client::connect(&url).await.unwrap_err();
