@@ -142,7 +142,7 @@ impl FreeWatches {
             looks_once,
             answer: sender,
         };
-        let (number, is_new, wake) = {
+        let (number, is_new, is_paused, wake) = {
             let mut keys = self.keys.lock();
             let is_new = !keys.watched.contains_key(resource);
             if is_new {
@@ -152,12 +152,14 @@ impl FreeWatches {
             keys.next_number += 1;
             let watched = keys.watched.entry(resource.clone()).or_default();
             watched.waiters.insert(number, waiter);
-            (number, is_new, Arc::clone(&watched.wake))
+            let is_paused = watched.failed.is_some();
+            (number, is_new, is_paused, Arc::clone(&watched.wake))
         };
         if is_new {
             self.wake();
-        } else if looks_once {
-            // The others need no look for a waiter that comes later: a message tells the watch of a release.
+        } else if looks_once || is_paused {
+            // The others need no look for a waiter that comes later: a message tells the watch of a release. But the pause after a
+            // look that was not answered may be longer than the new wait.
             foreign::notify_own_task(&wake);
         }
         FreeWaiter {
@@ -210,6 +212,13 @@ impl FreeWatches {
             if let Some(seen) = &mut watched.seen {
                 seen.until = until;
             }
+        }
+    }
+
+    /// Notes that the server has answered a look.
+    pub(super) fn note_answer(&self, resource: &Resource) {
+        if let Some(watched) = self.keys.lock().watched.get_mut(resource) {
+            watched.failed = None;
         }
     }
 

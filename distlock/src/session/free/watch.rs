@@ -74,7 +74,12 @@ impl Watch<'_> {
             }
         };
         match looked {
-            Ok(Looked::Free) => self.answer(round, |_| true, || FreeAnswer::Free),
+            Ok(Looked::Free) => {
+                // For those that have come during the look.
+                self.unanswered = None;
+                self.session.free.note_answer(&self.target.resource);
+                self.answer(round, |_| true, || FreeAnswer::Free);
+            }
             Ok(Looked::Held(found)) => self.held(round, found, was_active).await,
             Err(fault) if fault.is_final() => {
                 self.answer(round, |_| true, || FreeAnswer::Failed(fault.clone()));

@@ -1,5 +1,7 @@
 //! Waits that end otherwise: by an outage, the end of their client, a drop, or another identity.
 
+use std::time::Duration;
+
 use distlock::Error;
 use distlock::test_util::{Sizes, sizes};
 use distlock_tests::faults::{Fault, Op};
@@ -8,6 +10,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{KEY, looked, spawned};
 use crate::conformance::stage::{Stage, is_done_within, refused};
+
+/// So many looks in a row have failed that the pause until the next one is a long one.
+const PAUSED_LOOKS: usize = 5;
+
+/// Too short for a wait without an answer to show that the server is away.
+const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn wait_that_nobody_answers_is_unavailable(stage: &Stage) {
     let client = stage.faulty_client().await;
@@ -37,6 +45,45 @@ async fn waiter_outlives_a_short_outage_and_looks_again(stage: &Stage) {
     looked(stage, looks + 3).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap();
+}
+
+async fn waiter_that_comes_after_an_outage_does_not_wait_for_the_pause_of_earlier_ones(
+    stage: &Stage,
+) {
+    let client = stage.faulty_client().await;
+    let looks = stage.faults().calls(Op::Inspect);
+    stage.faults().always(Op::Inspect, Fault::FailBefore);
+    let early = spawned(client.lock(KEY).until_free());
+    // The pauses are twice as long each time, and none ends before the next look.
+    looked(stage, looks + PAUSED_LOOKS).await;
+    stage.faults().clear(Op::Inspect);
+    let pause = Duration::from_millis(20) * (1 << (PAUSED_LOOKS - 1));
+    // Where time is real, its answer may take longer than the pause.
+    let wait = if stage.is_paused() {
+        pause / 2
+    } else {
+        stage.lease()
+    };
+    client.lock(KEY).until_free().wait(wait).await.unwrap();
+    early.await.unwrap().unwrap();
+}
+
+/// The look that comes after an outage has its answer, and the next one has none.
+async fn failure_before_an_answer_is_no_reason_for_the_end_of_a_later_wait(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let looks = stage.faults().calls(Op::Inspect);
+    stage.faults().next(Op::Inspect, Fault::FailBefore);
+    stage
+        .faults()
+        .next(Op::Inspect, Fault::DelayReply(A_MOMENT));
+    stage.faults().next(Op::Inspect, Fault::Never);
+    let early = spawned(client.lock(KEY).until_free());
+    looked(stage, looks + 2).await;
+    // It comes during a look, which says nothing to it.
+    let later = spawned(client.lock(KEY).until_free().wait(A_MOMENT * 2));
+    early.await.unwrap().unwrap();
+    let error = refused(later.await.unwrap());
+    assert!(error.is_busy(), "{error}");
 }
 
 async fn wait_on_a_closed_client_ends_as_closed(stage: &Stage) {
@@ -102,7 +149,15 @@ async fn waiter_of_a_client_with_another_identity_waits_on(stage: &Stage) {
 on_every_backend![
     wait_that_nobody_answers_is_unavailable,
     waiter_outlives_a_short_outage_and_looks_again,
+    waiter_that_comes_after_an_outage_does_not_wait_for_the_pause_of_earlier_ones,
     wait_on_a_closed_client_ends_as_closed,
     wait_that_is_dropped_at_any_point_leaves_nothing,
     waiter_of_a_client_with_another_identity_waits_on,
 ];
+
+// Where time is real, the moments of this test could be longer.
+mod exact {
+    use super::failure_before_an_answer_is_no_reason_for_the_end_of_a_later_wait;
+
+    on_memory![failure_before_an_answer_is_no_reason_for_the_end_of_a_later_wait];
+}
