@@ -228,6 +228,9 @@ pub trait Reports: fmt::Debug + Send + Sync + 'static {
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
+    /// How many connections listen to the messages of a lock.
+    fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64>;
+
     /// What is under a key and beside it, whichever primitive that is. Changes nothing.
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport>;
 

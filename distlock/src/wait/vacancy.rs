@@ -122,14 +122,12 @@ impl Vacancy {
             return;
         }
         self.count_again = now.after(LISTENERS_COUNTED_EVERY);
-        let examined = self
-            .session
-            .backend
-            .examine(&self.target.resource.key)
-            .await;
-        let listeners = examined.ok().and_then(|examined| examined.listeners);
-        if let Some(listeners) = listeners {
-            self.listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
+        let backend = &self.session.backend;
+        match backend.listeners(&self.target.resource.key).await {
+            Ok(listeners) => self.listeners = u32::try_from(listeners).unwrap_or(u32::MAX),
+            // Asked again, a server would log that this user has no right to it.
+            Err(fault) if fault.is_final() => self.count_again = Tick::NEVER,
+            Err(_) => {}
         }
     }
 }

@@ -73,6 +73,22 @@ async fn leaders_follow_each_other_at_once_with_growing_terms(stage: &Stage) {
     stage.is_free(KEY).await;
 }
 
+/// Each question would be a line in the server's log of denied commands.
+async fn candidate_that_may_not_count_the_others_asks_once(stage: &Stage) {
+    let (leads, waits) = (stage.client().await, stage.faulty_client().await);
+    let first = candidate(&leads);
+    stage
+        .eventually("a leader", stage.lease(), async || first.0.is_leader())
+        .await;
+    stage.faults().always(Op::Inspect, Fault::Garbled);
+    let second = candidate(&waits);
+    let asked = async || stage.faults().calls(Op::Inspect) > 0;
+    stage.eventually("a question", stage.lease(), asked).await;
+    sleep(stage.lease() * 20).await;
+    assert_eq!(stage.faults().calls(Op::Inspect), 1);
+    resigned(vec![first, second]).await;
+}
+
 async fn leader_that_loses_its_lead_drops_its_body_and_campaigns_again(stage: &Stage) {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
@@ -325,3 +341,10 @@ on_every_backend![
     errors_that_last_end_the_campaign,
     crowd_of_candidates_does_not_ask_at_the_same_moment,
 ];
+
+// Where time is real, it would take minutes.
+mod on_paused_time {
+    use super::candidate_that_may_not_count_the_others_asks_once;
+
+    on_memory![candidate_that_may_not_count_the_others_asks_once];
+}

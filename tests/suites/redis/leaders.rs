@@ -120,3 +120,19 @@ async fn candidate_that_ends_at_sigterm_leaves_the_leader_alone() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn candidate_that_waits_counts_the_others_by_one_command() {
+    let server = RedisServer::start().await;
+    let (leads, waits) = (client(&server).await, client(&server).await);
+    let guard = leads.fenced_lock(KEY).acquire().await.unwrap();
+    let candidate = tokio::spawn(waits.leader(KEY).run(|_| async {}));
+    eventually(SOON, "a count", || async {
+        server.command_calls("pubsub|numsub").await > 0
+    })
+    .await;
+    // A look at the key would send this one.
+    assert_eq!(server.command_calls("type").await, 0);
+    guard.release().await.unwrap();
+    candidate.await.unwrap().unwrap();
+}

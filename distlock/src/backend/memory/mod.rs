@@ -278,6 +278,10 @@ impl Reports for MemoryBackend {
         })
     }
 
+    fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
+        self.run(|state, _| Ok(state.subscribers(Family::Lock, key.name())))
+    }
+
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         self.run(|state, call| Ok(examine::examine(state, key, call.now)))
     }

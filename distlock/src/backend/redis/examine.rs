@@ -18,6 +18,32 @@ const NEEDED: &str = "+time +type +getrange +hscan +llen +lrange +zscore +zcount
 pub(super) const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
 pub(super) const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
 
+/// Counts the connections that listen to a lock's channel. One that listens both ways counts once.
+pub(super) async fn listeners(backend: &RedisBackend, key: &Key) -> Result<u64, Fault> {
+    // Before `publishes` is read below: until the cluster is known, it says `Plain`.
+    backend.servers.are_known().await?;
+    let (first, second) = match backend.servers.publishes() {
+        Publish::Plain => (PLAIN.0, None),
+        Publish::Sharded => (SHARDED.0, None),
+        Publish::Both => (PLAIN.0, Some(SHARDED.0)),
+    };
+    let channel = names::lock_channel(key.name());
+    let mut most = 0;
+    for count in [Some(first), second].into_iter().flatten() {
+        let mut ask = redis::cmd("PUBSUB");
+        ask.arg(count).arg(&channel);
+        let answer = backend.servers.send(key, ask).await?;
+        let Value::Array(pair) = &answer else {
+            return Err(reply::unexpected(&answer));
+        };
+        let [_, Value::Int(listeners)] = pair.as_slice() else {
+            return Err(reply::unexpected(&answer));
+        };
+        most = most.max(u64::try_from(*listeners).unwrap_or(0));
+    }
+    Ok(most)
+}
+
 pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyReport, Fault> {
     // Before `publishes` is read below: until the cluster is known, it says `Plain`.
     backend.servers.are_known().await?;

@@ -287,6 +287,10 @@ impl Reports for RedisBackend {
         })
     }
 
+    fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
+        Box::pin(examine::listeners(self, key))
+    }
+
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         Box::pin(examine::examine(self, key))
     }

@@ -262,6 +262,14 @@ impl Reports for Faulty {
         }))
     }
 
+    fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Inspect, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.listeners(&key).await })
+        }))
+    }
+
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         let key = key.clone();
         Box::pin(self.through(Op::Inspect, move |inner| {

@@ -213,6 +213,10 @@ impl Reports for Flawed {
         }
     }
 
+    fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
+        self.inner.listeners(key)
+    }
+
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         self.inner.examine(key)
     }
