@@ -35,6 +35,12 @@ pub(crate) async fn attach(
         let attach = || wait::attach(&one.registry, &one.request);
         let lock_type = LockType::Single(kind);
         let mut shares = observed(&one, lock_type, [&key].into_iter(), attach).await?;
+        if hold.may_come_late {
+            handle
+                .registry()
+                .session
+                .keep_ended(former_target(handle, hold)?);
+        }
         Ok(Guard::new(HoldShare::new(shares.remove(0), None)))
     });
     watching(|| handle.look(), attaching).await
@@ -42,8 +48,14 @@ pub(crate) async fn attach(
 
 /// Releases the hold. Any process may have detached it.
 pub(crate) async fn release(handle: &Handle, hold: &OwnedKey) -> Result<(), Error> {
+    let target = former_target(handle, hold)?;
+    let session = &handle.registry().session;
+    session.release_detached(target, hold.may_come_late).await
+}
+
+/// The owner that has detached the hold.
+fn former_target(handle: &Handle, hold: &OwnedKey) -> Result<Target, Error> {
     let mut target = Target::of(&handle.resource()?, hold.owner);
     target.permits = hold.permits;
-    let registry = handle.registry();
-    registry.session.release_detached(target).await
+    Ok(target)
 }

@@ -59,7 +59,12 @@ pub(crate) struct OwnedKey {
     pub(crate) token: Option<u64>,
     /// After which time without use an expirable semaphore removes itself; zero is never.
     pub(crate) expires_after: Duration,
+    /// Whether an attempt of the owner may still be carried out. Whoever ends the owner then ends it again for a while.
+    pub(crate) may_come_late: bool,
 }
+
+/// What stands before the key if an attempt of the owner may still be carried out.
+const MAY_COME_LATE: char = '?';
 
 /// What each text begins with. Another form would have another number.
 const BEGIN: &str = "hold1";
@@ -139,13 +144,15 @@ impl OwnedKey {
             token => Some(token.parse().ok()?),
         };
         let (expires_after, key) = next()?.split_once('/')?;
+        let in_doubt = expires_after.strip_suffix(MAY_COME_LATE);
         Some(Self {
             kind,
             key: key.to_owned(),
             owner,
             permits,
             token,
-            expires_after: Duration::from_millis(expires_after.parse().ok()?),
+            expires_after: Duration::from_millis(in_doubt.unwrap_or(expires_after).parse().ok()?),
+            may_come_late: in_doubt.is_some(),
         })
     }
 }
@@ -159,12 +166,15 @@ impl<G> fmt::Display for DetachedHold<G> {
             permits,
             token,
             expires_after,
+            may_come_late,
         } = &self.hold;
+        let doubt = may_come_late.then_some(MAY_COME_LATE);
+        let doubt = doubt.map(String::from).unwrap_or_default();
         let token = token.map(|token| token.to_string()).unwrap_or_default();
         let expires_after = expires_after.as_millis();
         write!(
             f,
-            "{BEGIN}:{kind}:{owner}:{permits}:{token}:{expires_after}/{key}"
+            "{BEGIN}:{kind}:{owner}:{permits}:{token}:{expires_after}{doubt}/{key}"
         )
     }
 }
@@ -258,19 +268,20 @@ impl Guard {
         if hold.count() != 1 {
             return unsupported(&self, SHARED);
         }
-        let owned = OwnedKey {
+        let mut owned = OwnedKey {
             kind: resource.kind,
             key: resource.key.text().to_owned(),
             owner: hold.owner,
             permits: hold.permits,
             token: hold.token,
             expires_after: resource.key.expires_after(),
+            may_come_late: false,
         };
         // A waiter of this client would get it otherwise.
         hold.keep_to_its_guards();
         let shares = std::mem::take(&mut self.shares);
         for share in shares {
-            share.leave_to_its_lease()?;
+            owned.may_come_late = share.detach()?;
         }
         Ok(DetachedHold::new(owned))
     }
@@ -297,6 +308,10 @@ mod tests {
             assert_eq!(detached.owner(), Owner::new(Uuid::from_u128(5), 7));
             assert_eq!(detached.to_string(), text(key));
         }
+        let in_doubt = text("k?/").replace(":0/", ":0?/");
+        let detached: DetachedHold = in_doubt.parse().unwrap();
+        assert_eq!((detached.key(), detached.hold.may_come_late), ("k?/", true));
+        assert_eq!(detached.to_string(), in_doubt);
     }
 
     #[test]

@@ -175,11 +175,21 @@ impl HoldShare {
 
     /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(self) -> Result<(), Error> {
-        let release = self.open.end_now(false);
-        if let Some(release) = release.map_err(|loss| Error::lost(self.key(), loss))? {
+        if let Some(release) = self.end_unsent()? {
             release.abandon();
         }
         Ok(())
+    }
+
+    /// The same for a hold that somebody else may end before its lease does. Returns whether an attempt of its owner may still be
+    /// carried out.
+    pub(crate) fn detach(self) -> Result<bool, Error> {
+        Ok(self.end_unsent()?.is_some_and(Release::detach))
+    }
+
+    fn end_unsent(&self) -> Result<Option<Release>, Error> {
+        let release = self.open.end_now(false);
+        release.map_err(|loss| Error::lost(self.key(), loss))
     }
 }
 

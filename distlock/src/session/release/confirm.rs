@@ -74,9 +74,28 @@ impl Release {
 
     /// Sends nothing: the lease ends the owner.
     pub(crate) fn abandon(mut self) {
-        if let Some(mut pending) = self.pending.take() {
-            let _was_not_counted = pending.settle(&self.session, ReleaseOutcome::GivenUp);
+        self.give_up();
+    }
+
+    /// Sends nothing, as [`abandon`](Self::abandon): somebody else may end the owner before its lease does. Returns whether an
+    /// attempt of the owner may still be carried out. Then the owner is ended again after its lease, which that attempt would
+    /// lengthen.
+    pub(crate) fn detach(mut self) -> bool {
+        let Some(pending) = self.give_up() else {
+            return false;
+        };
+        let may_come_late = pending.may_come_late(self.session.backend.epoch(self.key()));
+        if may_come_late {
+            let end = pending.until;
+            self.session.release_later(pending.not_before(end));
         }
+        may_come_late
+    }
+
+    fn give_up(&mut self) -> Option<PendingRelease> {
+        let mut pending = self.pending.take()?;
+        let _was_not_counted = pending.settle(&self.session, ReleaseOutcome::GivenUp);
+        Some(pending)
     }
 
     /// Puts the release into the releaser's list, for the task that is at work there.
@@ -238,13 +257,20 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Lost`] if the owner holds nothing. [`Error::Unavailable`] also if it holds nothing after a try that was not answered.
-    pub(crate) async fn release_detached(self: &Arc<Self>, target: Target) -> Result<(), Error> {
+    pub(crate) async fn release_detached(
+        self: &Arc<Self>,
+        target: Target,
+        may_come_late: bool,
+    ) -> Result<(), Error> {
         let key = target.resource.key.clone();
         let since = self.now();
         let targets = |_| smallvec![target.clone()];
         let sent = send(self, targets, |_| {}, since, Tick::NEVER).await;
         let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
         self.wrote(&target.resource);
+        if may_come_late {
+            self.keep_ended(target);
+        }
         match answer.released.first() {
             // Unlike the hold of a guard, anybody may have attached or released this one meanwhile.
             Some(Released::NotOurs) if answer.doubtful => {
@@ -254,6 +280,13 @@ impl Session {
             Some(Released::NotOurs) => Err(Error::lost(key.text(), Loss::Gone)),
             _ => Ok(()),
         }
+    }
+
+    /// Ends an owner again and again while an attempt of it may be carried out, which was sent by whatever client. It holds nothing
+    /// now.
+    pub(crate) fn keep_ended(self: &Arc<Self>, owner: Target) {
+        let until = self.now().after(self.config.watchdog_timeout);
+        self.release_later(PendingRelease::of_former(owner, until));
     }
 }
 

@@ -9,6 +9,9 @@ use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::CountedRelease;
 
+/// No connection of this client has this number.
+const NO_CONNECTION: u64 = u64::MAX;
+
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseOutcome {
@@ -79,6 +82,16 @@ impl PendingRelease {
         Self {
             in_doubt: Some(attempt.epoch),
             ..Self::of_waiter(target, attempt.until)
+        }
+    }
+
+    /// The owner of a hold that has ended, of which an attempt may be carried out until `until`.
+    pub(super) fn of_former(target: Target, until: Tick) -> Self {
+        Self {
+            // Another client may have sent it, over whatever connection.
+            in_doubt: Some(NO_CONNECTION),
+            answered: true,
+            ..Self::of_waiter(target, until)
         }
     }
 

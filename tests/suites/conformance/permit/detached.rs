@@ -60,7 +60,24 @@ async fn detached_permits_are_released_by_their_text_or_end_with_their_lease(sta
     remove(stage, &seats, 3).await;
 }
 
+/// The first try of the acquisition was not answered, and is carried out when the permits were released elsewhere.
+async fn late_copy_of_the_attempt_of_detached_permits_takes_them_for_a_moment(stage: &Stage) {
+    let (web, worker) = (stage.faulty_client().await, stage.client().await);
+    let seats = set(&worker, 3).await;
+    let late = stage.part(10);
+    stage.faults().next(Op::Attempt, Fault::Late(late));
+    let permits = web.expirable_semaphore(KEY).acquire_many(2).await.unwrap();
+    let detached = permits.detach().unwrap();
+    worker.release_detached(&detached).await.unwrap();
+    assert_eq!(counts(&seats).await, (3, 0, 3));
+    sleep(late * 2).await;
+    let free = async || seats.available_permits().await.unwrap() == 3;
+    stage.eventually("all are free", stage.part(5), free).await;
+    remove(stage, &seats, 3).await;
+}
+
 on_every_backend![
     permits_go_on_in_another_client_under_ids_of_its_own_and_are_counted_once,
     detached_permits_are_released_by_their_text_or_end_with_their_lease,
+    late_copy_of_the_attempt_of_detached_permits_takes_them_for_a_moment,
 ];

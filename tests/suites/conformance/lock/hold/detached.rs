@@ -162,6 +162,84 @@ async fn what_the_former_client_still_sends_finds_nothing(stage: &Stage) {
     stage.is_free(KEY).await;
 }
 
+/// The first try of the acquisition was not answered, and is carried out when the hold has ended elsewhere.
+async fn late_copy_of_the_attempt_of_a_detached_hold_keeps_others_out_for_a_moment(stage: &Stage) {
+    let (web, worker) = (stage.faulty_client().await, stage.client().await);
+    let late = stage.part(10);
+    for mode in [Mode::Reentrant, Mode::Fair] {
+        for attaches in [true, false] {
+            stage.faults().next(Op::Attempt, Fault::Late(late));
+            let guard = LockSource::from(&web).acquire(mode, [KEY]).await.unwrap();
+            let start = Instant::now();
+            let detached = sent(&guard.detach().unwrap());
+            if attaches {
+                worker
+                    .attach(&detached)
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
+            } else {
+                worker.release_detached(&detached).await.unwrap();
+            }
+            stage.is_free(KEY).await;
+            // By now it was carried out.
+            sleep((late * 2).saturating_sub(start.elapsed())).await;
+            stage.is_free_within(stage.part(5), KEY).await;
+            stage.is_quiet_within(stage.part(5)).await;
+        }
+    }
+    // What is sent again in the background is not waited for.
+    for client in [web, worker] {
+        client.close(stage.part(20)).await.unwrap();
+    }
+}
+
+/// It is carried out while another owner has the lock, so it joins the queue.
+async fn late_copy_of_the_attempt_of_a_detached_fair_lock_keeps_no_place_in_the_queue(
+    stage: &Stage,
+) {
+    let (web, worker) = (stage.faulty_client().await, stage.client().await);
+    let late = stage.part(10);
+    for attaches in [true, false] {
+        stage.faults().next(Op::Attempt, Fault::Late(late));
+        let guard = web.fair_lock(KEY).acquire().await.unwrap();
+        let detached = sent(&guard.detach().unwrap());
+        if attaches {
+            let guard = worker.attach(&detached).await.unwrap();
+            guard.release().await.unwrap();
+        } else {
+            worker.release_detached(&detached).await.unwrap();
+        }
+        let next = worker.fair_lock(KEY).acquire().await.unwrap();
+        if stage.is_paused() {
+            stage.has_places(KEY, 1).await;
+        } else {
+            sleep(late * 2).await;
+        }
+        stage.has_places(KEY, 0).await;
+        next.release().await.unwrap();
+        stage.is_quiet_within(stage.part(5)).await;
+    }
+}
+
+/// Nobody attaches it, so nobody else knows when it has ended.
+async fn detached_hold_ends_with_its_lease_although_a_late_copy_of_its_attempt_lengthens_that(
+    stage: &Stage,
+) {
+    let web = stage.faulty_client().await;
+    stage
+        .faults()
+        .next(Op::Attempt, Fault::Late(stage.lease() / 2));
+    let detached = detached(&web).await;
+    let start = Instant::now();
+    stage.is_free_within(stage.lease(), KEY).await;
+    stage.assert_took(start, stage.lease());
+    assert_gone(web.attach(&detached).await);
+    stage.is_quiet_within(stage.lease()).await;
+}
+
 async fn waiters_of_both_clients_get_in_when_the_attached_hold_ends_and_not_before(stage: &Stage) {
     let (web, worker) = (stage.client().await, stage.client().await);
     for mode in [Mode::Reentrant, Mode::Fair] {
@@ -296,6 +374,9 @@ on_every_backend![
     attach_without_an_answer_is_unavailable_and_leaves_no_hold_that_nobody_has,
     dropped_attach_leaves_no_hold_that_nobody_has,
     what_the_former_client_still_sends_finds_nothing,
+    late_copy_of_the_attempt_of_a_detached_hold_keeps_others_out_for_a_moment,
+    late_copy_of_the_attempt_of_a_detached_fair_lock_keeps_no_place_in_the_queue,
+    detached_hold_ends_with_its_lease_although_a_late_copy_of_its_attempt_lengthens_that,
     waiters_of_both_clients_get_in_when_the_attached_hold_ends_and_not_before,
     waiter_hears_of_a_detached_hold_that_is_released_by_its_text,
     release_that_meets_an_attach_after_an_unanswered_try_is_not_confirmed,
