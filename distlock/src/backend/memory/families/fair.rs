@@ -50,6 +50,9 @@ pub(crate) fn attempt(
     } else if any_died {
         notify_head(state, key, call);
     }
+    if is_held && any_died {
+        notify_head_of_a_near_end(state, key, call);
+    }
     if let Some(queue_ttl) = attempt.queue_ttl {
         enqueue(state, key.name(), *owner, call.now.after(queue_ttl));
     }
@@ -79,6 +82,7 @@ fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Op
 /// Ends a hold, or gives up a place in the queue.
 pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
+    let was_next = head(state, key.name()) == Some(target.owner);
     // Before the check: a waiter also gives up its place if the key holds another value.
     remove(state, key.name(), target.owner);
     let is_ours = lock::is_held_by(state, target)?;
@@ -87,6 +91,9 @@ pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<
         notify_those_without_a_place(state, key, call);
     }
     notify_head_if_free(state, key, call);
+    if was_next {
+        notify_head_of_a_near_end(state, key, call);
+    }
     Ok(if is_ours {
         // The one subscriber that matters, the first waiter, has been notified already.
         Released::Freed { others: 0 }
@@ -117,6 +124,15 @@ fn notify_those_without_a_place(state: &mut State, key: &Key, call: Call) {
 fn notify_head_if_free(state: &mut State, key: &Key, call: Call) {
     remove_dead(state, key.name(), call.now);
     if !state.values.contains_key(key.name()) {
+        notify_head(state, key, call);
+    }
+}
+
+/// Notifies a waiter that was behind others and is the first one now: as long as others were before it, it was told of a later end of
+/// the lease, and no message is sent when a lease expires.
+fn notify_head_of_a_near_end(state: &mut State, key: &Key, call: Call) {
+    let left = state.ttl(key.name(), call.now);
+    if left.is_some_and(|left| left < WAITER_TIMEOUT) {
         notify_head(state, key, call);
     }
 }

@@ -8,7 +8,6 @@
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
 local DAY = 86400000
-local PATIENCE = 5000 -- how long the place of one of our waiters is kept by default
 local MOST_WAITERS = 10000 -- no more waiters than these, from the first one, are looked at for the place of another
 local LONGEST = 315360000000 -- no wait is longer; a score of another program may be any number
 
@@ -124,5 +123,7 @@ if has_it or not is_held and (not head or head == owner) then
   return told(nil)
 end
 if place ~= '0' then stand(head) end
-if not is_held and any_died then wake(head, channel) end
+if any_died then
+  if is_held then wake_before_the_end(head, channel) else wake(head, channel) end
+end
 return told(refused(is_held, head))

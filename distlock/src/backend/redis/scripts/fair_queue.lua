@@ -53,3 +53,11 @@ end
 local function wake(owner, channel)
   publish(channel .. ':' .. owner, '0')
 end
+
+-- Notifies a waiter that was behind others and is the first one now, if the lease of the holder ends soon: as long as others were
+-- before it, it was told of a later end, and no message is sent when a lease expires.
+local PATIENCE = 5000 -- how long the place of one of our waiters is kept by default
+local function wake_before_the_end(head, channel)
+  local left = redis.call('PTTL', lock)
+  if head and left >= 0 and left < PATIENCE then wake(head, channel) end
+end

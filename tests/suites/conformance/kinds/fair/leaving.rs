@@ -104,6 +104,40 @@ async fn killed_waiters_delay_the_others_once(stage: &Stage) {
     stage.faults().clear(Op::Release);
 }
 
+/// No message tells that a lease has ended, and each waiter looks a third of its place after its last attempt at the latest.
+async fn waiter_that_is_the_first_shortly_before_a_lease_ends_is_granted_at_that_end(
+    stage: &Stage,
+) {
+    let (dying, other) = (stage.faulty_client().await, stage.client().await);
+    let at = async |start: Instant, ms| {
+        tokio::time::sleep_until(start + Duration::from_millis(ms)).await;
+    };
+    for crashes in [false, true] {
+        let start = Instant::now();
+        let guard = other.fair_lock(KEY).acquire().await.unwrap();
+        let _nobody_renews_it = guard.detach().unwrap();
+        at(start, 1_000).await;
+        let first = queued(stage, &dying).await;
+        at(start, 2_600).await;
+        let second = queued(stage, &other).await;
+        at(start, 2_900).await;
+        let third = queued(stage, &other).await;
+        if crashes {
+            // Its place lasts until 29.3 s. The second one attempts shortly before that, and the third one after it.
+            at(start, 25_000).await;
+            kill(stage, first).await;
+        } else {
+            at(start, 29_700).await;
+            first.abort();
+        }
+        let guard = second.await.unwrap().unwrap();
+        stage.assert_took(start, stage.lease());
+        guard.release().await.unwrap();
+        third.await.unwrap().unwrap().release().await.unwrap();
+        stage.faults().clear_all();
+    }
+}
+
 async fn hundred_waiters_go_in_order_whoever_leaves(stage: &Stage) {
     let clients = [stage.client().await, stage.client().await];
     let mut random = StdRng::seed_from_u64(11);
@@ -202,3 +236,10 @@ on_every_backend![
     waiter_dropped_at_any_point_leaves_nothing,
     attempts_of_unknown_outcome_take_one_place,
 ];
+
+// The times of this test are exact.
+mod on_paused_time {
+    use super::waiter_that_is_the_first_shortly_before_a_lease_ends_is_granted_at_that_end;
+
+    on_memory![waiter_that_is_the_first_shortly_before_a_lease_ends_is_granted_at_that_end];
+}

@@ -158,6 +158,35 @@ async fn places_are_a_list_and_a_sorted_set_and_the_first_is_told_alone() {
 }
 
 #[tokio::test]
+async fn next_waiter_is_told_if_those_before_it_leave_shortly_before_the_lease_ends() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for leaves in [true, false] {
+        let held = client.fair_lock("k").acquire().lease(SOON).await.unwrap();
+        let first = queued(&server, &client, 0).await;
+        let second = queued(&server, &client, 1).await;
+        let line = queue(&server).await;
+        let mut messages = server.client().get_async_pubsub().await.unwrap();
+        messages.psubscribe("*").await.unwrap();
+        let mut messages = messages.into_on_message();
+        server.cli(&["PEXPIRE", "k", "4900"]).await;
+        if leaves {
+            first.abort();
+        } else {
+            // It is dead, as the next attempt of the second one shows.
+            server.cli(&["ZADD", OURS, "1", &line[0]]).await;
+            server.cli(&["ZADD", TIMEOUTS, "1", &line[0]]).await;
+        }
+        let message = timeout(SOON, messages.next()).await.unwrap().unwrap();
+        let told = format!("redisson_lock__channel:{{k}}:{}", line[1]);
+        assert_eq!(message.get_channel_name(), told);
+        first.abort();
+        drop(held);
+        granted(second).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn names_with_a_hash_tag_are_not_wrapped() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
