@@ -194,6 +194,18 @@ impl HoldRef {
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
 
+    /// How long ago its lease or its own term has ended by the clock: `None` while it is held, and the longest time if it was lost
+    /// otherwise.
+    pub(crate) fn expired_for(&self) -> Option<Duration> {
+        match self.loss()? {
+            Error::Lost {
+                reason: Loss::Expired,
+                ..
+            } => Some(self.now().since(self.end_at())),
+            _ => Some(Duration::MAX),
+        }
+    }
+
     /// When the guard stops counting as held, by its own client's clock, unless the hold is renewed.
     pub(crate) fn end_at(&self) -> Tick {
         match self.hold.deadline().min(self.term().end()) {

@@ -272,6 +272,17 @@ impl HoldView {
         first.filter(|_| !self.is_held())
     }
 
+    /// How long ago too few members were held for the first time; `None` if enough are held, or if that was not for their leases.
+    pub(crate) fn expired_for(&self) -> Option<Duration> {
+        let members = self.members();
+        let mut ended: SmallVec<[_; 8]> =
+            members.iter().map(|member| member.expired_for()).collect();
+        // Those that are held, and then those that have ended last.
+        ended.sort_unstable();
+        let last_needed = ended.get(self.needs().checked_sub(1)?)?;
+        last_needed.filter(|ago| *ago < Duration::MAX)
+    }
+
     /// Completes when too few members are held: they were released, handed over or lost, or their leases are over by
     /// the clock.
     pub(crate) async fn over(self) {

@@ -98,6 +98,9 @@ impl Builder {
     /// lease of their own](crate::Acquire::lease): the code under the lock has less time by the margin. A release before that
     /// end, and the end of a [`max_hold`](crate::Acquire::max_hold), free the key at once.
     ///
+    /// A [Redlock](crate::RedLock) is lost when it counts as held on too few servers. The servers that are left stay locked by the
+    /// margin from that moment on.
+    ///
     /// The margin shortens the time in which two owners may work at once, but cannot rule it out:
     /// [`limits`](crate::guide::limits#paused-processes) says why. The price is that a hold survives only shorter pauses and
     /// outages.

@@ -99,9 +99,24 @@ impl QuorumHold {
         if let Some(task) = &self.task {
             task.abort();
         }
+        // Before the end, after which no member counts as held.
+        let expired_for = self.view().expired_for();
         self.parts.members.end();
-        self.parts.shares.lock().take().unwrap_or_default()
+        let shares = self.parts.shares.lock().take().unwrap_or_default();
+        if let Some(ago) = expired_for {
+            shares.iter().for_each(|share| keep_for_margin(share, ago));
+        }
+        shares
     }
+}
+
+/// The majority was lost this long ago. A part that is left keeps others out until the margin is over: together with servers
+/// whose leases have ended earlier, it could be their majority.
+fn keep_for_margin(share: &HoldShare, lost_for: Duration) {
+    let margin = share.session().config.lease_margin;
+    let now = share.hold_ref().now();
+    let hold = share.hold_ref().hold();
+    hold.keep_for(now, margin.saturating_sub(lost_for));
 }
 
 impl Drop for QuorumHold {

@@ -51,6 +51,38 @@ async fn lost_before_the_end_on(servers: usize) {
     assert!(!guard.is_held() && !again.is_held());
 }
 
+/// Without the servers that are still held, another program would have the majority together with one whose lease is over.
+#[tokio::test(start_paused = true)]
+async fn majority_that_was_lost_server_by_server_is_free_by_the_margin_after_the_loss() {
+    let margin = LEASE / 4;
+    for released in [false, true] {
+        let servers = Servers::new(3);
+        let (program, other) = (servers.program_with_margin(margin), servers.program());
+        let guard = program.lock().acquire().await.unwrap();
+        program.hang([0]);
+        sleep(LEASE * 3).await;
+        assert!(guard.is_held());
+        program.hang([1]);
+        guard.lost().await;
+        let start = Instant::now();
+        if released {
+            assert!(guard.release().await.unwrap_err().is_lost());
+        } else {
+            drop(guard);
+        }
+        let next = other.lock().acquire().wait(LEASE).await.unwrap();
+        let took = start.elapsed();
+        let slack = Duration::from_secs(1);
+        assert!(
+            took + slack / 100 >= margin && took < margin + slack,
+            "{took:?}"
+        );
+        next.release().await.unwrap();
+        program.heal();
+        servers.are_empty().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn extended_by_a_majority_and_not_by_a_minority() {
     let servers = Servers::new(3);

@@ -43,12 +43,21 @@ impl Servers {
 
     /// A program whose clients have these watchdog timeouts.
     pub(crate) fn program_with(&self, leases: &[Duration]) -> Program {
+        self.program_of(leases, Duration::ZERO)
+    }
+
+    /// A program whose clients count their holds as ended by this margin early.
+    pub(crate) fn program_with_margin(&self, margin: Duration) -> Program {
+        self.program_of(&vec![LEASE; self.servers.len()], margin)
+    }
+
+    fn program_of(&self, leases: &[Duration], margin: Duration) -> Program {
         let faults: Vec<Faults> = self.servers.iter().map(|_| Faults::new()).collect();
         let settings = leases.iter().zip(&faults);
         let clients = self.servers.iter().zip(settings);
         let clients = clients.map(|(server, (lease, faults))| {
             let builder = Client::builder().watchdog_timeout(*lease).faults(faults);
-            builder.in_memory(server).unwrap()
+            builder.lease_margin(margin).in_memory(server).unwrap()
         });
         Program {
             clients: clients.collect(),
