@@ -37,7 +37,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const KEYS: u32 = 10;
 
 fn requests() -> usize {
-    size(1_500, 10_000)
+    size(600, 10_000)
 }
 
 async fn work(State(watch): State<Arc<Watch>>, Path(key): Path<u32>) -> &'static str {

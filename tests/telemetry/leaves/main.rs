@@ -90,30 +90,30 @@ fn future_in_memory_that_is_dropped_after_any_poll_leaves_nothing() {
 
 #[test]
 fn future_in_memory_that_is_left_alone_after_any_poll_leaves_nothing() {
-    in_memory(LEFT, size(5, 1));
-    in_memory(LEFT_FOR_LONG, size(5, 1));
+    in_memory(LEFT, size(11, 1));
+    in_memory(LEFT_FOR_LONG, size(11, 1));
 }
 
 #[test]
 fn future_in_memory_that_meets_a_panic_of_any_foreign_call_leaves_nothing() {
-    in_memory(PANICS, size(23, 1));
+    in_memory(PANICS, size(47, 1));
 }
 
 #[test]
 fn future_on_redis_that_is_dropped_after_any_poll_leaves_nothing() {
-    on_redis(DROPPED, size(7, 1));
+    on_redis(DROPPED, size(17, 1));
 }
 
 /// A long time is left to paused time, which costs nothing.
 #[test]
 fn future_on_redis_that_is_left_alone_after_any_poll_leaves_nothing() {
-    on_redis(LEFT, size(23, 1));
+    on_redis(LEFT, size(47, 1));
 }
 
 /// Each call but those of connections is one that the plays in memory make, too.
 #[test]
 fn future_on_redis_that_meets_a_panic_of_a_foreign_call_leaves_nothing() {
-    on_redis(PANICS, size(240, 6));
+    on_redis(PANICS, size(480, 6));
 }
 
 /// Where the backend cannot play a row, the row says so.
