@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, MemoryServer};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
@@ -154,6 +154,32 @@ async fn contended_acquisition_has_one_span_with_its_events_and_the_time_that_it
     assert_eq!(waits.inside.as_deref(), Some(key));
     assert!(waits.fields.0["place"].contains("spans.rs"), "{waits:?}");
     assert!(seen.iter().all(|one| one.level >= Level::DEBUG), "{seen:?}");
+}
+
+/// Whoever reads of a loss in the log wants to know the line whose work ran without the lock.
+#[tokio::test(start_paused = true)]
+async fn loss_is_told_with_the_kind_and_the_line_of_the_acquisition() {
+    collect();
+    let (first, second) = ("lost:1", "lost:2");
+    let (client, other) = (Client::in_memory(), MemoryServer::new());
+    let told = client.fair_lock(first).acquire().await.unwrap();
+    assert!(client.lock(first).force_release().await.unwrap());
+    told.lost().await;
+    let [client, other] = [(); 2].map(|()| Client::builder().in_memory(&other).unwrap());
+    let found = client.fair_lock(second).acquire().await.unwrap();
+    assert!(other.lock(second).force_release().await.unwrap());
+    assert!(found.release().await.unwrap_err().is_lost());
+    for (key, begin) in [
+        (first, "hold lost;"),
+        (second, "hold found lost by its release;"),
+    ] {
+        let seen = seen(key);
+        let loss = seen.iter().find(|one| one.name.starts_with(begin));
+        let Seen { level, fields, .. } = loss.unwrap_or_else(|| panic!("{seen:?}"));
+        assert_eq!(*level, Level::WARN);
+        assert_eq!(fields.0["kind"], "fair_lock");
+        assert!(fields.0["place"].contains("spans.rs:"), "{fields:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,8 +67,17 @@ pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Du
     );
 }
 
-pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
-    log!(warn, target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
+/// A hold is lost whose newest guard was taken at `call_site`.
+pub(crate) fn lost(
+    Resource { kind, key }: &Resource,
+    owner: Owner,
+    loss: Loss,
+    call_site: &Location<'_>,
+) {
+    log!(
+        warn, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %loss, place = %call_site,
+        "hold lost; its scopes are ended"
+    );
 }
 
 /// A candidate leads from now on.
@@ -112,9 +121,13 @@ pub(crate) fn identity_failed(former: Uuid, error: &Error) {
 }
 
 /// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
-pub(crate) fn found_lost(key: &Key, owner: Owner) {
+pub(crate) fn found_lost(
+    Resource { kind, key }: &Resource,
+    owner: Owner,
+    call_site: &Location<'_>,
+) {
     log!(
-        warn, target: TARGET, key = key.text(), %owner, reason = %Loss::Gone,
+        warn, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %Loss::Gone, place = %call_site,
         "hold found lost by its release; its owner may have run without the lock"
     );
 }

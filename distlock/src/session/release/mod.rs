@@ -167,7 +167,7 @@ impl Session {
     /// Tells of a hold that is lost, once it is not watched any more.
     pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
         self.no_longer_watched(hold);
-        telemetry::lost(&hold.resource.key, hold.owner, loss);
+        telemetry::lost(&hold.resource, hold.owner, loss, hold.call_site());
         hold.meter.lost(loss);
         self.losses.note(hold, loss, self.now());
         // A hold without a guard was counted when its last guard ended.
@@ -196,7 +196,7 @@ impl Session {
 
     /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
     pub(crate) fn found_lost(&self, hold: &Hold) {
-        telemetry::found_lost(&hold.resource.key, hold.owner);
+        telemetry::found_lost(&hold.resource, hold.owner, hold.call_site());
         hold.meter.lost(Loss::Gone);
         self.losses.note(hold, Loss::Gone, self.now());
     }
