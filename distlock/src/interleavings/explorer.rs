@@ -15,7 +15,7 @@ use shuttle::{Config, MaxSteps, Runner};
 use crate::sync::{task, time};
 
 /// Schedules of each scenario, unless `SCHEDULES` says another number.
-const SCHEDULES: u64 = 5_000;
+const SCHEDULES: u64 = 3_500;
 
 /// So many schedules come from one seed.
 const PER_SEED: u64 = 500;
