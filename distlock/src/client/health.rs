@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Client;
 #[cfg(feature = "serde")]
 use crate::backend::reports::millis;
+use crate::hold::Lease;
 
 /// Whether a client can do its work; see [`Client::health`].
 ///
@@ -105,7 +106,9 @@ impl Client {
             };
         }
         let holds = session.holds();
-        let failing = holds.iter().filter_map(|hold| hold.failing_since());
+        let failing = holds
+            .iter()
+            .filter_map(|hold| hold.lease(Lease::failing_since));
         match failing.clone().min() {
             None => Health::Connected,
             Some(since) => Health::RenewalsFail {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::lease::Lease;
 use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
 use super::terms::HoldTerms;
@@ -208,7 +209,7 @@ impl HoldRef {
 
     /// When the guard stops counting as held, by its own client's clock, unless the hold is renewed.
     pub(crate) fn end_at(&self) -> Tick {
-        match self.hold.deadline().min(self.term().end()) {
+        match self.hold.lease(Lease::deadline).min(self.term().end()) {
             // A lease without an end has no margin before it.
             Tick::NEVER => Tick::NEVER,
             end => end.before(self.origin.margin),
@@ -286,9 +287,9 @@ impl HoldRef {
         while self.is_held_at(self.now()) {
             crate::sync::select! {
                 () = self.over.wait() => return,
-                () = self.hold.over() => return,
+                () = self.hold.over.wait() => return,
                 // The lease may have been renewed during the sleep, so the loop looks again.
-                () = self.origin.client.clock.sleep_until(self.hold.deadline().min(self.term().end())) => {}
+                () = self.origin.client.clock.sleep_until(self.hold.lease(Lease::deadline).min(self.term().end())) => {}
             }
         }
     }

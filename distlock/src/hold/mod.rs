@@ -10,9 +10,11 @@
 
 mod flag;
 mod grant;
+mod hint;
 mod hold_ref;
 pub(crate) mod lease;
 mod nesting;
+mod sent_over;
 mod state;
 mod term;
 mod terms;
@@ -24,12 +26,17 @@ use std::time::Duration;
 
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
+use self::hint::Hint;
 pub(crate) use self::hold_ref::{GuardClient, HoldRef, Origin};
-use self::lease::{Answer, Lease};
+use self::lease::Answer;
+pub(crate) use self::lease::Lease;
 use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
+use self::sent_over::{AskedOver, ReleaseSentOver};
 use self::state::State;
-pub(crate) use self::state::{AtRelease, Confirmed, GuardEnd, ShownHold, WatchdogAction};
+pub(crate) use self::state::{
+    AtRelease, Confirmed, GuardEnd, LatestGuard, ShownHold, WatchdogAction,
+};
 use self::term::GuardTerm;
 pub(crate) use self::term::Term;
 pub(crate) use self::terms::HoldTerms;
@@ -42,7 +49,7 @@ use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::Meter;
 
 /// One owner's possession of one key.
@@ -55,22 +62,18 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
     pub(crate) in_doubt: Option<InDoubtAttempt>,
-    /// Epoch of the last connection on which the server confirmed this hold.
-    asked_over: AtomicU64,
+    pub(crate) asked_over: AskedOver,
     pub(crate) meter: Meter,
-    /// The connection over which its release was sent, while that is not answered; [`NOT_SENT`] otherwise.
-    release_sent_over: AtomicU64,
-    /// Set when the hold is lost, or freed and confirmed so.
-    over: Flag,
+    pub(crate) release_sent_over: ReleaseSentOver,
+    /// Set when the hold is lost, or freed and confirmed so. A change is announced when its release was sent, and when its lease
+    /// got longer.
+    pub(crate) over: Flag,
     /// Whether code was run in a scope of its guard.
-    in_a_scope: AtomicBool,
+    pub(crate) in_a_scope: Hint,
     /// Whether the server is asked to tell of changes of its key.
-    is_tracked: AtomicBool,
+    pub(crate) is_tracked: Hint,
     state: Mutex<State>,
 }
-
-/// No connection has this number.
-const NOT_SENT: u64 = u64::MAX;
 
 impl Hold {
     /// A hold that was granted to a guard with this term.
@@ -95,12 +98,12 @@ impl Hold {
             permits: target.permits,
             token,
             in_doubt,
-            asked_over: AtomicU64::new(epoch),
+            asked_over: AskedOver::new(epoch),
             meter,
-            release_sent_over: AtomicU64::new(NOT_SENT),
+            release_sent_over: ReleaseSentOver::default(),
             over: Flag::default(),
-            in_a_scope: AtomicBool::new(false),
-            is_tracked: AtomicBool::new(false),
+            in_a_scope: Hint::default(),
+            is_tracked: Hint::default(),
             state: Mutex::new(State::granted(
                 Lease::granted(sent, lease, term, watchdog).with_margin(margin),
                 now,
@@ -123,31 +126,23 @@ impl Hold {
         self.state.lock().shown(now)
     }
 
-    /// Where in the user's code the guard that has the hold was acquired.
-    pub(crate) fn call_site(&self) -> &'static Location<'static> {
-        self.state.lock().call_site
+    /// The guard that has the hold, or had it last.
+    pub(crate) fn latest_guard(&self) -> LatestGuard {
+        self.state.lock().latest_guard
     }
 
-    /// When the guard that has the hold was granted it, or took it over.
-    pub(crate) fn since(&self) -> Tick {
-        self.state.lock().since
+    /// What the lease says at this moment.
+    pub(crate) fn lease<T>(&self, read: impl FnOnce(&Lease) -> T) -> T {
+        read(&self.state.lock().lease)
     }
 
-    /// How long the guard that has the hold has had it at `now`.
-    pub(crate) fn held_for(&self, now: Tick) -> Duration {
-        now.since(self.state.lock().since)
+    /// Changes the lease. The watchdog has to look at the hold after a change that makes a renewal due earlier.
+    pub(crate) fn with_lease<T>(&self, change: impl FnOnce(&mut Lease) -> T) -> T {
+        change(&mut self.state.lock().lease)
     }
 
     pub(crate) fn is_held(&self, now: Tick) -> bool {
         self.state.lock().lease.is_held(now)
-    }
-
-    /// Whether the server was not yet asked for the hold over connection `epoch`. Records that it is asked now.
-    pub(crate) fn is_new_connection(&self, epoch: u64) -> bool {
-        // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm. Read first: nearly always it
-        // was asked over this connection, and nothing is written.
-        self.asked_over.load(Ordering::Relaxed) != epoch
-            && self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
     }
 
     /// How a guard with this term lost the hold. Call it only if the guard no longer holds the key.
@@ -155,28 +150,9 @@ impl Hold {
         self.state.lock().loss_of(term, now)
     }
 
-    pub(crate) fn deadline(&self) -> Tick {
-        self.state.lock().lease.deadline()
-    }
-
-    /// When the hold is lost unless a renewal is confirmed before, or when `max_hold` ends it.
-    pub(crate) fn end(&self) -> Tick {
-        self.state.lock().lease.end()
-    }
-
-    /// When the lease ends in the server, by its last confirmation.
-    pub(crate) fn server_end(&self) -> Tick {
-        self.state.lock().lease.server_end()
-    }
-
     /// What its release has to know.
     pub(crate) fn at_release(&self) -> AtRelease {
         self.state.lock().at_release()
-    }
-
-    /// Since when its renewals fail, if they do.
-    pub(crate) fn failing_since(&self) -> Option<Tick> {
-        self.state.lock().lease.failing_since()
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -198,52 +174,12 @@ impl Hold {
         state.lease.keep_to_its_guards();
     }
 
-    /// Until when the key stays taken after its guards have ended.
-    pub(crate) fn taken_until(&self) -> Tick {
-        self.state.lock().taken_until
-    }
-
-    /// The hold is never handed over: it is one of several that were granted together.
-    pub(crate) fn keep_to_its_guards(&self) {
-        self.state.lock().lease.keep_to_its_guards();
-    }
-
-    /// It is one of several that are acquired together, and is not renewed before there is a guard.
-    pub(crate) fn wait_for_guard(&self) {
-        self.state.lock().lease.wait_for_guard();
-    }
-
-    /// There is a guard. Returns whether it was waited for.
-    pub(crate) fn has_guard(&self) -> bool {
-        self.state.lock().lease.has_guard()
-    }
-
-    /// Completes when the hold is lost, or freed and confirmed so.
-    pub(crate) async fn over(&self) {
-        self.over.wait().await;
-    }
-
-    /// Completes when the hold is over, or when its release was sent.
-    pub(crate) async fn over_or_release_sent(&self) {
-        self.over.changed().await;
-    }
-
     /// Records the connection over which its release was sent, while that is not answered; `None` if it has failed.
     pub(crate) fn note_release_sent(&self, over: Option<u64>) {
-        // Release: pairs with the load in `is_release_sent_over`. What is sent after that load is sent after the release.
-        self.release_sent_over
-            .store(over.unwrap_or(NOT_SENT), Ordering::Release);
+        self.release_sent_over.note(over);
         if over.is_some() {
             self.over.announce_change();
         }
-    }
-
-    /// Whether its release was sent over the present connection, and is not answered yet. What is sent now is executed after
-    /// the release.
-    pub(crate) fn is_release_sent_over(&self, current: impl FnOnce() -> u64) -> bool {
-        // Acquire: pairs with the store in `note_release_sent`. What follows is sent after the release.
-        let sent_over = self.release_sent_over.load(Ordering::Acquire);
-        sent_over != NOT_SENT && sent_over == current()
     }
 
     /// Its last guard was dropped: the hold waits for its release, and may be taken back until then.
@@ -264,40 +200,6 @@ impl Hold {
     /// Begins the release of a hold that waits for it. Returns `false` if it does not: it was taken back.
     pub(crate) fn begin_release(&self) -> bool {
         std::mem::take(&mut self.state.lock().waits_for_release)
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.is_set()
-    }
-
-    /// Records that a scope of its guard was entered.
-    pub(crate) fn note_scope(&self) {
-        // Relaxed, here and below: it only decides whether a warning is logged.
-        self.in_a_scope.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_in_a_scope(&self) -> bool {
-        self.in_a_scope.load(Ordering::Relaxed)
-    }
-
-    /// From now on the server is asked to tell of changes of its key.
-    pub(crate) fn track(&self) {
-        // Relaxed, here and below: the worst is one renewal more or less that has the key tracked.
-        self.is_tracked.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_tracked(&self) -> bool {
-        self.is_tracked.load(Ordering::Relaxed)
-    }
-
-    /// A read has found that the server does not have the hold any more. Returns the loss, unless the hold was over before.
-    pub(crate) fn gone(&self) -> Option<Loss> {
-        self.state.lock().lease.gone()
-    }
-
-    /// Wakes everything that waits for the end of the hold. Not under a mutex: a waker may run any code.
-    pub(crate) fn announce_over(&self) {
-        self.over.set();
     }
 
     /// Counts another guard inside an enclosing one, unless that is over or the hold is lost.
@@ -328,8 +230,8 @@ impl Hold {
         let mut state = self.state.lock();
         let is_taken = state.succeed(term, call_site, now);
         if is_taken {
-            // Relaxed, as in `note_scope`. The scopes were those of the guard before.
-            self.in_a_scope.store(false, Ordering::Relaxed);
+            // The scopes were those of the guard before.
+            self.in_a_scope.reset();
         }
         is_taken
     }
@@ -347,31 +249,9 @@ impl Hold {
         self.state.lock().extend(guard, own, end)
     }
 
-    /// Completes with the next confirmation of a longer lease, and when the hold is over. Make it before the check of what it
-    /// waits for, so that it misses no change.
-    pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
-        self.over.next_change()
-    }
-
-    /// Wakes those that wait for a longer lease. Not under a mutex: a waker may run any code.
-    pub(crate) fn announce_longer_lease(&self) {
-        self.over.announce_change();
-    }
-
     /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
     fn leave(&self, own: &GuardTerm, ended: &AtomicBool, now: Tick) -> GuardEnd {
         self.state.lock().leave(own, ended, now)
-    }
-
-    /// A guard has handed the hold over. The watchdog has to look at it after that.
-    pub(crate) fn passed_on(&self, now: Tick) {
-        self.state.lock().lease.passed_on(now);
-    }
-
-    /// How many guards have handed the hold over since the server confirmed it. They have ended, so if the server does not have
-    /// the hold any more, none of them reports the loss.
-    pub(crate) fn unconfirmed(&self) -> u32 {
-        self.state.lock().lease.unconfirmed()
     }
 
     /// Something shows that the server may have lost the hold. The watchdog has to look at it after that.
@@ -409,10 +289,6 @@ impl Hold {
         now: Tick,
     ) -> Confirmed {
         self.state.lock().renewed(sent, count, lease, answer, now)
-    }
-
-    pub(crate) fn forget_in_flight(&self) {
-        self.state.lock().lease.forget_in_flight();
     }
 }
 

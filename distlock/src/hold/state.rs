@@ -21,6 +21,22 @@ pub(crate) struct ShownHold {
     pub(crate) call_site: &'static Location<'static>,
 }
 
+/// The guard that has a hold, or had it last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LatestGuard {
+    /// When it was granted the hold, or took it over.
+    pub(crate) since: Tick,
+    /// Where in the user's code it was acquired.
+    pub(crate) call_site: &'static Location<'static>,
+}
+
+impl LatestGuard {
+    /// How long it has had the hold at `now`.
+    pub(crate) fn held_for(&self, now: Tick) -> Duration {
+        now.since(self.since)
+    }
+}
+
 /// What the release of a hold has to know.
 #[derive(Clone, Copy)]
 pub(crate) struct AtRelease {
@@ -82,10 +98,7 @@ pub(super) struct State {
     stated: u32,
     /// The key stays taken until then, also after its guards have ended.
     pub(super) taken_until: Tick,
-    /// When the guard that has the hold was granted it, or took it over.
-    pub(super) since: Tick,
-    /// Where in the user's code that guard was acquired.
-    pub(super) call_site: &'static Location<'static>,
+    pub(super) latest_guard: LatestGuard,
 }
 
 impl State {
@@ -97,8 +110,10 @@ impl State {
             count: 1,
             stated: 1,
             taken_until: Tick::default(),
-            since: now,
-            call_site,
+            latest_guard: LatestGuard {
+                since: now,
+                call_site,
+            },
         }
     }
 
@@ -210,8 +225,10 @@ impl State {
             return false;
         }
         self.count = 1;
-        self.since = now;
-        self.call_site = call_site;
+        self.latest_guard = LatestGuard {
+            since: now,
+            call_site,
+        };
         self.lease.pass_on(term);
         true
     }
@@ -231,7 +248,7 @@ impl State {
         match (self.lease.is_held(now), last) {
             (true, true) => GuardEnd::Last {
                 may_pass_on: self.lease.may_pass_on(now),
-                held: now.since(self.since),
+                held: self.latest_guard.held_for(now),
             },
             (true, false) => GuardEnd::Shared,
             (false, last) => GuardEnd::Lost { loss, last },
@@ -282,10 +299,10 @@ impl State {
     /// The entry of the hold in a snapshot; `None` if it has no guard.
     pub(super) fn shown(&self, now: Tick) -> Option<ShownHold> {
         (self.count > 0).then(|| ShownHold {
-            held: now.since(self.since),
+            held: self.latest_guard.held_for(now),
             left: self.lease.end().left(now),
             count: self.count,
-            call_site: self.call_site,
+            call_site: self.latest_guard.call_site,
         })
     }
 }

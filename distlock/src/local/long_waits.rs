@@ -107,7 +107,7 @@ impl Registry {
         let Some((own, taken)) = wait.resources.iter().find_map(own) else {
             return;
         };
-        let place = taken.call_site();
+        let place = taken.latest_guard().call_site;
         if self.told_for_itself.lock().insert([place, wait.call_site]) {
             let nesting = own.kind.within(taken.resource.kind);
             telemetry::waits_for_itself(&own.key, nesting, place, wait.call_site);
@@ -123,7 +123,9 @@ impl Registry {
             .filter_map(|held| entries.get(&held)?.holder.as_ref());
         let own = held.find(|holder| {
             // Without a guard it is on its way back to the server.
-            holder.runner == Some(runner) && !holder.hold.is_in_a_scope() && holder.hold.count() > 0
+            holder.runner == Some(runner)
+                && !holder.hold.in_a_scope.is_set()
+                && holder.hold.count() > 0
         })?;
         Some(Arc::clone(&own.hold))
     }
@@ -144,7 +146,7 @@ impl Registry {
             let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner);
             (kind.family(), key) == (family, &resource.key)
                 && hold.count() > 0
-                && (!hold.is_in_a_scope() || is_around())
+                && (!hold.in_a_scope.is_set() || is_around())
         })
     }
 

@@ -26,7 +26,7 @@ use super::yield_list::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
 use crate::foreign;
-use crate::hold::Hold;
+use crate::hold::{Hold, Lease};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::{Kind, Line};
@@ -121,7 +121,7 @@ impl Registry {
         let holder = entries
             .get(resource)
             .and_then(|entry| entry.holder.as_ref());
-        holder.is_some_and(|holder| holder.hold.deadline() > now)
+        holder.is_some_and(|holder| holder.hold.lease(Lease::deadline) > now)
     }
 
     pub(crate) fn has_waiters(&self, resource: &Resource) -> bool {
@@ -138,7 +138,7 @@ impl Registry {
             return self.note_shared(hold);
         }
         self.note_use_of(hold.resource.kind);
-        let now = hold.since();
+        let now = hold.latest_guard().since;
         let (former, left_over) = {
             let mut entries = self.entries.lock();
             let entry = entries
@@ -172,7 +172,7 @@ impl Registry {
         let entries = self.entries.lock();
         for freed in self.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
-                holder.hold.keep_to_its_guards();
+                holder.hold.with_lease(Lease::keep_to_its_guards);
             }
         }
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::registry::Registry;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldRef, Term};
+use crate::hold::{Hold, HoldRef, Lease, Term};
 use crate::resource::kind::Nesting;
 use crate::session::{Release, Session, Unguarded};
 use crate::sync::OwnedSemaphorePermit;
@@ -71,7 +71,7 @@ impl ShareRef {
     /// Whether the server has confirmed the guard's own lease.
     pub(crate) fn is_confirmed(&self) -> bool {
         let hold = self.hold_ref.hold();
-        self.hold_ref.is_held() && self.hold_ref.term().end() <= hold.deadline()
+        self.hold_ref.is_held() && self.hold_ref.term().end() <= hold.lease(Lease::deadline)
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {

@@ -341,7 +341,7 @@ impl SeenKey {
         let blocked_by = match (holder, busy_until) {
             (Some(holder), _) => BlockedBy::OwnHold {
                 owner: holder.hold.owner,
-                place: holder.hold.call_site(),
+                place: holder.hold.latest_guard().call_site,
             },
             (None, Some(until)) => BlockedBy::OtherClient {
                 lease_left: until.left(now),

@@ -129,7 +129,7 @@ impl EnclosingScope {
             around.parent();
         }
         for member in view.members().iter() {
-            member.hold().note_scope();
+            member.hold().in_a_scope.set();
         }
         Self {
             parent: Mutex::new(parent),

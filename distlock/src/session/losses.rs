@@ -33,7 +33,7 @@ impl Losses {
             owner: hold.owner,
             loss,
             at,
-            call_site: hold.call_site(),
+            call_site: hold.latest_guard().call_site,
         };
         let mut losses = self.0.lock();
         losses.truncate(LOSSES_SHOWN - 1);

@@ -52,7 +52,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
 use crate::error::{HeldBy, Loss};
 use crate::foreign;
-use crate::hold::{Flag, GuardClient, Hold, Origin};
+use crate::hold::{Flag, GuardClient, Hold, Lease, Origin};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::{Key, Resource};
@@ -239,7 +239,7 @@ impl Session {
 
     /// There is a guard for a hold that waited for others. From now on it is renewed.
     pub(crate) fn guarded(self: &Arc<Self>, hold: &Arc<Hold>) {
-        if hold.has_guard() {
+        if hold.with_lease(Lease::has_guard) {
             self.schedule_check(hold);
         }
     }
@@ -254,7 +254,10 @@ impl Session {
     /// one.
     fn doubt_of_other_connection(&self, hold: &Hold) {
         // A rule of tests/model: holds_are_asked_for_again.
-        if hold.is_new_connection(self.backend.epoch(&hold.resource.key)) {
+        if hold
+            .asked_over
+            .is_new(self.backend.epoch(&hold.resource.key))
+        {
             hold.verify(self.now());
             self.look_again(hold);
         }
@@ -391,7 +394,7 @@ impl Session {
         // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
         foreign::each(self.watchdog.holds_within(COPIED_MUTEX), |hold| {
             if self.watchdog.unwatch(hold.owner) {
-                defer! { hold.announce_over(); }
+                defer! { hold.over.set(); }
                 self.tell_lost(&hold, Loss::NewIdentity);
             }
         });

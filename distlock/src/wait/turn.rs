@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::clock::Tick;
 use crate::config::OWN_HOLDER_TRUST;
 use crate::error::{Blocker, Error, HeldBy};
-use crate::hold::Hold;
+use crate::hold::{Hold, Lease};
 use crate::local::{Joining, NextStep, OpenShare, QueueSlot, Registry, Ticket, WaiterSlot};
 
 /// A waiter's turn. Dropping it leaves the queue.
@@ -83,8 +83,8 @@ impl Blocking {
     /// A hold of this client.
     pub(super) fn own_holder(hold: &Hold) -> Self {
         match hold.count() {
-            0 => Self::Releasing(hold.deadline()),
-            _ => Self::Owner(Some(hold.deadline())),
+            0 => Self::Releasing(hold.lease(Lease::deadline)),
+            _ => Self::Owner(Some(hold.lease(Lease::deadline))),
         }
     }
 }
@@ -290,7 +290,7 @@ impl<'a> Turn<'a> {
                         // In this order: a waiter that is woken gets the hold that was handed over, and need not ask the server.
                         biased;
                         () = self.slot.woken() => {}
-                        () = own_holder.over_or_release_sent() => {}
+                        () = own_holder.over.changed() => {}
                         () = session.clock.sleep_until(trusted.min(deadline)) => {}
                     }
                 }

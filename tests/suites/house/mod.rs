@@ -174,8 +174,18 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "hold",
         &[
-            "view", "hold_ref", "mod", "state", "nesting", "grant", "terms", "lease", "term",
+            "view",
+            "hold_ref",
+            "mod",
+            "state",
+            "nesting",
+            "grant",
+            "terms",
+            "lease",
+            "term",
             "flag",
+            "sent_over",
+            "hint",
         ],
     ),
     (

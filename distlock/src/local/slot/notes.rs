@@ -4,6 +4,7 @@
 use super::step::QueueSlot;
 use crate::clock::Tick;
 use crate::error::HeldBy;
+use crate::hold::Lease;
 use crate::local::entry::Entry;
 
 impl QueueSlot<'_> {
@@ -50,7 +51,7 @@ impl QueueSlot<'_> {
     /// When the lease of the key's holder ends, as far as the queue knows.
     pub(crate) fn busy_until(&self) -> Option<Tick> {
         let known = |entry: &mut Entry, _| match &entry.holder {
-            Some(holder) => Some(holder.hold.deadline()),
+            Some(holder) => Some(holder.hold.lease(Lease::deadline)),
             None => entry.busy_until,
         };
         self.with_entry(known).flatten()

@@ -50,7 +50,9 @@ impl Entry {
             return SlotState::Offered;
         }
         match &self.holder {
-            Some(holder) if !holder.hold.is_over() => SlotState::Behind(Arc::clone(&holder.hold)),
+            Some(holder) if !holder.hold.over.is_set() => {
+                SlotState::Behind(Arc::clone(&holder.hold))
+            }
             _ => SlotState::Free {
                 yields: self.yield_first,
             },

@@ -194,7 +194,10 @@ impl<'a> QueueSlot<'a> {
     pub(crate) fn may_follow(&mut self, hold: &Hold) -> bool {
         // A rule of tests/model: attempt_behind_a_release_counts_as_a_grant.
         let session = &self.registry.session;
-        if !hold.is_release_sent_over(|| session.backend.epoch(&self.joining.resource.key)) {
+        if !hold
+            .release_sent_over
+            .is_present(|| session.backend.epoch(&self.joining.resource.key))
+        {
             return false;
         }
         let now = session.now();
@@ -229,7 +232,7 @@ impl<'a> QueueSlot<'a> {
                 handed_over = entry.take_back(now);
             }
             let step = match &entry.holder {
-                Some(holder) if !holder.hold.is_over() => {
+                Some(holder) if !holder.hold.over.is_set() => {
                     NextStep::Behind(Arc::clone(&holder.hold))
                 }
                 _ => NextStep::Attempt {
@@ -308,7 +311,7 @@ impl<'a> QueueSlot<'a> {
         if hold.resource.kind.line() == Line::Shared {
             self.registry.note_shared(hold);
         }
-        self.leave_with(hold, Some(hold.since()));
+        self.leave_with(hold, Some(hold.latest_guard().since));
     }
 
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.

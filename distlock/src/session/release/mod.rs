@@ -32,7 +32,7 @@ pub(crate) use self::releaser::Releaser;
 use super::Session;
 use crate::clock::Tick;
 use crate::error::Loss;
-use crate::hold::Hold;
+use crate::hold::{Hold, Lease};
 use crate::resource::key::Key;
 use crate::telemetry;
 
@@ -81,7 +81,7 @@ impl Session {
         match self.inspection.callbacks() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.
-            None => hold.announce_over(),
+            None => hold.over.set(),
         }
     }
 }
@@ -156,23 +156,32 @@ impl Session {
             return;
         }
         // Also if a subscriber of the log or the metrics panic: nobody else does it, since the hold is not watched any more.
-        defer! { hold.announce_over(); }
+        defer! { hold.over.set(); }
         defer! { self.clean_up(hold, loss, epoch); }
         self.tell_lost(hold, loss);
         if loss == Loss::Gone {
-            telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
+            telemetry::ended_before_the_loss(
+                &hold.resource.key,
+                hold.owner,
+                hold.lease(Lease::unconfirmed),
+            );
         }
     }
 
     /// Tells of a hold that is lost, once it is not watched any more.
     pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
         self.no_longer_watched(hold);
-        telemetry::lost(&hold.resource, hold.owner, loss, hold.call_site());
+        telemetry::lost(
+            &hold.resource,
+            hold.owner,
+            loss,
+            hold.latest_guard().call_site,
+        );
         hold.meter.lost(loss);
         self.losses.note(hold, loss, self.now());
         // A hold without a guard was counted when its last guard ended.
         if hold.count() > 0 {
-            hold.meter.held(hold.held_for(self.now()));
+            hold.meter.held(hold.latest_guard().held_for(self.now()));
         }
     }
 
@@ -185,7 +194,7 @@ impl Session {
             let pending = PendingRelease::of_hold(hold, hold.at_release());
             // A hold that has ended by the clock counts as ended before its lease ends, by the margin of the client.
             self.release_later(match loss {
-                Loss::Expired => pending.not_before(hold.server_end()),
+                Loss::Expired => pending.not_before(hold.lease(Lease::server_end)),
                 _ => pending,
             });
         } else {
@@ -196,7 +205,7 @@ impl Session {
 
     /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
     pub(crate) fn found_lost(&self, hold: &Hold) {
-        telemetry::found_lost(&hold.resource, hold.owner, hold.call_site());
+        telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
         hold.meter.lost(Loss::Gone);
         self.losses.note(hold, Loss::Gone, self.now());
     }

@@ -80,7 +80,7 @@ impl Tracking {
 
     /// Whether a renewal of this hold has its key tracked again: the renewal of a young one may end the tracking for an old one.
     pub(super) fn is_to_track(&self, hold: &Hold) -> bool {
-        hold.is_tracked()
+        hold.is_tracked.is_set()
             || self.may_share(&hold.resource) && self.plan.lock().has(hold.resource.key.name())
     }
 
@@ -133,11 +133,11 @@ fn look_for_old(session: &Session, now: Tick) -> Tick {
     let is_watched = |number| session.watchdog.has(number);
     let mut has_young = false;
     for hold in session.watchdog.untracked() {
-        if hold.held_for(now) < TRACK_AFTER {
+        if hold.latest_guard().held_for(now) < TRACK_AFTER {
             has_young = true;
             continue;
         }
-        hold.track();
+        hold.is_tracked.set();
         let name = hold.resource.key.name();
         tracking
             .plan

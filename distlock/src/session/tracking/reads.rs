@@ -11,7 +11,7 @@ use super::plan::{Name, Numbers, Outcome};
 use crate::backend::{Home, Target};
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::foreign;
-use crate::hold::Hold;
+use crate::hold::{Hold, Lease};
 use crate::session::Session;
 use crate::sync::{Unordered, all};
 
@@ -141,7 +141,7 @@ async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
     };
     let lost = holds.iter().zip(epochs).zip(ours).filter(|(_, ours)| !ours);
     foreign::each(lost, |((hold, epoch), _)| {
-        if let Some(loss) = hold.gone() {
+        if let Some(loss) = hold.with_lease(Lease::gone) {
             session.lose_over(hold, loss, epoch);
         }
     });

@@ -31,7 +31,7 @@ use crate::config::{
 };
 use crate::foreign;
 use crate::hold::lease::Answer;
-use crate::hold::{Confirmed, Hold, WatchdogAction};
+use crate::hold::{Confirmed, Hold, Lease, WatchdogAction};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
@@ -105,7 +105,8 @@ impl Watchdog {
     pub(super) fn untracked(&self) -> Vec<Arc<Hold>> {
         let agenda = self.agenda.lock();
         let holds = agenda.holds();
-        let untracked = holds.filter(|hold| !hold.is_tracked() && hold.resource.kind.has_lease());
+        let untracked =
+            holds.filter(|hold| !hold.is_tracked.is_set() && hold.resource.kind.has_lease());
         untracked.map(Arc::clone).collect()
     }
 
@@ -118,7 +119,7 @@ impl Watchdog {
     /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
         for hold in self.holds() {
-            hold.forget_in_flight();
+            hold.with_lease(Lease::forget_in_flight);
             self.schedule_check(hold.owner, now);
         }
     }
@@ -191,7 +192,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
 /// Handles losses at once. A hold that is to be renewed waits for a batch, and is looked at again when it would be lost.
 fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting) {
     for hold in session.watchdog.take_due(now, soon) {
-        let end = hold.end();
+        let end = hold.lease(Lease::end);
         if hold.is_held(now) && now < end {
             session.watchdog.schedule_check(hold.owner, end);
             waiting.add(session, hold);
@@ -298,7 +299,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             Confirmed::Longer => {
                 // Also if a waker panics.
                 defer! { session.look_again(&hold); }
-                hold.announce_longer_lease();
+                hold.over.announce_change();
             }
         }
     }

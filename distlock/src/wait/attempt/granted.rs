@@ -6,7 +6,7 @@ use super::{Attempts, Outcome, Sent};
 use crate::backend::Attempt;
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
-use crate::hold::{Grant, HoldRef, InDoubtAttempt};
+use crate::hold::{Grant, HoldRef, InDoubtAttempt, Lease};
 use crate::local::OpenShare;
 use crate::telemetry::{self, Meter};
 
@@ -76,10 +76,10 @@ impl Attempts<'_> {
         let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));
         let share = OpenShare::new(self.registry, hold_ref);
         if self.attempts.len() > 1 {
-            share.hold().keep_to_its_guards();
+            share.hold().with_lease(Lease::keep_to_its_guards);
         }
         if self.is_part {
-            share.hold().wait_for_guard();
+            share.hold().with_lease(Lease::wait_for_guard);
         }
         share
     }

@@ -10,7 +10,7 @@ use super::round::{Apart, Refusal, Round};
 use crate::clock::Tick;
 use crate::config::QUORUM_GRACE;
 use crate::error::Error;
-use crate::hold::Hold;
+use crate::hold::{Hold, Lease};
 use crate::local::{HoldShare, HoldShares, OpenShares};
 use crate::sync::{Unordered, first};
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
@@ -312,7 +312,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
 fn shares_of(opened: OpenShares) -> impl Iterator<Item = HoldShare> {
     opened.into_iter().map(|open| {
         // A part of a Redlock means nothing without the others, so it is never handed over alone.
-        open.hold().keep_to_its_guards();
+        open.hold().with_lease(Lease::keep_to_its_guards);
         HoldShare::new(open, None)
     })
 }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
-use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
+use crate::hold::{Hold, HoldRef, HoldView, Lease, QuorumMembers, Term};
 use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
 use crate::sync::runtime::Handle;
@@ -165,7 +165,7 @@ impl Parts {
             .iter()
             .filter_map(|one| self.part(one))
             .collect();
-        let over = held.iter().map(|part| Box::pin(part.hold().over()));
+        let over = held.iter().map(|part| Box::pin(part.hold().over.wait()));
         let lost = async {
             match over.len() {
                 // `select_all` panics if there is nothing to wait for.
@@ -194,7 +194,7 @@ impl Parts {
             let tried = try_once(&one.registry, &one.request).await;
             match tried {
                 Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
-                    open.hold().keep_to_its_guards();
+                    open.hold().with_lease(Lease::keep_to_its_guards);
                     HoldShare::new(open, None)
                 }),
                 Ok(TryOutcome::Held { .. }) | Err(_) => None,
@@ -264,7 +264,7 @@ impl Parts {
             let now = hold_ref.now();
             for other in shares.iter() {
                 let other = other.hold_ref();
-                let taken_for = other.hold().taken_until().left(other.now());
+                let taken_for = other.hold().at_release().taken_until.left(other.now());
                 hold_ref.hold().keep_for(now, taken_for);
             }
             let mut olds = shares.iter_mut();

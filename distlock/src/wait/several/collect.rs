@@ -135,7 +135,7 @@ impl SeveralKeysWaiter<'_> {
     async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
         let over = async {
             match holder {
-                Some(holder) => holder.over().await,
+                Some(holder) => holder.over.wait().await,
                 None => std::future::pending().await,
             }
         };

@@ -62,7 +62,7 @@ impl WaitPosition {
         while let Some(in_the_way) = in_the_way(&mut slots) {
             let over = async {
                 match in_the_way {
-                    Some(hold) => hold.over().await,
+                    Some(hold) => hold.over.wait().await,
                     None => std::future::pending().await,
                 }
             };

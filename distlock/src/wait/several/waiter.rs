@@ -181,7 +181,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 // In this order: a hand-over and the end of the hold say more than a message.
                 biased;
                 () = slot.woken() => return Ok(None),
-                () = holder.over() => return Ok(None),
+                () = holder.over.wait() => return Ok(None),
                 () = subscription.changed(was_active) => {}
                 () = session.clock.sleep_until(deadline) => return Ok(None),
                 () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
