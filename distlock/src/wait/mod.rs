@@ -96,6 +96,7 @@
 
 mod attach;
 mod attempt;
+mod listener;
 mod look;
 mod number;
 pub(crate) mod one_server;

@@ -75,7 +75,7 @@ impl Request {
         let waited = if self.is_single_try() {
             Duration::ZERO
         } else {
-            session.now().since(self.since)
+            self.waited(session)
         };
         if let Some(holder) = &mut holder {
             session.name_client_of(holder);
@@ -86,6 +86,18 @@ impl Request {
             blocker,
             holder,
         }
+    }
+
+    /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
+    pub(super) fn timed_out_beside(&self, session: &Session, key: &Key) -> Error {
+        match session.known_outage(key) {
+            Some(fault) => fault.into_error(key, self.waited(session)),
+            None => self.timed_out(session, key, Blocker::Unanswered, None),
+        }
+    }
+
+    pub(super) fn waited(&self, session: &Session) -> Duration {
+        session.now().since(self.since)
     }
 
     /// The error for a wait that ended because the client was closed.

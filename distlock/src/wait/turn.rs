@@ -161,6 +161,19 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// An owner is in the way, with this rest of its lease.
+    pub(super) fn note_owner(&mut self, ttl: Option<Duration>) {
+        let session = &self.registry.session;
+        let owner = Blocking::owner(ttl, session.now());
+        let key = &self.request.requested[self.at].resource.key;
+        self.blocking = match owner {
+            Blocking::Owner(until) if session.was_unconfirmed(key) => {
+                Blocking::OwnerInOutage(until)
+            }
+            owner => owner,
+        };
+    }
+
     /// Records what it knows of the holder for the waiters behind it.
     pub(super) fn tell_line(&self) {
         if let Blocking::Owner(until) = self.blocking {

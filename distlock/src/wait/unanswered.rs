@@ -1,12 +1,9 @@
 //! What a waiter does when its attempts are not answered, and the error of a wait that ends.
 
-use std::time::Duration;
-
 use super::waiter::Waiter;
 use crate::backend::Fault;
 use crate::clock::Tick;
-use crate::error::{Blocker, Error};
-use crate::resource::key::Key;
+use crate::error::Error;
 use crate::session::Retry;
 
 impl Waiter<'_> {
@@ -15,7 +12,7 @@ impl Waiter<'_> {
     pub(super) async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
         let key = &self.requested().resource.key;
         if fault.is_final() {
-            return Err(fault.into_error(key, self.waited()));
+            return Err(fault.into_error(key, self.request.waited(self.session())));
         }
         let now = self.session().now();
         let session = self.session();
@@ -70,10 +67,6 @@ impl Waiter<'_> {
         }
     }
 
-    fn waited(&self) -> Duration {
-        self.session().now().since(self.request.since)
-    }
-
     /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
     /// timeout. The same holds if nothing is known to hold the key, and the server is known not to answer.
     pub(super) fn timed_out(&self) -> Error {
@@ -88,23 +81,11 @@ impl Waiter<'_> {
             }
         });
         match fault {
-            Some(fault) => fault.into_error(key, self.waited()),
+            Some(fault) => fault.into_error(key, self.request.waited(self.session())),
             None => {
                 let blocker = self.turn.blocker(now);
                 let holder = self.turn.holder();
                 self.request.timed_out(self.session(), key, blocker, holder)
-            }
-        }
-    }
-
-    /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
-    pub(super) fn timed_out_beside(&self, key: &Key) -> Error {
-        match self.session().known_outage(key) {
-            Some(fault) => fault.into_error(key, self.waited()),
-            None => {
-                let session = self.session();
-                self.request
-                    .timed_out(session, key, Blocker::Unanswered, None)
             }
         }
     }

@@ -7,10 +7,11 @@ use futures_util::FutureExt as _;
 use smallvec::smallvec;
 
 use super::attempt::{Attempts, Outcome};
+use super::listener::Listener;
 use super::look::{LeaseInTheWay, due_without_a_message};
 use super::request::{Request, RequestedKey};
 use super::turn::{Blocking, MyTurn, Turn};
-use crate::backend::{Fault, Subscription, Target, cause};
+use crate::backend::{Fault, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::Error;
@@ -46,14 +47,12 @@ pub(super) struct Waiter<'a> {
     // The fields are dropped in this order: `attempts` has its owner ended before `turn` wakes the next waiter. In the
     // other order the server could refuse that waiter because of this owner.
     pub(super) attempts: Attempts<'a>,
-    pub(super) subscription: Option<Subscription>,
+    pub(super) listener: Option<Listener>,
     pub(super) turn: Turn<'a>,
     /// Its attempts in a row that were not answered. Boxed, because that is rare, and each waiter has room for it.
     pub(super) unanswered: Option<Box<Retry>>,
     /// The next pause of a waiter that does not listen for messages.
     pub(super) pause: Duration,
-    /// The number of the last message after which another client is known to have had its turn.
-    pub(super) counted: i64,
     /// Whether a look has shown that another client took the key after a release, so that an attempt would be refused.
     pub(super) is_taken: bool,
 }
@@ -61,11 +60,6 @@ pub(super) struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     pub(super) fn session(&self) -> &'a Arc<Session> {
         &self.registry.session
-    }
-
-    /// The index of the key in whose queue it waits.
-    pub(super) fn at(&self) -> usize {
-        self.turn.at
     }
 
     /// Waits for the key with this index. `rank` and `waiter_slot`: what it had in the queue of another key, and keeps.
@@ -80,17 +74,16 @@ impl<'a> Waiter<'a> {
             registry,
             request,
             attempts: request.attempts(registry, true),
-            subscription: None,
+            listener: None,
             unanswered: None,
             pause: request.requested[at].backoff.first,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
-            counted: 0,
             is_taken: false,
         }
     }
 
     pub(super) fn requested(&self) -> &'a RequestedKey {
-        &self.request.requested[self.at()]
+        &self.request.requested[self.turn.at]
     }
 
     /// Waits for its turn, and then until its only key is granted.
@@ -180,9 +173,9 @@ impl<'a> Waiter<'a> {
 
     /// Sends one attempt at `sent`, and waits for its outcome.
     pub(super) async fn attempt(&mut self, sent: Tick) -> Result<AttemptEnd, Error> {
-        if let Some(subscription) = &mut self.subscription {
+        if let Some(listener) = &mut self.listener {
             // Before the attempt, so that a message that arrives during the attempt counts as new.
-            subscription.mark_seen();
+            listener.mark_seen();
         }
         let session = self.session();
         let deadline = self.request.deadline();
@@ -259,18 +252,20 @@ impl<'a> Waiter<'a> {
         self.attempts = attempts;
         // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
         // subscription.
-        self.subscription = None;
+        self.listener = None;
     }
 
     /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
     fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
-        self.count_turns();
+        if let Some(listener) = &mut self.listener {
+            listener.count_turns(&self.turn.slot);
+        }
         self.unanswered = None;
-        self.turn.blocking = if is_unset {
-            Blocking::Unset
+        if is_unset {
+            self.turn.blocking = Blocking::Unset;
         } else {
-            self.blocked_by_owner(ttl)
-        };
+            self.turn.note_owner(ttl);
+        }
         telemetry::attempt_refused(&self.requested().resource, ttl);
         self.turn.count_as_waiter()?;
         let sleeps = self.turn.slot.listens_after_refusal();
@@ -278,21 +273,6 @@ impl<'a> Waiter<'a> {
             self.turn.tell_line();
         }
         Ok(sleeps)
-    }
-
-    /// What an owner in the way means, with the rest of its lease.
-    pub(super) fn blocked_by_owner(&self, ttl: Option<Duration>) -> Blocking {
-        let owner = Blocking::owner(ttl, self.session().now());
-        match owner {
-            Blocking::Owner(until)
-                if self
-                    .session()
-                    .was_unconfirmed(&self.requested().resource.key) =>
-            {
-                Blocking::OwnerInOutage(until)
-            }
-            owner => owner,
-        }
     }
 
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
@@ -311,19 +291,19 @@ impl<'a> Waiter<'a> {
         }
         let now = self.session().now();
         let until = self.next_sign_of_life(now).min(self.request.deadline());
-        self.subscribed();
+        self.listen();
         let session = self.session();
         let target = self.waited_for();
         let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
         let slot = lease.slot;
-        let Some(subscription) = &mut self.subscription else {
+        let Some(listener) = &mut self.listener else {
             return;
         };
         crate::sync::select! {
             // In this order: a hand-over counts before a message, which would send the waiter to the server.
             biased;
             () = slot.woken() => {}
-            () = subscription.changed(was_active) => {
+            () = listener.changed(was_active) => {
                 if was_active {
                     slot.verify_holder();
                     self.let_longer_waits_go_first().await;
@@ -363,18 +343,14 @@ impl<'a> Waiter<'a> {
 
     /// Whether messages arrive, as far as this client knows.
     pub(super) fn is_active(&self) -> bool {
-        let subscription = self.subscription.as_ref();
-        subscription.is_some_and(Subscription::is_active)
+        self.listener.as_ref().is_some_and(Listener::is_active)
     }
 
-    pub(super) fn subscribed(&mut self) -> &mut Subscription {
+    pub(super) fn listen(&mut self) -> &mut Listener {
         let backend = &self.session().backend;
         let target = self.waited_for();
-        self.subscription.get_or_insert_with(|| {
-            let subscription = backend.subscribe(&target);
-            self.counted = subscription.messages();
-            subscription
-        })
+        self.listener
+            .get_or_insert_with(|| Listener::new(&**backend, &target))
     }
 
     /// The key that it waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired

@@ -12,13 +12,19 @@
 //! would win the race for the key each time. So Redisson clients that take the key get as many grants as the waiters of this
 //! client had in their last turn, for each of those clients. These grants are counted by the messages of their releases.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::listener::{Listener, clamped};
+use super::request::Request;
 use super::waiter::Waiter;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
+use crate::local::{QueueSlot, Registry};
+use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner;
+use crate::session::Session;
 
 /// Who has the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,26 +38,27 @@ enum Taker {
     Unknown,
 }
 
+/// A client of this crate has the key, as a look has shown.
+struct Taken {
+    /// How long, unless it renews its lease; `None` if no end is known.
+    left: Option<Duration>,
+}
+
 impl Waiter<'_> {
     /// Lets the processes go first that heard of the last release.
     pub(super) async fn yield_to_others(&mut self) {
-        let until = self
-            .session()
-            .now()
-            .after(YIELD_TIME)
-            .min(self.request.deadline());
+        let until = self.until_yielded();
         let session = self.session();
         let was_active = self.is_active();
         if !self.requested().resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
-        if self.subscription.is_none() {
-            self.subscribed();
+        if self.listener.is_none() {
             // The message of this client's own release is over, most likely. The turn after it is not counted yet.
-            self.counted -= 1;
+            self.listen().last_turn_is_open();
         }
         crate::sync::select! {
-            () = self.subscribed().changed(was_active) => {}
+            () = self.listen().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
         self.let_pass(1, until).await;
@@ -60,105 +67,38 @@ impl Waiter<'_> {
     /// After a release by another client. Lets the clients that have waited longer than this one go first.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
         if self.turn.slot.clients_ahead() > 0 {
-            let until = self
-                .session()
-                .now()
-                .after(YIELD_TIME)
-                .min(self.request.deadline());
+            let until = self.until_yielded();
             // Boxed: this happens only while other clients wait, and each waiter would have room for it.
             Box::pin(self.let_pass(0, until)).await;
         }
     }
 
+    fn until_yielded(&self) -> Tick {
+        let most = self.session().now().after(YIELD_TIME);
+        most.min(self.request.deadline())
+    }
+
     /// Lets the clients that have waited longer go first, at least this number of clients.
-    async fn let_pass(&mut self, at_least: u32, mut until: Tick) {
-        let resource = &self.requested().resource;
-        let (heard, mut taker) = loop {
-            let ahead = self.count_turns_ahead(&mut until).await.max(at_least);
-            if ahead == 0 {
-                return;
-            }
-            let heard = self.messages();
-            let taker = self.look_for_each(ahead, until).await;
-            // After a message that arrived meanwhile, it is the turn of another one, or of this client.
-            if taker != Taker::Nobody || heard == self.messages() || !self.counts_turns() {
-                break (heard, taker);
-            }
+    async fn let_pass(&mut self, at_least: u32, until: Tick) {
+        let request = self.request;
+        let registry = self.registry;
+        self.listen();
+        let Some(listener) = &mut self.listener else {
+            return;
         };
-        if let Taker::Ours(ttl) = taker
+        let mut yielding = Yielding {
+            registry,
+            request,
+            resource: &request.requested[self.turn.at].resource,
+            slot: &self.turn.slot,
+            listener,
+        };
+        let taken = yielding.let_pass(at_least, until).await;
+        if let Some(Taken { left }) = taken
             && self.is_refused_by_a_look()
         {
             self.is_taken = true;
-            self.turn.blocking = self.blocked_by_owner(ttl);
-            return;
-        }
-        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
-        let latest = self.request.deadline().before(YIELD_TIME);
-        if resource.kind.family() != Family::Lock || until >= latest {
-            return;
-        }
-        if taker == Taker::Nobody && self.registry.may_wait_for_foreign(resource) {
-            taker = self.wait_for_taker(until).await;
-            if taker == Taker::Nobody {
-                self.registry.nobody_took(resource);
-            }
-        }
-        if taker == Taker::Foreign {
-            self.leave_to_foreign(heard, latest).await;
-        }
-    }
-
-    /// Whether each message ends a turn, so that a waiter can count turns without a look.
-    fn counts_turns(&self) -> bool {
-        self.requested().resource.kind.family() == Family::Lock
-            && self.session().config.has_one_message_per_release()
-            && self.turn.slot.has_turns_of_one_grant()
-    }
-
-    /// Counts the turns of others by their messages, until at most one client is ahead or nothing is heard. So a client that
-    /// has many others ahead of it sends no command for each of their turns. Returns how many are still ahead.
-    ///
-    /// Those may go first until `until`, which is later after each message.
-    async fn count_turns_ahead(&mut self, until: &mut Tick) -> u32 {
-        if !self.counts_turns() {
-            return self.turn.slot.clients_ahead();
-        }
-        loop {
-            let heard = self.messages();
-            // Whose turn follows the last message is not known yet.
-            self.count_turns_before(heard - 1);
-            let ahead = self.turn.slot.clients_ahead();
-            if ahead <= 1 {
-                return ahead;
-            }
-            let now = self.session().now();
-            let pause = YIELD_LOOK.saturating_mul(ahead - 1);
-            self.heard_before(now.after(pause).min(*until)).await;
-            if self.messages() == heard {
-                return ahead;
-            }
-            *until = self
-                .session()
-                .now()
-                .after(YIELD_TIME)
-                .min(self.request.deadline());
-        }
-    }
-
-    /// Another client has the key now. Counts its turn, and those before it.
-    pub(super) fn count_turns(&mut self) {
-        if self.subscription.is_some() {
-            let messages = self.messages();
-            self.count_turns_before(messages);
-        }
-    }
-
-    /// Counts the turns after the messages that have arrived, up to the one with this number.
-    fn count_turns_before(&mut self, message: i64) {
-        let turns = message - self.counted;
-        if turns > 0 {
-            self.counted = message;
-            self.turn.slot.others_had_turns(clamped(turns));
+            self.turn.note_owner(left);
         }
     }
 
@@ -171,6 +111,92 @@ impl Waiter<'_> {
             && !self.request.has_several_keys()
             && !self.attempts.is_in_doubt()
             && self.is_active()
+    }
+}
+
+/// The time in which a waiter lets others go first. It reads who has the key, and sends no attempt.
+struct Yielding<'w> {
+    registry: &'w Arc<Registry>,
+    request: &'w Request,
+    resource: &'w Resource,
+    slot: &'w QueueSlot<'w>,
+    listener: &'w mut Listener,
+}
+
+impl Yielding<'_> {
+    fn session(&self) -> &Arc<Session> {
+        &self.registry.session
+    }
+
+    /// Lets the clients that have waited longer go first, at least this number of clients. Returns the one of this crate that has
+    /// taken the key first.
+    async fn let_pass(&mut self, at_least: u32, mut until: Tick) -> Option<Taken> {
+        let (heard, mut taker) = loop {
+            let ahead = self.count_turns_ahead(&mut until).await.max(at_least);
+            if ahead == 0 {
+                return None;
+            }
+            let heard = self.listener.messages();
+            let taker = self.look_for_each(ahead, until).await;
+            // After a message that arrived meanwhile, it is the turn of another one, or of this client.
+            if taker != Taker::Nobody || heard == self.listener.messages() || !self.counts_turns() {
+                break (heard, taker);
+            }
+        };
+        if let Taker::Ours(left) = taker {
+            return Some(Taken { left });
+        }
+        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
+        let latest = self.request.deadline().before(YIELD_TIME);
+        if self.resource.kind.family() != Family::Lock || until >= latest {
+            return None;
+        }
+        if taker == Taker::Nobody && self.registry.may_wait_for_foreign(self.resource) {
+            taker = self.wait_for_taker(until).await;
+            if taker == Taker::Nobody {
+                self.registry.nobody_took(self.resource);
+            }
+        }
+        if taker == Taker::Foreign {
+            self.leave_to_foreign(heard, latest).await;
+        }
+        None
+    }
+
+    /// Whether each message ends a turn, so that a waiter can count turns without a look.
+    fn counts_turns(&self) -> bool {
+        self.resource.kind.family() == Family::Lock
+            && self.session().config.has_one_message_per_release()
+            && self.slot.has_turns_of_one_grant()
+    }
+
+    /// Counts the turns of others by their messages, until at most one client is ahead or nothing is heard. So a client that
+    /// has many others ahead of it sends no command for each of their turns. Returns how many are still ahead.
+    ///
+    /// Those may go first until `until`, which is later after each message.
+    async fn count_turns_ahead(&mut self, until: &mut Tick) -> u32 {
+        if !self.counts_turns() {
+            return self.slot.clients_ahead();
+        }
+        loop {
+            let heard = self.listener.messages();
+            // Whose turn follows the last message is not known yet.
+            self.listener.count_turns_before(heard - 1, self.slot);
+            let ahead = self.slot.clients_ahead();
+            if ahead <= 1 {
+                return ahead;
+            }
+            let now = self.session().now();
+            let pause = YIELD_LOOK.saturating_mul(ahead - 1);
+            self.listener
+                .changed_before(&self.registry.session.clock, now.after(pause).min(*until))
+                .await;
+            if self.listener.messages() == heard {
+                return ahead;
+            }
+            let longest = self.session().now().after(YIELD_TIME);
+            *until = longest.min(self.request.deadline());
+        }
     }
 
     /// Looks once for each client that has waited longer, until one of them has the key.
@@ -188,7 +214,9 @@ impl Waiter<'_> {
     async fn wait_for_taker(&mut self, until: Tick) -> Taker {
         loop {
             let next = self.session().now().after(YIELD_LOOK).min(until);
-            self.heard_before(next).await;
+            self.listener
+                .changed_before(&self.registry.session.clock, next)
+                .await;
             match self.look_for_taker(until).await {
                 Taker::Nobody if self.session().now() < until => {}
                 taker => return taker,
@@ -201,11 +229,14 @@ impl Waiter<'_> {
     async fn leave_to_foreign(&mut self, mut heard: i64, latest: Tick) {
         let until = self.session().now().after(FOREIGN_TURN).min(latest);
         loop {
-            self.heard_before(until).await;
-            let messages = self.messages();
-            let slot = &self.turn.slot;
+            self.listener
+                .changed_before(&self.registry.session.clock, until)
+                .await;
+            let messages = self.listener.messages();
+            let slot = self.slot;
             slot.others_granted(clamped(messages - heard));
-            (heard, self.counted) = (messages, messages - 1);
+            heard = messages;
+            self.listener.skip_turns(messages - 1);
             if slot.clients_ahead() == 0 {
                 return;
             }
@@ -213,7 +244,7 @@ impl Waiter<'_> {
             if now >= until {
                 slot.other_had_turn();
                 // A refusal of the next attempt is not one more turn.
-                self.counted = messages;
+                self.listener.skip_turns(messages);
                 return;
             }
             let within = now.after(YIELD_TIME).min(until);
@@ -223,27 +254,12 @@ impl Waiter<'_> {
         }
     }
 
-    /// How many messages have arrived.
-    fn messages(&mut self) -> i64 {
-        self.subscribed().messages()
-    }
-
-    /// Completes with the next message, and at `until` at the latest.
-    async fn heard_before(&mut self, until: Tick) {
-        let session = self.session();
-        let was_active = self.is_active();
-        crate::sync::select! {
-            () = self.subscribed().changed(was_active) => {}
-            () = session.clock.sleep_until(until) => {}
-        }
-    }
-
     async fn look_for_taker(&mut self, until: Tick) -> Taker {
         // In the memory backend nothing of this takes time. The tasks that were woken run here.
         crate::sync::task::yield_now().await;
-        self.subscribed().mark_seen();
+        self.listener.mark_seen();
         let session = self.session();
-        let resource = &self.requested().resource;
+        let resource = self.resource;
         let inspected = crate::sync::select! {
             inspected = session.backend.inspect(resource) => inspected,
             () = session.clock.sleep_until(until) => return Taker::Unknown,
@@ -261,8 +277,4 @@ impl Waiter<'_> {
             Err(_) => Taker::Unknown,
         }
     }
-}
-
-fn clamped(count: i64) -> u32 {
-    u32::try_from(count.max(0)).unwrap_or(u32::MAX)
 }

@@ -122,6 +122,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "until_free",
             "several",
             "waiter",
+            "listener",
             "look",
             "turn",
             "attach",

@@ -196,7 +196,7 @@ impl SeveralKeysWaiter<'_> {
         // In this order: an answer that has arrived counts, even if the time is over by now.
         let Some(outcome) = first(answered, too_late).await else {
             session.unanswered(key, sent, None);
-            return Err(self.waiter.timed_out_beside(key));
+            return Err(request.timed_out_beside(session, key));
         };
         match outcome {
             Outcome::Granted(shares) => {

@@ -171,10 +171,10 @@ impl<'a> SeveralKeysWaiter<'a> {
         };
         loop {
             let was_active = self.waiter.is_active();
-            self.waiter.subscribed();
+            self.waiter.listen();
             let session = self.session();
             let slot = &self.waiter.turn.slot;
-            let Some(subscription) = &mut self.waiter.subscription else {
+            let Some(listener) = &mut self.waiter.listener else {
                 return Ok(None);
             };
             crate::sync::select! {
@@ -182,11 +182,11 @@ impl<'a> SeveralKeysWaiter<'a> {
                 biased;
                 () = slot.woken() => return Ok(None),
                 () = holder.over.wait() => return Ok(None),
-                () = subscription.changed(was_active) => {}
+                () = listener.changed(was_active) => {}
                 () = session.clock.sleep_until(deadline) => return Ok(None),
                 () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
             }
-            subscription.mark_seen();
+            listener.mark_seen();
             session.verify(holder);
         }
     }

@@ -1,0 +1,81 @@
+//! The messages that a waiter listens to, and the turns of other clients that they show.
+
+use crate::backend::{Backend, Subscription, Target};
+use crate::clock::{Clock, Tick};
+use crate::local::QueueSlot;
+
+/// A waiter's subscription, and how many of its messages were counted as turns of others.
+pub(super) struct Listener {
+    subscription: Subscription,
+    /// The number of the last message after which another client is known to have had its turn.
+    counted: i64,
+}
+
+impl Listener {
+    /// Listens for a target. What others have published before shows no turns.
+    pub(super) fn new(backend: &dyn Backend, target: &Target) -> Self {
+        let subscription = backend.subscribe(target);
+        Self {
+            counted: subscription.messages(),
+            subscription,
+        }
+    }
+
+    /// Whether messages arrive, as far as this client knows.
+    pub(super) fn is_active(&self) -> bool {
+        self.subscription.is_active()
+    }
+
+    /// The messages that have arrived so far do not count as new.
+    pub(super) fn mark_seen(&mut self) {
+        self.subscription.mark_seen();
+    }
+
+    /// Completes with the next message, or when messages arrive from now on.
+    pub(super) async fn changed(&mut self, was_active: bool) {
+        self.subscription.changed(was_active).await;
+    }
+
+    /// Completes with the next message, and at `until` at the latest.
+    pub(super) async fn changed_before(&mut self, clock: &Clock, until: Tick) {
+        let was_active = self.is_active();
+        crate::sync::select! {
+            () = self.subscription.changed(was_active) => {}
+            () = clock.sleep_until(until) => {}
+        }
+    }
+
+    /// How many messages have arrived.
+    pub(super) fn messages(&self) -> i64 {
+        self.subscription.messages()
+    }
+
+    /// The last message shows that another client had its turn, which is not counted yet.
+    pub(super) fn last_turn_is_open(&mut self) {
+        self.counted -= 1;
+    }
+
+    /// The turns after the messages up to this one are known otherwise.
+    pub(super) fn skip_turns(&mut self, message: i64) {
+        self.counted = message;
+    }
+
+    /// Another client has the key now. Counts its turn, and those before it.
+    pub(super) fn count_turns(&mut self, slot: &QueueSlot<'_>) {
+        self.count_turns_before(self.messages(), slot);
+    }
+
+    /// Counts the turns after the messages that have arrived, up to the one with this number.
+    pub(super) fn count_turns_before(&mut self, message: i64, slot: &QueueSlot<'_>) {
+        let turns = message - self.counted;
+        if turns > 0 {
+            self.counted = message;
+            slot.others_had_turns(clamped(turns));
+        }
+    }
+}
+
+/// A number of messages as a number of turns.
+pub(super) fn clamped(count: i64) -> u32 {
+    u32::try_from(count.max(0)).unwrap_or(u32::MAX)
+}
