@@ -90,7 +90,7 @@ impl Handle {
 
     /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.session().is_closed()
+        self.session().closed.is_set()
     }
 
     /// Whether both are of one client.
@@ -175,7 +175,7 @@ impl Handle {
                     biased;
                     ended = wait::until_zero(session, &resource, wait) => return ended,
                     // The client has another identity: the wait starts again under it.
-                    () = session.given_up() => {}
+                    () = session.given_up.wait() => {}
                 }
             }
         });
@@ -207,10 +207,10 @@ impl Handle {
                 crate::sync::select! {
                     // In this order: under a former identity nothing is asked any more.
                     biased;
-                    () = session.given_up() => {}
+                    () = session.given_up.wait() => {}
                     ended = wait::until_free(session, &data, wait, call_site) => match ended {
                         // The client has another identity: the wait starts again under it.
-                        Err(Error::Closed { .. }) if session.identity.is_given_up() => session.given_up().await,
+                        Err(Error::Closed { .. }) if session.identity.is_given_up() => session.given_up.wait().await,
                         ended => return ended,
                     },
                 }
@@ -225,7 +225,7 @@ impl Handle {
         let number = owner.strip_prefix(session.id.as_hyphenated().to_string().as_str())?;
         // A writer's name has its mode behind the number.
         let number = number.strip_prefix(':')?.split(':').next()?;
-        session.count_of(number.parse().ok()?)
+        session.watchdog.count_of(number.parse().ok()?)
     }
 }
 

@@ -223,7 +223,7 @@ impl OpenGate {
 
 /// Refuses an ordinary acquisition of a closed client. A scope that is still running may re-enter its own hold.
 pub(crate) fn check_open(one: &ClientRequest) -> Result<(), Error> {
-    if one.registry.session.is_closed() {
+    if one.registry.session.closed.is_set() {
         let key = one.requested().resource.key.text().to_owned();
         return Err(Error::Closed { key });
     }

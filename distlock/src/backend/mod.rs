@@ -255,6 +255,21 @@ pub trait Reports: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+impl dyn Backend {
+    /// Completes with the number of the connection to the server of a key when that is not `epoch` any more.
+    pub(crate) async fn epoch_after(&self, key: &Key, epoch: u64) -> u64 {
+        loop {
+            // In this order: a change after the first line ends the wait.
+            let changes = self.epoch_changes();
+            let current = self.epoch(key);
+            if current != epoch {
+                return current;
+            }
+            self.epoch_changes_after(changes).await;
+        }
+    }
+}
+
 /// Where the keys of a lock server are, what it tells without being asked, and what is known of the connections to it.
 pub trait Connections: fmt::Debug + Send + Sync + 'static {
     /// Whether the server tells by [`told`](Connections::told) of changes of the keys of holds.

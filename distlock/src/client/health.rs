@@ -95,7 +95,7 @@ impl Client {
     /// ```
     pub fn health(&self) -> Health {
         let session = &*self.session();
-        if session.is_closed() {
+        if session.closed.is_set() {
             return Health::Closed;
         }
         if let Some(away) = session.backend.longest_disconnection() {
@@ -105,7 +105,7 @@ impl Client {
                 reason: away.fault.why().to_string(),
             };
         }
-        let holds = session.holds();
+        let holds = session.watchdog.holds();
         let failing = holds
             .iter()
             .filter_map(|hold| hold.lease(Lease::failing_since));

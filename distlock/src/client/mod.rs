@@ -155,7 +155,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.session().is_closed()
+        self.session().closed.is_set()
     }
 
     /// Refuses further acquisitions, and waits until this client holds nothing any more: all its guards have ended, and the
@@ -214,7 +214,7 @@ fn still_holds(registry: &Registry, after: Duration) -> Error {
     }
     Error::ReleasesPending {
         holds: holds.len(),
-        releases: registry.session.pending_releases(),
+        releases: registry.session.releaser.pending(),
         after,
     }
 }

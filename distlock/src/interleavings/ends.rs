@@ -91,7 +91,7 @@ fn release_that_comes_while_the_releaser_of_a_dropped_client_ends_is_sent() {
             kind: Kind::Reentrant,
             key: Key::new("", "last").unwrap(),
         };
-        let held = Target::of(&resource, session.new_owner());
+        let held = Target::of(&resource, session.owners.next());
         let attempt = Attempt::new(held.clone(), HOUR);
         let granted = session.backend.attempt(&attempt).await.unwrap();
         assert!(matches!(granted, Attempted::Granted { .. }));

@@ -105,7 +105,7 @@ impl Lives {
             if former.give_up() {
                 new.close();
             }
-            new.session.take_losses_of(&former.session);
+            new.session.losses.take(&former.session.losses);
         }
         Ok(())
     }

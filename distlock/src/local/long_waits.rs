@@ -140,7 +140,7 @@ impl Registry {
         let numbers = self.shared_holds.lock().of(runner);
         let mut held = numbers
             .into_iter()
-            .filter_map(|number| self.session.hold_of(number));
+            .filter_map(|number| self.session.watchdog.find(number));
         held.find(|hold| {
             let Resource { kind, key } = &hold.resource;
             let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner);
@@ -213,7 +213,7 @@ async fn is_unset(session: &Arc<Session>, resource: &Resource) -> bool {
     if !matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
         return false;
     }
-    let mut target = Target::of(resource, session.new_owner());
+    let mut target = Target::of(resource, session.owners.next());
     // More than a semaphore can have, so that an attempt for them is worth while only if there is none.
     target.permits = u32::MAX;
     let looked = session.peek(&target).await;

@@ -71,7 +71,7 @@ impl Registry {
         });
         // Weak: the registry keeps the session, and neither would be dropped otherwise.
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
-        registry.session.set_callbacks(callbacks);
+        registry.session.inspection.set(callbacks);
         registry
     }
 
@@ -160,7 +160,7 @@ impl Registry {
     /// Records which task acquired a hold that has no entry, so that a wait of the same task finds it.
     pub(super) fn note_shared(&self, hold: &Hold) {
         if let Some(runner) = Runner::current() {
-            let is_held = |number| self.session.is_watched(number);
+            let is_held = |number| self.session.watchdog.has(number);
             let number = hold.owner.number();
             self.shared_holds.lock().add(runner, number, is_held);
         }
@@ -168,7 +168,7 @@ impl Registry {
 
     /// This client has freed the key by force. A hold of its own that had the key is lost, and nobody takes it over any more.
     pub(crate) fn freed_by_force(&self, resource: &Resource) {
-        self.session.changed_by_force(resource);
+        self.session.tracking.freed(resource);
         let entries = self.entries.lock();
         for freed in self.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
@@ -247,7 +247,7 @@ impl Registry {
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
         // First: a waiter that is woken asks at once whether the client is closed.
-        self.session.close();
+        self.session.closed.set();
         foreign::each(wakers_of(self.entries.lock()), |waker| waker.wake());
     }
 
@@ -289,7 +289,7 @@ impl Registry {
     /// Whether the client holds, acquires or releases anything.
     #[cfg(feature = "redis")]
     pub(crate) fn has_stake(&self) -> bool {
-        self.session.watched() + self.session.pending_releases() > 0
+        self.session.watchdog.len() + self.session.releaser.pending() > 0
             || !self.entries.lock().is_empty()
     }
 

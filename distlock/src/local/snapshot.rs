@@ -235,7 +235,7 @@ pub enum BlockedBy {
 impl Registry {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now = self.session.now();
-        let holds = self.session.holds();
+        let holds = self.session.watchdog.holds();
         let holds = holds.iter().filter_map(|hold| {
             let shown = hold.shown(now)?;
             let Resource { kind, key } = &hold.resource;
@@ -255,14 +255,19 @@ impl Registry {
             let order = other.held_for.cmp(&one.held_for);
             order.then_with(|| one.owner.cmp(&other.owner))
         });
-        let losses = self.session.losses().into_iter().map(|lost| LossSnapshot {
-            key: lost.resource.key.text().to_owned(),
-            kind: lost.resource.kind,
-            owner: lost.owner,
-            loss: lost.loss,
-            ago: now.since(lost.at),
-            place: lost.call_site,
-        });
+        let losses = self
+            .session
+            .losses
+            .all()
+            .into_iter()
+            .map(|lost| LossSnapshot {
+                key: lost.resource.key.text().to_owned(),
+                kind: lost.resource.kind,
+                owner: lost.owner,
+                loss: lost.loss,
+                ago: now.since(lost.at),
+                place: lost.call_site,
+            });
         let (waits, cycles) = self.snapshot_of_waits(now);
         Snapshot {
             holds,

@@ -24,7 +24,7 @@ pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
 
 /// Which checks are wanted, and who makes them. It costs nothing while nobody waits.
 #[derive(Debug)]
-pub(super) struct Inspection {
+pub(crate) struct Inspection {
     callbacks: OnceLock<Weak<dyn Callbacks>>,
     checks_heads: AtomicBool,
     /// When to look for long waits.
@@ -42,7 +42,8 @@ impl Default for Inspection {
 }
 
 impl Inspection {
-    pub(super) fn set(&self, callbacks: Weak<dyn Callbacks>) {
+    /// Sets who looks at the waiters.
+    pub(crate) fn set(&self, callbacks: Weak<dyn Callbacks>) {
         // The session has one registry, which sets them once.
         let _first = self.callbacks.set(callbacks);
     }

@@ -24,7 +24,7 @@ pub(crate) struct LostHold {
 
 /// The last [`LOSSES_SHOWN`] losses, the newest first.
 #[derive(Debug, Default)]
-pub(super) struct Losses(Mutex<VecDeque<LostHold>>);
+pub(crate) struct Losses(Mutex<VecDeque<LostHold>>);
 
 impl Losses {
     pub(super) fn note(&self, hold: &Hold, loss: Loss, at: Tick) {
@@ -40,8 +40,8 @@ impl Losses {
         losses.push_front(lost);
     }
 
-    /// Adds those of a former identity, as older ones.
-    pub(super) fn take(&self, former: &Self) {
+    /// Adds those of a former identity of the client, as older ones.
+    pub(crate) fn take(&self, former: &Self) {
         // Copied first, so that the two mutexes are not locked together.
         let former = former.all();
         let mut losses = self.0.lock();
@@ -49,7 +49,7 @@ impl Losses {
         losses.truncate(LOSSES_SHOWN);
     }
 
-    pub(super) fn all(&self) -> Vec<LostHold> {
+    pub(crate) fn all(&self) -> Vec<LostHold> {
         self.0.lock().iter().cloned().collect()
     }
 }

@@ -8,9 +8,11 @@ mod callbacks;
 mod free;
 mod losses;
 mod outage;
+mod owners;
 mod peek;
 mod per_server;
 mod release;
+mod retirement;
 mod retry;
 mod seen_names;
 mod seen_numbers;
@@ -20,7 +22,7 @@ mod tracking;
 mod unguarded;
 mod watchdog;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use scopeguard::defer;
@@ -30,13 +32,14 @@ pub(crate) use self::callbacks::Callbacks;
 use self::callbacks::Inspection;
 use self::free::FreeWatches;
 pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
-use self::losses::{Losses, LostHold};
-use self::outage::UnansweredAttempts;
+use self::losses::Losses;
+use self::outage::Outages;
+use self::owners::Owners;
 use self::peek::Peeks;
 pub(crate) use self::peek::over_at;
-use self::per_server::PerServer;
 use self::release::Releaser;
 pub(crate) use self::release::{PendingRelease, Release, confirm_all};
+use self::retirement::Retirement;
 pub(crate) use self::retry::Retry;
 use self::seen_names::SeenNames;
 use self::seen_numbers::SeenNumbers;
@@ -53,12 +56,8 @@ use crate::config::{COPIED_MUTEX, Config};
 use crate::error::{HeldBy, Loss};
 use crate::foreign;
 use crate::hold::{Flag, GuardClient, Hold, Lease, Origin};
-use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
-use crate::resource::key::{Key, Resource};
-use crate::resource::owner::Owner;
-use crate::sync::OnceLock;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::resource::key::Key;
 use crate::telemetry;
 
 /// The part of a client that its holds need.
@@ -71,27 +70,25 @@ pub(crate) struct Session {
     pub(crate) clock: Clock,
     of_guards: Arc<GuardClient>,
     pub(crate) backend: Arc<dyn Backend>,
-    watchdog: Watchdog,
-    tracking: Tracking,
-    releaser: Releaser,
-    inspection: Inspection,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) tracking: Tracking,
+    pub(crate) releaser: Releaser,
+    pub(crate) inspection: Inspection,
     peeks: Peeks,
-    free: FreeWatches,
+    pub(crate) free: FreeWatches,
     unguarded: Cells,
-    losses: Losses,
-    owners: AtomicU64,
-    tokens: Mutex<SeenTokens>,
-    numbers: Mutex<SeenNumbers>,
-    names: Mutex<SeenNames>,
+    pub(crate) losses: Losses,
+    pub(crate) owners: Owners,
+    pub(crate) tokens: SeenTokens,
+    pub(crate) numbers: SeenNumbers,
+    pub(crate) names: SeenNames,
     tasks: Tasks,
-    outages: PerServer<UnansweredAttempts>,
-    /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
-    /// releaser ends when no release is pending, or after one lease of the watchdog.
-    retired: OnceLock<Tick>,
-    /// Set when the client is closed, or has another identity.
-    closed: Flag,
+    pub(crate) outages: Outages,
+    retirement: Retirement,
+    /// Set when the client is closed, or has another identity. From then on acquisitions are refused.
+    pub(crate) closed: Flag,
     /// Set when the client has another identity.
-    given_up: Flag,
+    pub(crate) given_up: Flag,
 }
 
 impl Session {
@@ -108,10 +105,13 @@ impl Session {
         };
         Arc::new(Self {
             id: identity.id(),
+            tracking: Tracking::new(backend.tracks(), &clock),
+            outages: Outages::new(&backend, &clock, &config),
+            owners: Owners::new(identity.id()),
+            retirement: Retirement::new(&identity, config.watchdog_timeout),
             identity,
             config,
             clock,
-            tracking: Tracking::new(backend.tracks()),
             of_guards: Arc::new(of_guards),
             backend,
             watchdog: Watchdog::default(),
@@ -121,14 +121,10 @@ impl Session {
             free: FreeWatches::default(),
             unguarded: Cells::default(),
             losses: Losses::default(),
-            // 0 is nobody: what needs no owner, such as a subscription to the channel of a key, has that number.
-            owners: AtomicU64::new(1),
-            tokens: Mutex::default(),
-            numbers: Mutex::default(),
-            names: Mutex::default(),
+            tokens: SeenTokens::default(),
+            numbers: SeenNumbers::default(),
+            names: SeenNames::default(),
             tasks: Tasks::default(),
-            outages: PerServer::default(),
-            retired: OnceLock::new(),
             closed: Flag::default(),
             given_up: Flag::default(),
         })
@@ -140,18 +136,6 @@ impl Session {
         Origin { client, margin }
     }
 
-    /// An owner that was never used before.
-    pub(crate) fn new_owner(&self) -> Owner {
-        // A rule of tests/model: owner_is_not_used_again.
-        // Relaxed: the number only has to be different each time.
-        Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// A server has reported the name of a client.
-    pub(crate) fn saw_name(&self, client: Uuid, name: &str) {
-        self.names.lock().saw(client, name);
-    }
-
     /// Adds to a holder what its client is called, if that is known without asking.
     pub(crate) fn name_client_of(&self, holder: &mut HeldBy) {
         let owner = holder.owner.as_deref();
@@ -160,44 +144,13 @@ impl Session {
         };
         if client == self.id {
             holder.name_client(self.config.name.text().into_owned(), true);
-        } else if let Some(name) = self.names.lock().of(client) {
+        } else if let Some(name) = self.names.of(client) {
             holder.name_client(name, false);
         }
     }
 
-    /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or has forgotten it since.
-    pub(crate) fn highest_token(&self, key: &Key) -> u64 {
-        self.tokens.lock().highest(key)
-    }
-
-    pub(crate) fn saw_token(&self, key: &Key, token: u64) {
-        self.tokens.lock().saw(key, token);
-    }
-
-    /// Records that a semaphore exists whose permits are waited for.
-    pub(crate) fn saw_number(&self, key: &Key) {
-        let now = self.now();
-        self.numbers.lock().saw(key, now);
-    }
-
-    /// Records that a semaphore that existed is gone.
-    pub(crate) fn number_is_gone(&self, key: &Key) {
-        let now = self.now();
-        self.numbers.lock().is_gone(key, now);
-    }
-
-    /// Whether a semaphore existed after this time, as far as this client knows.
-    pub(crate) fn has_seen_number_after(&self, key: &Key, since: Tick) -> bool {
-        self.numbers.lock().was_there_after(key, since)
-    }
-
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
-    }
-
-    /// Sets who looks at the waiters.
-    pub(crate) fn set_callbacks(&self, callbacks: Weak<dyn Callbacks>) {
-        self.inspection.set(callbacks);
     }
 
     /// Plans a look for long waits, by the watchdog's task, at `due`.
@@ -220,21 +173,11 @@ impl Session {
         if self.watchdog.watch(hold, hold.next_check()) {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
-            self.tracking.began(&hold.resource, || self.now());
+            self.tracking.began(&hold.resource);
         }
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);
         self.tend_tasks();
-    }
-
-    /// The server has answered a command that may have changed the key, other than a grant.
-    pub(crate) fn wrote(&self, resource: &Resource) {
-        self.tracking.wrote(resource, || self.now());
-    }
-
-    /// This client has freed a key by force, or has changed the number under it.
-    pub(crate) fn changed_by_force(&self, resource: &Resource) {
-        self.tracking.freed(resource, || self.now());
     }
 
     /// There is a guard for a hold that waited for others. From now on it is renewed.
@@ -276,19 +219,6 @@ impl Session {
         }
     }
 
-    /// Completes with the number of the connection to the server of a key when that is not `epoch` any more.
-    async fn epoch_after(&self, key: &Key, epoch: u64) -> u64 {
-        loop {
-            // In this order: a change after the first line ends the wait.
-            let changes = self.backend.epoch_changes();
-            let current = self.backend.epoch(key);
-            if current != epoch {
-                return current;
-            }
-            self.backend.epoch_changes_after(changes).await;
-        }
-    }
-
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
@@ -312,30 +242,6 @@ impl Session {
         hold.meter.hold_ended();
     }
 
-    /// The holds of this client that are neither released nor lost.
-    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.watchdog.holds()
-    }
-
-    /// The holds that this client has lost last, the newest first.
-    pub(crate) fn losses(&self) -> Vec<LostHold> {
-        self.losses.all()
-    }
-
-    /// The hold of this client's owner with this number.
-    pub(crate) fn hold_of(&self, number: u64) -> Option<Arc<Hold>> {
-        self.watchdog.find(number)
-    }
-
-    pub(crate) fn is_watched(&self, number: u64) -> bool {
-        self.watchdog.has(number)
-    }
-
-    /// The number of guards of the hold of this client's owner with this number.
-    pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
-        self.hold_of(number).map(|hold| hold.count())
-    }
-
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
     /// did not answer.
     pub(crate) async fn peek(self: &Arc<Self>, target: &Target) -> Option<Peeked> {
@@ -355,34 +261,9 @@ impl Session {
 
     /// A hold or the end of one has gone, which a close may wait for.
     fn tell_close(&self) {
-        if self.is_closed() {
+        if self.closed.is_set() {
             self.releaser.ask_again();
         }
-    }
-
-    /// How many releases are not confirmed, with those that their callers send.
-    pub(crate) fn pending_releases(&self) -> usize {
-        self.releaser.open() + self.releaser.ending()
-    }
-
-    /// How many holds the watchdog takes care of.
-    #[cfg(any(feature = "redis", feature = "test-util"))]
-    pub(crate) fn watched(&self) -> usize {
-        self.watchdog.len()
-    }
-
-    /// Refuses acquisitions from now on.
-    pub(crate) fn close(&self) {
-        self.closed.set();
-    }
-
-    /// Completes when the client is closed.
-    pub(crate) async fn closing(&self) {
-        self.closed.wait().await;
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.is_set()
     }
 
     /// The client has another identity from now on: reports all holds as lost, ends its waits and its tasks, and sends nothing.
@@ -406,36 +287,13 @@ impl Session {
         was_closed
     }
 
-    /// Completes when the client has another identity.
-    pub(crate) async fn given_up(&self) {
-        self.given_up.wait().await;
-    }
-
-    /// What a former identity of the client has lost is shown with the losses of this one.
-    pub(crate) fn take_losses_of(&self, former: &Self) {
-        self.losses.take(&former.losses);
-    }
-
     /// Records that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
-        // A client that has taken another identity was retired then.
-        let _first = self.retired.set(self.now());
+        self.retirement.begin(self.now());
         // Each of them, whatever the wakers of the others do.
         defer! { self.peeks.wake(); }
         defer! { self.free.wake(); }
         defer! { self.releaser.wake(); }
         self.watchdog.wake();
-    }
-
-    fn is_retired(&self) -> bool {
-        self.retired.get().is_some() || !self.identity.is_of_this_process()
-    }
-
-    /// When a retired client abandons its pending releases: by then the leases that the watchdog kept have ended.
-    fn last_moment(&self) -> Tick {
-        let lease = self.config.watchdog_timeout;
-        self.retired
-            .get()
-            .map_or(Tick::NEVER, |since| since.after(lease))
     }
 }

@@ -6,11 +6,13 @@
 //! An answer to an attempt ends what went unanswered. A grant that replicas did not confirm is ended by a grant that stands
 //! alone: refusals continue while no replica is there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Session;
-use crate::backend::Fault;
-use crate::clock::Tick;
+use super::per_server::PerServer;
+use crate::backend::{Backend, Fault};
+use crate::clock::{Clock, Tick};
+use crate::config::Config;
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ const MOST_UNCONFIRMED_KEYS: usize = 64;
 
 /// The attempts in a row that brought nothing, for all keys of one client that live on a server.
 #[derive(Debug, Default)]
-pub(crate) struct UnansweredAttempts {
+struct UnansweredAttempts {
     /// An attempt was not answered, and the server has answered no command since.
     is_silent: AtomicBool,
     /// Whether there are any `attempts`. It changes under the mutex, and lets an answer skip the mutex, as nearly all do.
@@ -197,73 +199,96 @@ impl UnansweredAttempts {
     }
 }
 
-impl Session {
+/// The outages of the servers of one client.
+#[derive(Debug)]
+pub(crate) struct Outages {
+    attempts: PerServer<UnansweredAttempts>,
+    backend: Arc<dyn Backend>,
+    clock: Clock,
+    /// Attempts that fail with more time between them are not one outage.
+    gap: Duration,
+    /// After this time without an answer the server counts as silent.
+    patience: Duration,
+}
+
+impl Outages {
+    pub(super) fn new(backend: &Arc<dyn Backend>, clock: &Clock, config: &Config) -> Self {
+        Self {
+            attempts: PerServer::default(),
+            backend: Arc::clone(backend),
+            clock: clock.clone(),
+            gap: config.unavailable_after,
+            patience: config.conclusive_silence(),
+        }
+    }
+
     /// Runs a function on the outage of the server that a key lives on.
-    fn outage<R>(&self, key: &Key, with: impl FnOnce(&UnansweredAttempts) -> R) -> R {
-        self.outages.with(self.backend.home(key).server, with)
+    fn of<R>(&self, key: &Key, with: impl FnOnce(&UnansweredAttempts) -> R) -> R {
+        self.attempts.with(self.backend.home(key).server, with)
     }
 
     /// Whether an attempt at a key was not answered, and its server has answered no command since.
     pub(crate) fn is_silent(&self, key: &Key) -> bool {
-        self.outage(key, UnansweredAttempts::is_silent)
+        self.of(key, UnansweredAttempts::is_silent)
     }
 
     /// The server of a key answered an attempt.
     pub(crate) fn answered(&self, key: &Key) {
-        self.outage(key, UnansweredAttempts::answered);
+        self.of(key, UnansweredAttempts::answered);
     }
 
     /// The server of a key granted it, and enough replicas have that if any are needed.
-    pub(crate) fn granted_key(&self, key: &Key) {
-        self.outage(key, UnansweredAttempts::granted);
+    pub(crate) fn granted(&self, key: &Key) {
+        self.of(key, UnansweredAttempts::granted);
     }
 
     /// A grant of a key, to an attempt that was sent at `sent`, was not confirmed.
     pub(crate) fn unconfirmed(&self, key: &Key, sent: Tick, fault: Fault) {
-        let gap = self.config.unavailable_after;
-        let now = self.now();
-        self.outage(key, |outage| outage.unconfirmed(key, sent, now, fault, gap));
+        let now = self.clock.now();
+        self.of(key, |outage| {
+            outage.unconfirmed(key, sent, now, fault, self.gap);
+        });
     }
 
     /// Whether a grant of this key was not confirmed lately, and none on its server was since. The key was free then, so who
     /// has it now was granted it in the outage.
     pub(crate) fn was_unconfirmed(&self, key: &Key) -> bool {
-        let gap = self.config.unavailable_after;
-        let now = self.now();
-        self.outage(key, |outage| outage.was_unconfirmed(key, now, gap))
+        let now = self.clock.now();
+        self.of(key, |outage| outage.was_unconfirmed(key, now, self.gap))
     }
 
     /// The server of a key answered a command that is not an attempt.
     pub(super) fn answered_other(&self, key: &Key) {
-        self.outage(key, UnansweredAttempts::answered_other);
+        self.of(key, UnansweredAttempts::answered_other);
     }
 
     /// An attempt at a key that was sent at `sent` failed, or it was given up and has no `failure`.
     pub(crate) fn unanswered(&self, key: &Key, sent: Tick, failure: Option<Fault>) {
-        let gap = self.config.unavailable_after;
-        let now = self.now();
-        self.outage(key, |outage| outage.unanswered(sent, now, failure, gap));
+        let now = self.clock.now();
+        self.of(key, |outage| {
+            outage.unanswered(sent, now, failure, self.gap);
+        });
     }
 
     /// The attempts of this client that the server of a key did not answer, if it has answered none since, and those whose
     /// grants were not confirmed, if none was since.
-    pub(crate) fn unanswered_attempts(&self, key: &Key) -> Option<Unanswered> {
-        let (now, gap) = (self.now(), self.config.unavailable_after);
-        self.outage(key, |outage| outage.current(now, gap))
+    pub(crate) fn current(&self, key: &Key) -> Option<Unanswered> {
+        let now = self.clock.now();
+        self.of(key, |outage| outage.current(now, self.gap))
     }
 
     /// The same, if it was so at `at` already.
-    pub(crate) fn unanswered_at(&self, key: &Key, at: Tick) -> Option<Unanswered> {
-        let attempts = self.unanswered_attempts(key);
+    pub(crate) fn current_since(&self, key: &Key, at: Tick) -> Option<Unanswered> {
+        let attempts = self.current(key);
         attempts.filter(|attempts| attempts.since <= at)
     }
 
     /// Why no answer can be expected for a key, if this client knows that its server does not answer. A wait that ends
     /// then ends as unavailable, and not as a timeout.
-    pub(crate) fn known_outage(&self, key: &Key) -> Option<Fault> {
-        let patience = self.config.conclusive_silence();
-        let conclusive = |attempts: &Unanswered| attempts.is_conclusive(self.now(), patience);
-        let attempts = self.unanswered_attempts(key).filter(conclusive);
+    pub(crate) fn known(&self, key: &Key) -> Option<Fault> {
+        let now = self.clock.now();
+        let conclusive = |attempts: &Unanswered| attempts.is_conclusive(now, self.patience);
+        let attempts = self.current(key).filter(conclusive);
         attempts
             .as_ref()
             .map(Unanswered::fault)

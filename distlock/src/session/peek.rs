@@ -78,7 +78,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let peeks = &session.peeks;
     let mut under_way = Unordered::default();
     loop {
-        if session.is_retired() {
+        if session.retirement.has_begun() {
             return;
         }
         if !peeks.has_work() {

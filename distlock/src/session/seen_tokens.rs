@@ -3,35 +3,34 @@
 use lru::LruCache;
 
 use crate::config::TOKENS_KEPT;
+use crate::mutex::Mutex;
 use crate::resource::key::Key;
 
 /// The highest token of each key, of the keys that were used last.
+/// The tokens by their keys.
+// Unbounded, because a bounded one allocates memory for all its entries at once, and few clients use fenced locks.
 #[derive(Debug)]
-pub(super) struct SeenTokens {
-    /// Unbounded, because a bounded one allocates memory for all its entries at once, and few clients use fenced locks.
-    by_key: LruCache<Key, u64>,
-}
+pub(crate) struct SeenTokens(Mutex<LruCache<Key, u64>>);
 
 impl Default for SeenTokens {
     fn default() -> Self {
-        Self {
-            by_key: LruCache::unbounded(),
-        }
+        Self(Mutex::new(LruCache::unbounded()))
     }
 }
 
 impl SeenTokens {
     /// The highest token that was seen for a key; 0 if none was seen, or if it was forgotten since.
-    pub(super) fn highest(&mut self, key: &Key) -> u64 {
-        self.by_key.get(key).copied().unwrap_or(0)
+    pub(crate) fn highest(&self, key: &Key) -> u64 {
+        self.0.lock().get(key).copied().unwrap_or(0)
     }
 
-    pub(super) fn saw(&mut self, key: &Key, token: u64) {
-        let highest = self.by_key.get_or_insert_mut(key.clone(), || token);
+    pub(crate) fn saw(&self, key: &Key, token: u64) {
+        let mut by_key = self.0.lock();
+        let highest = by_key.get_or_insert_mut(key.clone(), || token);
         // Two grants may be noticed in another order than they were made.
         *highest = token.max(*highest);
-        if self.by_key.len() > TOKENS_KEPT {
-            self.by_key.pop_lru();
+        if by_key.len() > TOKENS_KEPT {
+            by_key.pop_lru();
         }
     }
 }
@@ -43,7 +42,7 @@ mod tests {
     #[test]
     fn tokens_of_the_keys_used_last_are_kept() {
         let key = |n: usize| Key::new("", &n.to_string()).unwrap();
-        let mut seen = SeenTokens::default();
+        let seen = SeenTokens::default();
         for n in 0..TOKENS_KEPT {
             seen.saw(&key(n), 7);
         }
@@ -51,7 +50,7 @@ mod tests {
         seen.saw(&key(TOKENS_KEPT), 7);
         assert_eq!((seen.highest(&key(0)), seen.highest(&key(1))), (7, 0));
         assert_eq!(seen.highest(&key(TOKENS_KEPT)), 7);
-        assert_eq!(seen.by_key.len(), TOKENS_KEPT);
+        assert_eq!(seen.0.lock().len(), TOKENS_KEPT);
     }
 
     /// The size of this process's data in bytes, also of what was allocated and never written to.

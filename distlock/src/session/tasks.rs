@@ -56,6 +56,40 @@ impl Tasks {
     fn newest_runtime(&self) -> Option<Handle> {
         self.runtime.lock().clone()
     }
+
+    /// Whether a task of this session with work does not run.
+    fn are_lacking(&self, session: &Session) -> bool {
+        !self.watchdog.is_running()
+            || session.releaser.has_work() && !self.releaser.is_running()
+            || session.peeks.has_work() && !self.peeks.is_running()
+            || session.free.has_work() && !self.free.is_running()
+    }
+
+    fn start_in(&self, runtime: &Handle, session: &Arc<Session>) {
+        if !self.watchdog.is_running() {
+            ServingTask::start(session, runtime, &self.watchdog, watchdog::run);
+        }
+        if session.releaser.has_work() && !self.releaser.is_running() {
+            ServingTask::start(session, runtime, &self.releaser, releaser::run);
+        }
+        if session.peeks.has_work() && !self.peeks.is_running() {
+            ServingTask::start(session, runtime, &self.peeks, peek::run);
+        }
+        if session.free.has_work() && !self.free.is_running() {
+            ServingTask::start(session, runtime, &self.free, free::run);
+        }
+    }
+
+    /// Starts the releaser of a retired client again, if it has work and time is left.
+    fn restart_releaser_in(&self, runtime: &Handle, session: &Arc<Session>) {
+        // Asked after the task has recorded its end: a caller that adds a release later finds that no task runs.
+        if session.releaser.has_work()
+            && !self.releaser.is_running()
+            && session.now() < session.retirement.last_moment()
+        {
+            ServingTask::start(session, runtime, &self.releaser, releaser::run);
+        }
+    }
 }
 
 impl Session {
@@ -64,10 +98,10 @@ impl Session {
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
         // Asked first: nearly every caller finds all tasks running, and needs no copy of the handle.
-        if self.lacks_a_task()
+        if self.tasks.are_lacking(self)
             && let Some(runtime) = self.tasks.newest_runtime()
         {
-            self.start_tasks_in(&runtime);
+            self.tasks.start_in(&runtime, self);
         }
     }
 
@@ -80,56 +114,30 @@ impl Session {
             self.start_tasks();
         }
     }
+}
 
-    /// Whether a task with work does not run.
-    fn lacks_a_task(&self) -> bool {
-        let tasks = &self.tasks;
-        !tasks.watchdog.is_running()
-            || self.releaser.has_work() && !tasks.releaser.is_running()
-            || self.peeks.has_work() && !tasks.peeks.is_running()
-            || self.free.has_work() && !tasks.free.is_running()
-    }
+/// A running task of a client.
+struct ServingTask {
+    session: Arc<Session>,
+    running: Option<RunningTask>,
+    runtime: Id,
+    done: bool,
+}
 
-    fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
-        let tasks = &self.tasks;
-        if !tasks.watchdog.is_running() {
-            self.start(runtime, &tasks.watchdog, watchdog::run);
-        }
-        if self.releaser.has_work() && !tasks.releaser.is_running() {
-            self.start(runtime, &tasks.releaser, releaser::run);
-        }
-        if self.peeks.has_work() && !tasks.peeks.is_running() {
-            self.start(runtime, &tasks.peeks, peek::run);
-        }
-        if self.free.has_work() && !tasks.free.is_running() {
-            self.start(runtime, &tasks.free, free::run);
-        }
-    }
-
-    /// Starts the releaser of a retired client again, if it has work and time is left.
-    fn restart_releaser_in(self: &Arc<Self>, runtime: &Handle) {
-        // Asked after the task has recorded its end: a caller that adds a release later finds that no task runs.
-        if self.releaser.has_work()
-            && !self.tasks.releaser.is_running()
-            && self.now() < self.last_moment()
-        {
-            self.start(runtime, &self.tasks.releaser, releaser::run);
-        }
-    }
-
+impl ServingTask {
     fn start<F>(
-        self: &Arc<Self>,
+        session: &Arc<Session>,
         runtime: &Handle,
         task: &OnDemandTask,
-        run: impl Fn(Arc<Self>) -> F + Send + 'static,
+        run: impl Fn(Arc<Session>) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let Some(running) = task.begin() else {
             return;
         };
-        let serving = ServingTask {
-            session: Arc::clone(self),
+        let serving = Self {
+            session: Arc::clone(session),
             running: Some(running),
             runtime: runtime.id(),
             done: false,
@@ -154,14 +162,6 @@ impl Session {
     }
 }
 
-/// A running task of a client.
-struct ServingTask {
-    session: Arc<Session>,
-    running: Option<RunningTask>,
-    runtime: Id,
-    done: bool,
-}
-
 impl Drop for ServingTask {
     /// If the task ended with its runtime, starts it again in the newest runtime, if that is another one. Otherwise a
     /// holder there might lose its lock, because it may make no call for a long time.
@@ -171,18 +171,20 @@ impl Drop for ServingTask {
         if self.done {
             // A release that came while the releaser ended has woken that task alone.
             if let Some(newest) = self.session.tasks.newest_runtime() {
-                self.session.restart_releaser_in(&newest);
+                self.session
+                    .tasks
+                    .restart_releaser_in(&newest, &self.session);
             }
             return;
         }
         // Before the newest runtime is read: a caller whose runtime is noted after that finds this.
         self.session.tasks.note_cut_off();
-        if self.session.is_retired() {
+        if self.session.retirement.has_begun() {
             return;
         }
         let newest = self.session.tasks.newest_runtime();
         if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
-            self.session.start_tasks_in(&newest);
+            self.session.tasks.start_in(&newest, &self.session);
         }
     }
 }

@@ -131,9 +131,11 @@ impl Session {
             cell: None,
         }
     }
+}
 
+impl Cells {
     /// Puts something where the watchdog's task finds it.
-    fn put_beside<U: Unguarded>(&self, unguarded: U, waker: &Waker) -> NumberedCell<U> {
+    fn put<U: Unguarded>(&self, unguarded: U, waker: &Waker) -> NumberedCell<U> {
         let cell = Arc::new(Cell {
             unguarded: Mutex::new(Some(unguarded)),
             sign: AtomicU8::new(PRESENT),
@@ -142,15 +144,14 @@ impl Session {
         // Before others can find the cell, since a look may wake it at once.
         cell.waker.register(waker);
         let numbered = Arc::clone(&cell);
-        let number = self.unguarded.0.lock().insert(numbered);
-        self.inspect_soon();
+        let number = self.0.lock().insert(numbered);
         NumberedCell { cell, number }
     }
 
-    /// Takes back what was [put](Session::put_beside) there, unless it was ended.
-    fn take_from<U>(&self, entry: NumberedCell<U>) -> Option<U> {
+    /// Takes back what was [put](Cells::put) there, unless it was ended.
+    fn take<U>(&self, entry: NumberedCell<U>) -> Option<U> {
         let NumberedCell { cell, number } = entry;
-        let mut numbered = self.unguarded.0.lock();
+        let mut numbered = self.0.lock();
         let removed = numbered.try_remove(number);
         // A crowd of waiters does not keep its room.
         if numbered.is_empty() && numbered.capacity() > SPARE {
@@ -167,10 +168,10 @@ impl Session {
 
     /// Ends what futures have that are not polled any more, and asks the others for a sign. `asks_only`: this look is so late
     /// that the machine may have stood still. Returns whether another look is needed.
-    pub(super) fn look_for_absent(self: &Arc<Self>, asks_only: bool) -> bool {
+    pub(super) fn look_for_absent(&self, session: &Arc<Session>, asks_only: bool) -> bool {
         let mut looked_at = Vec::new();
         {
-            let numbered = self.unguarded.0.lock();
+            let numbered = self.0.lock();
             for (_, cell) in numbered.iter().filter(|(_, cell)| !cell.has_ended()) {
                 looked_at.push((Arc::clone(cell), cell.is_absent(asks_only)));
             }
@@ -178,7 +179,7 @@ impl Session {
         let is_any_asked = looked_at.iter().any(|(_, is_absent)| !is_absent);
         foreign::each(looked_at, |(cell, is_absent)| {
             if is_absent {
-                cell.end(self);
+                cell.end(session);
             } else {
                 cell.wake();
             }
@@ -201,7 +202,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if let Some(cell) = this.cell.take() {
-                drop(this.session.take_from(cell));
+                drop(this.session.unguarded.take(cell));
             }
         }
     }
@@ -247,7 +248,7 @@ where
         if let Poll::Ready(output) = this.future.poll(cx) {
             let kept = match (this.cell.take(), this.make.take()) {
                 (Some(cell), _) => {
-                    let unguarded = this.session.take_from(cell);
+                    let unguarded = this.session.unguarded.take(cell);
                     unguarded.map_or(Kept::Ended, Kept::Made)
                 }
                 (None, Some(make)) => Kept::NotMade(make),
@@ -256,7 +257,9 @@ where
             return Poll::Ready((output, kept));
         }
         if let Some(make) = this.make.take() {
-            *this.cell = Some(this.session.put_beside(make(), cx.waker()));
+            *this.cell = Some(this.session.unguarded.put(make(), cx.waker()));
+            // After the cell is there: a check that begins before finds nothing, and is asked for again.
+            this.session.inspect_soon();
         }
         Poll::Pending
     }

@@ -91,9 +91,9 @@ pub fn sizes(client: &Client) -> Sizes {
         keys,
         waiters,
         waiter_slots: registry.waiter_slots(),
-        holds: registry.session.watched(),
-        pending_releases: registry.session.pending_releases(),
-        watched_keys: registry.session.watched_until_free(),
+        holds: registry.session.watchdog.len(),
+        pending_releases: registry.session.releaser.pending(),
+        watched_keys: registry.session.free.len(),
         channels: registry.session.backend.channels(),
     }
 }

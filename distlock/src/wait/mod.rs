@@ -152,7 +152,7 @@ pub(crate) fn acquire(
 ) -> impl Future<Output = Result<OpenShares, Error>> {
     async move {
         if request.is_single_try() {
-            let closed = registry.session.closing();
+            let closed = registry.session.closed.wait();
             let closed = closed.map(|()| Err(request.closed()));
             let tried = first(try_once(registry, request), closed).await?;
             return granted_or_busy(tried, registry, request);
@@ -205,7 +205,7 @@ fn unless_closed(
     registry: &Registry,
     request: &Request,
 ) -> Result<OpenShares, Error> {
-    if registry.session.is_closed() {
+    if registry.session.closed.is_set() {
         // First, so that nothing is held any more when the caller gets the error.
         drop(shares);
         return Err(request.closed());

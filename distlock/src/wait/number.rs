@@ -26,7 +26,7 @@ pub(crate) async fn adjust(
     let answer = request.answer(|| session.backend.adjust(key, owner, change));
     let number = answer.await?;
     if !change.is_question() {
-        session.changed_by_force(resource);
+        session.tracking.freed(resource);
         // A request that was sent twice keeps its mark: the first one may be carried out late, and must count once.
         if request.failed.is_none() {
             session.backend.answered(key, owner);
@@ -81,7 +81,7 @@ impl<'a> NumberRequest<'a> {
     fn new(session: &'a Arc<Session>, resource: &Resource) -> Self {
         Self {
             session,
-            target: Target::of(resource, session.new_owner()),
+            target: Target::of(resource, session.owners.next()),
             failed: None,
         }
     }
@@ -305,7 +305,8 @@ impl Watch<'_> {
         let session = self.request.session;
         waited >= session.config.conclusive_silence()
             || session
-                .known_outage(&self.request.target.resource.key)
+                .outages
+                .known(&self.request.target.resource.key)
                 .is_some()
     }
 }

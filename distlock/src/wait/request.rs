@@ -90,7 +90,7 @@ impl Request {
 
     /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
     pub(super) fn timed_out_beside(&self, session: &Session, key: &Key) -> Error {
-        match session.known_outage(key) {
+        match session.outages.known(key) {
             Some(fault) => fault.into_error(key, self.waited(session)),
             None => self.timed_out(session, key, Blocker::Unanswered, None),
         }

@@ -167,7 +167,7 @@ impl<'a> Turn<'a> {
         let owner = Blocking::owner(ttl, session.now());
         let key = &self.request.requested[self.at].resource.key;
         self.blocking = match owner {
-            Blocking::Owner(until) if session.was_unconfirmed(key) => {
+            Blocking::Owner(until) if session.outages.was_unconfirmed(key) => {
                 Blocking::OwnerInOutage(until)
             }
             owner => owner,
@@ -247,7 +247,9 @@ impl<'a> Turn<'a> {
         let trusted = *self.trust_until.get_or_insert(now.after(OWN_HOLDER_TRUST));
         // A release that a silent server has to confirm may take until the end of the lease.
         let is_stuck = own_holder.count() == 0
-            && session.is_silent(&self.request.requested[self.at].resource.key)
+            && session
+                .outages
+                .is_silent(&self.request.requested[self.at].resource.key)
             && !self.request.has_several_keys();
         let follows = self.may_follow() && self.slot.may_follow(own_holder);
         if follows {
@@ -269,7 +271,7 @@ impl<'a> Turn<'a> {
         let session = &self.registry.session;
         loop {
             // Before the step: a closed client does not take over a hold.
-            if session.is_closed() {
+            if session.closed.is_set() {
                 return Err(self.request.closed());
             }
             let (step, line_given_up_at) = self.slot.next_step();

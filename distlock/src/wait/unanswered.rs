@@ -51,7 +51,7 @@ impl Waiter<'_> {
     fn unanswered_since(&self) -> Option<Tick> {
         let own = self.unanswered.as_ref()?.since;
         let key = &self.requested().resource.key;
-        let of_client = self.session().unanswered_attempts(key);
+        let of_client = self.session().outages.current(key);
         let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
         Some(seen.map_or(own, |seen| seen.min(own)))
     }
@@ -60,7 +60,7 @@ impl Waiter<'_> {
     pub(super) fn given_up(&self) -> Error {
         let key = &self.requested().resource.key;
         let now = self.session().now();
-        match self.session().unanswered_attempts(key) {
+        match self.session().outages.current(key) {
             Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
             // An answer has arrived at this moment.
             None => self.timed_out(),
@@ -77,7 +77,7 @@ impl Waiter<'_> {
             if self.turn.is_known_blocked(now) {
                 None
             } else {
-                self.session().known_outage(key)
+                self.session().outages.known(key)
             }
         });
         match fault {

@@ -23,7 +23,7 @@ pub(crate) async fn until_free(
     call_site: &'static Location<'static>,
 ) -> Result<(), Error> {
     let key = &resource.key;
-    if session.is_closed() {
+    if session.closed.is_set() {
         return Err(closed(resource));
     }
     let since = session.now();
@@ -40,7 +40,7 @@ pub(crate) async fn until_free(
         // In this order: an answer that has arrived counts, even if the time is over by now.
         biased;
         answer = waiter.answered() => answer,
-        () = session.closing() => return Err(closed(resource)),
+        () = session.closed.wait() => return Err(closed(resource)),
         () = session.clock.sleep_until(deadline) => return Err(over(session, resource, since, &waiter)),
     };
     match answer {
@@ -62,7 +62,7 @@ fn over(session: &Session, resource: &Resource, since: Tick, waiter: &FreeWaiter
     match waiter.seen() {
         (_, Some(fault)) => fault.into_error(key, waited),
         (Some(seen), None) => timed_out(session, resource, waited, Some(seen)),
-        (None, None) => match session.known_outage(key) {
+        (None, None) => match session.outages.known(key) {
             Some(fault) => fault.into_error(key, waited),
             None if waited >= session.config.conclusive_silence() => {
                 Fault::no_answer().into_error(key, waited)

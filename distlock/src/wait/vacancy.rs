@@ -36,7 +36,7 @@ impl Vacancy {
     pub(crate) fn new(session: &Arc<Session>, resource: &Resource) -> Self {
         Self {
             session: Arc::clone(session),
-            target: Target::of(resource, session.new_owner()),
+            target: Target::of(resource, session.owners.next()),
             subscription: None,
             was_active: false,
             listeners: USUAL_LISTENERS,

@@ -96,7 +96,7 @@ impl<'a> Waiter<'a> {
             let session = self.session();
             let request = self.request;
             let checks = self.turn.slot.answer_checks();
-            let closed = session.closing().map(|()| Err(request.closed()));
+            let closed = session.closed.wait().map(|()| Err(request.closed()));
             let others = first(closed, checks.map(|never| match never {}));
             // In this order: the others are looked at only while the server's answer is not there.
             let granted = first(self.go_to_server(yield_first, at), others).await?;
@@ -110,7 +110,7 @@ impl<'a> Waiter<'a> {
     pub(super) async fn wait_for_turn(&mut self) -> Result<NextTurn, Error> {
         let session = self.session();
         let key = &self.requested().resource.key;
-        let is_unanswered = |at| session.unanswered_at(key, at).is_some();
+        let is_unanswered = |at| session.outages.current_since(key, at).is_some();
         // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
         let turn = self
             .turn
@@ -188,7 +188,7 @@ impl<'a> Waiter<'a> {
         }
         if latest == deadline {
             let key = &self.requested().resource.key;
-            session.unanswered(key, sent, None);
+            session.outages.unanswered(key, sent, None);
             return self.last_chance();
         }
         // The owner of an attempt that was left is not used again.

@@ -106,7 +106,7 @@ impl Names {
         // Also those without a name, so that they are not asked for again.
         self.known.extend(unknown.into_iter().map(|id| (id, None)));
         for client in named {
-            session.saw_name(client.id, &client.name);
+            session.names.saw(client.id, &client.name);
             let known = self.known.entry(client.id).or_default();
             // Of several connections the first one is the oldest, that for commands.
             known.get_or_insert(ClientReport {
@@ -155,7 +155,7 @@ pub(super) async fn examine(session: &Session, key: &Key) -> Result<KeyReport, F
 fn own_count(session: &Session, owner: &str) -> Option<u32> {
     let is_own = client_id(owner.as_bytes()) == Some(session.id);
     let number = owner.split(':').nth(1).filter(|_| is_own)?;
-    session.count_of(number.parse().ok()?)
+    session.watchdog.count_of(number.parse().ok()?)
 }
 
 /// The report of a key that could not be read.

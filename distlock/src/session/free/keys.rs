@@ -122,7 +122,7 @@ impl FreeWatches {
     }
 
     #[cfg(feature = "test-util")]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.lock().watched.len()
     }
 

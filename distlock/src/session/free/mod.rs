@@ -10,8 +10,7 @@ mod watch;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub(super) use self::keys::FreeWatches;
-pub(crate) use self::keys::{FreeAnswer, FreeWaiter, SeenHolder};
+pub(crate) use self::keys::{FreeAnswer, FreeWaiter, FreeWatches, SeenHolder};
 use super::Session;
 use crate::clock::Tick;
 use crate::resource::key::Resource;
@@ -32,12 +31,6 @@ impl Session {
         self.start_tasks();
         waiter
     }
-
-    /// How many keys are watched.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn watched_until_free(&self) -> usize {
-        self.free.len()
-    }
 }
 
 /// The task of one client that watches keys.
@@ -45,7 +38,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let free = &session.free;
     let (mut new, mut watched) = (free.all(), HashSet::new());
     let mut under_way = Unordered::default();
-    while !session.is_retired() {
+    while !session.retirement.has_begun() {
         for resource in new {
             // A key whose last waiter has left and that has new ones may still be watched.
             if watched.insert(resource.clone()) {

@@ -38,7 +38,7 @@ struct Watch<'a> {
 pub(super) async fn until_nobody_waits(session: &Arc<Session>, resource: Resource) -> Resource {
     let mut watch = Watch {
         session,
-        target: Target::of(&resource, session.new_owner()),
+        target: Target::of(&resource, session.owners.next()),
         subscription: None,
         unanswered: None,
         seen: None,

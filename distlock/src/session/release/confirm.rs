@@ -190,7 +190,7 @@ impl Release {
     /// Records the answer to a try that was sent over connection `epoch` or a later one. If an attempt may be carried out
     /// late, the releaser repeats the release.
     fn answered(&mut self, released: Released, epoch: u64) {
-        self.session.wrote(&self.hold.resource);
+        self.session.tracking.wrote(&self.hold.resource);
         let Some(pending) = self.pending.take() else {
             return;
         };
@@ -267,7 +267,7 @@ impl Session {
         let targets = |_| smallvec![target.clone()];
         let sent = send(self, targets, |_| {}, since, Tick::NEVER).await;
         let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
-        self.wrote(&target.resource);
+        self.tracking.wrote(&target.resource);
         if may_come_late {
             self.keep_ended(target);
         }

@@ -92,6 +92,11 @@ impl Releaser {
         self.wake();
     }
 
+    /// How many releases are not confirmed, with those that their callers send.
+    pub(crate) fn pending(&self) -> usize {
+        self.open() + self.ending()
+    }
+
     pub(crate) fn open(&self) -> usize {
         self.list.lock().open
     }
@@ -194,12 +199,12 @@ pub(crate) async fn run(session: Arc<Session>) {
                 pending: Some(pending),
             }));
         }
-        if session.is_retired() && releaser.open() == 0 && under_way.is_empty() {
+        if session.retirement.has_begun() && releaser.open() == 0 && under_way.is_empty() {
             #[cfg(test)]
             tests::at_the_end(&session);
             return;
         }
-        let last_moment = session.last_moment();
+        let last_moment = session.retirement.last_moment();
         crate::sync::select! {
             () = releaser.wake.notified() => {}
             // The leases free what is left (invariant 4).
@@ -241,7 +246,7 @@ mod tests {
             kind: Kind::Reentrant,
             key: Key::new("", key).unwrap(),
         };
-        Target::of(&resource, session.new_owner())
+        Target::of(&resource, session.owners.next())
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,7 +272,7 @@ mod tests {
         let guard = lock.acquire().wait(Duration::from_secs(10)).await;
         assert!(AT_THE_END.take().is_none(), "the task has not ended");
         drop(guard.unwrap());
-        assert_eq!(session.pending_releases(), 0);
+        assert_eq!(session.releaser.pending(), 0);
         assert!(!session.tasks.releaser.is_running());
     }
 }

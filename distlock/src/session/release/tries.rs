@@ -38,7 +38,7 @@ pub(super) async fn end_owner(mut in_flight: InFlight) {
             (TriesEnd::Unanswered, Some(sent_over)) => {
                 let failed = failed_over.unwrap_or(sent_over);
                 let key = pending.target().resource.key.clone();
-                failed_over = Some(session.epoch_after(&key, failed).await);
+                failed_over = Some(session.backend.epoch_after(&key, failed).await);
                 // The server runs again, and needs a moment until it has read everything.
                 pending.until = session.now().after(session.config.response_timeout);
             }
@@ -187,8 +187,8 @@ impl Tries {
         let key = &one.target.resource.key;
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.
         let epoch = session.backend.epoch(key);
-        session.answered_other(key);
-        session.wrote(&one.target.resource);
+        session.outages.answered_other(key);
+        session.tracking.wrote(&one.target.resource);
         self.ending = TriesEnd::Answered(one.sent_over);
         let Some(pending) = &in_flight.pending else {
             return true;

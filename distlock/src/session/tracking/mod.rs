@@ -16,7 +16,7 @@ use self::plan::Plan;
 use self::reads::Reads;
 use super::Session;
 use crate::backend::Told;
-use crate::clock::Tick;
+use crate::clock::{Clock, Tick};
 use crate::config::{TRACK_AFTER, TRACK_LOOK};
 use crate::foreign;
 use crate::hold::Hold;
@@ -28,7 +28,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The tracked holds of one client.
 #[derive(Debug)]
-pub(super) struct Tracking {
+pub(crate) struct Tracking {
     /// Whether the server tells of changes at all.
     is_on: bool,
     /// Whether there may be a hold that is not tracked yet.
@@ -37,42 +37,53 @@ pub(super) struct Tracking {
     has_old: AtomicBool,
     plan: Mutex<Plan>,
     wake: Notify,
+    clock: Clock,
 }
 
 impl Tracking {
-    pub(super) fn new(is_on: bool) -> Self {
+    pub(super) fn new(is_on: bool, clock: &Clock) -> Self {
         Self {
             is_on,
             has_young: AtomicBool::new(false),
             has_old: AtomicBool::new(false),
             plan: Mutex::default(),
             wake: Notify::new(),
+            clock: clock.clone(),
         }
     }
 
     /// A hold was granted.
-    pub(super) fn began(&self, resource: &Resource, now: impl FnOnce() -> Tick) {
+    pub(super) fn began(&self, resource: &Resource) {
         // Relaxed, here and below: the task is woken after the change, and reads it then. Read first: a write would move its
         // cache line between cores.
         if self.is_on && !self.has_young.load(Ordering::Relaxed) {
             self.has_young.store(true, Ordering::Relaxed);
             foreign::notify_own_task(&self.wake);
         }
-        self.wrote(resource, now);
+        self.wrote(resource);
     }
 
     /// The server has answered a command of this client that may have changed the key. If others share the key, the server may
     /// track it no more for them.
-    pub(super) fn wrote(&self, resource: &Resource, now: impl FnOnce() -> Tick) {
-        if self.may_share(resource) && self.plan.lock().wrote(resource.key.name(), now()) {
+    pub(crate) fn wrote(&self, resource: &Resource) {
+        // The clock is read last, since reading it costs more than a look at the flag.
+        if self.may_share(resource)
+            && self
+                .plan
+                .lock()
+                .wrote(resource.key.name(), self.clock.now())
+        {
             foreign::notify_own_task(&self.wake);
         }
     }
 
-    /// This client has freed the key, or changed its number. The server does not tell that to the client itself.
-    pub(super) fn freed(&self, resource: &Resource, now: impl FnOnce() -> Tick) {
+    /// This client has freed the key by force, or changed its number. The server does not tell that to the client itself.
+    pub(crate) fn freed(&self, resource: &Resource) {
         if self.has_old.load(Ordering::Relaxed)
-            && self.plan.lock().change(resource.key.name(), now())
+            && self
+                .plan
+                .lock()
+                .change(resource.key.name(), self.clock.now())
         {
             foreign::notify_own_task(&self.wake);
         }

@@ -41,7 +41,7 @@ use crate::telemetry;
 
 /// The watched holds, and the task's way to learn of a change.
 #[derive(Debug, Default)]
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     agenda: Mutex<Agenda<Arc<Hold>>>,
     wake: Notify,
 }
@@ -75,11 +75,16 @@ impl Watchdog {
     }
 
     /// The hold of this client's owner with this number.
-    pub(super) fn find(&self, number: u64) -> Option<Arc<Hold>> {
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Hold>> {
         self.agenda.lock().get(number).map(Arc::clone)
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    /// The number of guards of the hold of this client's owner with this number.
+    pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
+        self.find(number).map(|hold| hold.count())
+    }
+
+    pub(crate) fn has(&self, number: u64) -> bool {
         self.agenda.lock().get(number).is_some()
     }
 
@@ -87,8 +92,9 @@ impl Watchdog {
         self.agenda.lock().holds().len() == 0
     }
 
+    /// How many holds it takes care of.
     #[cfg(any(feature = "redis", feature = "test-util"))]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.agenda.lock().holds().len()
     }
 
@@ -96,8 +102,8 @@ impl Watchdog {
         foreign::notify_own_task(&self.wake);
     }
 
-    /// All watched holds.
-    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+    /// All watched holds: those that are neither released nor lost.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.agenda.lock().holds().map(Arc::clone).collect()
     }
 
@@ -157,7 +163,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
     let mut waiting = Waiting::default();
     let mut renewals = FuturesUnordered::new();
     let mut inspect_at = Tick::NEVER;
-    while !session.is_retired() {
+    while !session.retirement.has_begun() {
         let now = session.now();
         let soon = now.after(session.config.watchdog_timeout / RENEWALS_PER_LEASE / RENEWED_EARLY);
         take_up(session, now, soon, &mut waiting);
@@ -169,7 +175,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
             // If this look is late, the others may not have run either since they were asked.
             let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
             inspect_at = Tick::NEVER;
-            let look_for_absent = || session.look_for_absent(is_late);
+            let look_for_absent = || session.unguarded.look_for_absent(session, is_late);
             session.inspection.check(look_for_absent);
         }
         if inspect_at == Tick::NEVER && session.inspection.wants_check() {
@@ -334,7 +340,7 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
 fn answers(session: &Session, batch: &[Renewal], renewed: Vec<Result<bool, Fault>>) -> Vec<Answer> {
     let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
     if let Some((renewal, _)) = answered {
-        session.answered_other(&renewal.target.resource.key);
+        session.outages.answered_other(&renewal.target.resource.key);
     }
     let faults = renewed.iter().filter_map(|one| one.as_ref().err());
     if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {

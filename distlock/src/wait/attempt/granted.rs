@@ -58,7 +58,7 @@ impl Attempts<'_> {
     ) -> OpenShare {
         let target = &attempt.target;
         if let Some(token) = token {
-            self.session().saw_token(&target.resource.key, token);
+            self.session().tokens.saw(&target.resource.key, token);
         }
         let terms = &self.request.hold;
         let grant = Grant {

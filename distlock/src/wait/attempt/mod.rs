@@ -100,7 +100,7 @@ impl Request {
     ) -> Attempts<'a> {
         let session = &registry.session;
         let attempt = |requested: &RequestedKey| {
-            let mut target = Target::of(&requested.resource, session.new_owner());
+            let mut target = Target::of(&requested.resource, session.owners.next());
             target.permits = requested.permits;
             let kind = requested.resource.kind;
             let lease = if kind.has_lease() {
@@ -148,7 +148,7 @@ impl<'a> Attempts<'a> {
         let session = self.session();
         let anew = self.attempts.iter().map(|attempt| {
             let mut attempt = attempt.clone();
-            attempt.target.owner = session.new_owner();
+            attempt.target.owner = session.owners.next();
             attempt
         });
         Self::new(self.registry, self.request, anew.collect(), self.is_part)
@@ -187,7 +187,7 @@ impl<'a> Attempts<'a> {
                 let confirmed = match self.session().backend.confirm(&self.attempts) {
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     Some(confirming) => {
-                        self.session().answered(key);
+                        self.session().outages.answered(key);
                         Box::pin(self.confirmed(confirming, key, sent)).await
                     }
                     None => Some(Ok(())),
@@ -197,18 +197,18 @@ impl<'a> Attempts<'a> {
                     Some(Err(fault)) => return Outcome::Unconfirmed(fault),
                     None => return self.absent(),
                 }
-                self.session().granted_key(key);
+                self.session().outages.granted(key);
                 self.queued_until = None;
                 self.granted(begun, token, latest, before)
             }
             Attempted::Unset => {
-                self.session().answered(key);
+                self.session().outages.answered(key);
                 // The server has decided about this attempt. An earlier one may still be carried out.
                 self.in_doubt = before;
                 self.unset(at)
             }
             Attempted::Held { ttl, holder } => {
-                self.session().answered(key);
+                self.session().outages.answered(key);
                 self.in_doubt = before;
                 self.held(at, ttl, holder)
             }
@@ -234,7 +234,7 @@ impl<'a> Attempts<'a> {
         let session = &self.registry.session;
         for attempt in &mut self.attempts {
             if attempt.target.resource.kind == Kind::Fenced {
-                attempt.above = session.highest_token(&attempt.target.resource.key);
+                attempt.above = session.tokens.highest(&attempt.target.resource.key);
             }
         }
         Sent { at: now, epoch }
@@ -246,9 +246,11 @@ impl<'a> Attempts<'a> {
         let key = &self.target(0).resource.key;
         if fault.is_final() {
             // A refusal for good is an answer as well.
-            self.session().answered(key);
+            self.session().outages.answered(key);
         } else {
-            self.session().unanswered(key, sent, Some(fault.clone()));
+            self.session()
+                .outages
+                .unanswered(key, sent, Some(fault.clone()));
         }
         if fault.was_refused() {
             self.in_doubt = before;
@@ -261,10 +263,12 @@ impl<'a> Attempts<'a> {
     /// Another owner holds the key with this index.
     fn held(&mut self, at: usize, ttl: Option<Duration>, holder: Option<Box<HeldBy>>) -> Outcome {
         let resource = &self.attempts[at].target.resource;
-        self.session().wrote(resource);
+        self.session().tracking.wrote(resource);
         if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
             self.has_seen_number = true;
-            self.session().saw_number(&resource.key);
+            self.session()
+                .numbers
+                .saw(&resource.key, self.session().now());
         }
         self.queued_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
             // The server counts the waiter's own time from the end of the holder's lease.
@@ -316,7 +320,7 @@ impl<'a> Attempts<'a> {
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {
-                self.session().unconfirmed(key, sent, fault.clone());
+                self.session().outages.unconfirmed(key, sent, fault.clone());
             }
         }
         Some(confirmed)
@@ -329,10 +333,11 @@ impl<'a> Attempts<'a> {
         if self.has_seen_number
             || self
                 .session()
-                .has_seen_number_after(key, self.request.since)
+                .numbers
+                .was_there_after(key, self.request.since)
         {
             // For those behind it: they began to wait before this was noticed.
-            self.session().number_is_gone(key);
+            self.session().numbers.is_gone(key, self.session().now());
             return Outcome::Failed(Fault::NumberGone);
         }
         Outcome::Held {
@@ -355,7 +360,7 @@ mod tests {
         let key = Key::new("", "order:42").unwrap();
         let high = 1 << 60;
         // Of a server that has lost its data since, or whose clock was set back.
-        client.registry().session.saw_token(&key, high);
+        client.registry().session.tokens.saw(&key, high);
         let guard = client.fenced_lock("order:42").acquire().await.unwrap();
         assert!(guard.token() > high, "{}", guard.token());
     }

@@ -74,7 +74,7 @@ pub(crate) async fn acquire(
 ) -> Result<QuorumHold, Error> {
     let closing = async {
         let sessions = requests.iter().map(|one| &one.registry.session);
-        let closing = sessions.map(|session| Box::pin(session.closing()));
+        let closing = sessions.map(|session| Box::pin(session.closed.wait()));
         select_all(closing).await;
     };
     let rounds = Rounds::new(&requests, quorum);
@@ -96,7 +96,7 @@ pub(crate) async fn acquire(
 fn silent_since(requests: &[ClientRequest], spare: usize, at: Tick) -> Option<Tick> {
     let unanswered = |one: &ClientRequest| {
         let key = &one.requested().resource.key;
-        one.registry.session.unanswered_at(key, at)
+        one.registry.session.outages.current_since(key, at)
     };
     let silent = requests.iter().filter_map(unanswered);
     let mut since: SmallVec<[Tick; 8]> = silent.map(|attempts| attempts.since).collect();
@@ -289,7 +289,7 @@ impl<'a> Rounds<'a> {
     fn is_known_outage(&self) -> bool {
         let silent = |one: &&ClientRequest| {
             let key = &one.requested().resource.key;
-            one.registry.session.known_outage(key).is_some()
+            one.registry.session.outages.known(key).is_some()
         };
         self.requests.iter().filter(silent).count() > self.requests.len() - self.quorum
     }

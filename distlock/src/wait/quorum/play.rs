@@ -161,6 +161,7 @@ impl Rounds<'_> {
         open.any(|(one, _)| {
             !one.registry
                 .session
+                .outages
                 .is_silent(&one.requested().resource.key)
         })
     }
@@ -170,7 +171,7 @@ impl Rounds<'_> {
     fn leave_behind(&self, open: &[bool], began: Tick) {
         for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
             let key = &one.requested().resource.key;
-            one.registry.session.unanswered(key, began, None);
+            one.registry.session.outages.unanswered(key, began, None);
         }
     }
 }

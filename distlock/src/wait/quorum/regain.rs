@@ -206,7 +206,7 @@ impl Parts {
     /// The request for a missing server: a single attempt, for the rest of the guard's time.
     fn again(&self, one: &ClientRequest) -> Option<ClientRequest> {
         let session = &one.registry.session;
-        if session.is_closed() {
+        if session.closed.is_set() {
             return None;
         }
         let members = self.members.now();

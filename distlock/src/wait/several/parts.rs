@@ -148,7 +148,7 @@ impl SeveralKeysWaiter<'_> {
     /// `None`: there is nothing to find out.
     pub(super) async fn probe(&mut self) -> Result<Option<Option<RoundOutcome>>, Error> {
         let own = self.request().key(self.at());
-        if !self.session().is_silent(own)
+        if !self.session().outages.is_silent(own)
             || !matches!(self.waiter.turn.slot.state(), SlotState::Free { .. })
             || !self.request().is_over_several_slots(self.session())
         {
@@ -175,7 +175,7 @@ impl SeveralKeysWaiter<'_> {
     /// The first key of a part whose server is known not to answer, if that of its own key is not. It waits there, and not
     /// while it keeps other keys from others.
     fn silent_part(&self, parts: &[Part]) -> Option<usize> {
-        let is_silent = |at: usize| self.session().is_silent(self.request().key(at));
+        let is_silent = |at: usize| self.session().outages.is_silent(self.request().key(at));
         let mut others = parts.iter().filter(|part| !part.contains(&self.at()));
         let silent = others.find(|part| is_silent(part[0]))?;
         (!is_silent(self.at())).then_some(silent[0])
@@ -195,7 +195,7 @@ impl SeveralKeysWaiter<'_> {
         let too_late = too_late.map(|()| None);
         // In this order: an answer that has arrived counts, even if the time is over by now.
         let Some(outcome) = first(answered, too_late).await else {
-            session.unanswered(key, sent, None);
+            session.outages.unanswered(key, sent, None);
             return Err(request.timed_out_beside(session, key));
         };
         match outcome {

@@ -46,7 +46,7 @@ impl WaitPosition {
         crate::sync::select! {
             () = all_free => {}
             () = session.clock.sleep_until(until) => {}
-            () = session.closing() => {}
+            () = session.closed.wait() => {}
         }
     }
 

@@ -92,7 +92,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             let session = self.session();
             let request = self.request();
             let checks = self.waiter.turn.slot.answer_checks();
-            let closed = session.closing().map(|()| Err(request.closed()));
+            let closed = session.closed.wait().map(|()| Err(request.closed()));
             let others = first(closed, checks.map(|never| match never {}));
             // In this order: the others are looked at only while the server's answer is not there.
             let outcome = first(self.go_to_server(yield_first), others).await?;
