@@ -31,6 +31,14 @@ pub(crate) struct GuardClient {
     pub(crate) clock: Clock,
 }
 
+impl GuardClient {
+    /// The origin of a guard of this client, with a margin before its deadline.
+    pub(crate) fn origin(self: &Arc<Self>, margin: Duration) -> Origin {
+        let client = Arc::clone(self);
+        Origin { client, margin }
+    }
+}
+
 /// The origin of a guard: its client, and a margin.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {

@@ -27,7 +27,7 @@ use std::time::Duration;
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
 use self::hint::Hint;
-pub(crate) use self::hold_ref::{GuardClient, HoldRef, Origin};
+pub(crate) use self::hold_ref::{GuardClient, HoldRef};
 use self::lease::Answer;
 pub(crate) use self::lease::Lease;
 use self::nesting::EnclosingGuard;

@@ -23,10 +23,7 @@ fn granted() -> Arc<HoldRef> {
         identity: Identity::of(Uuid::nil()),
         clock: Clock::tokio(),
     };
-    let origin = Origin {
-        client: Arc::new(client),
-        margin: Duration::ZERO,
-    };
+    let origin = Arc::new(client).origin(Duration::ZERO);
     let grant = Grant {
         attempt: &Attempt::new(target, LEASE),
         terms: &HoldTerms {

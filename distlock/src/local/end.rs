@@ -65,7 +65,7 @@ impl Registry {
         // may. So what follows from the end is made first, and its drop carries it out.
         let announce = || {
             if needs_checks {
-                self.session.inspect_soon();
+                self.session.watchdog.inspect_soon();
             }
             hold_ref.announce_end();
         };

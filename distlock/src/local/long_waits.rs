@@ -61,7 +61,7 @@ impl Registry {
         } else {
             Tick::NEVER
         };
-        self.session.inspect_waits_by(due.min(searched));
+        self.session.watchdog.inspect_waits_by(due.min(searched));
         Ok(slot)
     }
 

@@ -71,7 +71,7 @@ impl Registry {
         });
         // Weak: the registry keeps the session, and neither would be dropped otherwise.
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
-        registry.session.inspection.set(callbacks);
+        registry.session.watchdog.inspection.set(callbacks);
         registry
     }
 
@@ -178,7 +178,7 @@ impl Registry {
     }
 
     /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
-    /// [begin soon](Session::inspect_soon), which the caller asks for outside of the mutex.
+    /// [begin soon](crate::session::Watchdog::inspect_soon), which the caller asks for outside of the mutex.
     #[must_use]
     pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) -> bool {
         let is_new = !entry.is_checked && entry.queue.needs_its_head();

@@ -12,7 +12,7 @@ use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef, Lease, Term};
 use crate::resource::kind::Nesting;
-use crate::session::{Release, Session, Unguarded};
+use crate::session::{Ending, Release, Session, Unguarded};
 use crate::sync::OwnedSemaphorePermit;
 use crate::sync::atomic::AtomicBool;
 use crate::telemetry;
@@ -167,7 +167,7 @@ impl HoldShare {
 
     /// Ends the share without giving permits back.
     pub(crate) fn forget(self) {
-        let _ending = self.open.registry.session.ending();
+        let _ending = Ending::new(&self.open.registry.session);
         if let Ok(Some(release)) = self.open.end_now(false) {
             release.leave_permits();
         }
@@ -212,7 +212,10 @@ impl OpenShare {
 
     /// There is a guard, also if this hold had to wait for others. From now on it is renewed.
     pub(crate) fn has_guard(&self) {
-        self.registry.session.guarded(self.hold());
+        if self.hold().with_lease(Lease::has_guard) {
+            // It waited for the other keys. From now on it is renewed.
+            self.registry.session.schedule_check(self.hold());
+        }
     }
 
     fn end(&self) -> Result<Option<Release>, Error> {
@@ -222,7 +225,7 @@ impl OpenShare {
         // Declared before: if the end of the block panics, the release is dropped, and continues in the background.
         let release;
         {
-            let _ending = self.registry.session.ending();
+            let _ending = Ending::new(&self.registry.session);
             release = self.end_at(now, false);
         }
         let lost = |loss| Error::lost(self.key(), loss);
@@ -287,7 +290,7 @@ impl Drop for OpenShare {
     fn drop(&mut self) {
         // A share that ended by name is dropped as well.
         if !self.hold_ref.has_ended() {
-            let _ending = self.registry.session.ending();
+            let _ending = Ending::new(&self.registry.session);
             // Nobody hears of a loss here, and a release that is dropped is sent in the background.
             drop(self.end_now(true));
         }

@@ -23,13 +23,11 @@ mod unguarded;
 mod watchdog;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use scopeguard::defer;
 use uuid::Uuid;
 
 pub(crate) use self::callbacks::Callbacks;
-use self::callbacks::Inspection;
 use self::free::FreeWatches;
 pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
 use self::losses::Losses;
@@ -38,7 +36,7 @@ use self::owners::Owners;
 use self::peek::Peeks;
 pub(crate) use self::peek::over_at;
 use self::release::Releaser;
-pub(crate) use self::release::{PendingRelease, Release, confirm_all};
+pub(crate) use self::release::{Ending, PendingRelease, Release, confirm_all};
 use self::retirement::Retirement;
 pub(crate) use self::retry::Retry;
 use self::seen_names::SeenNames;
@@ -48,14 +46,13 @@ use self::tasks::Tasks;
 use self::tracking::Tracking;
 use self::unguarded::Cells;
 pub(crate) use self::unguarded::Unguarded;
-use self::watchdog::Watchdog;
-use crate::backend::reports::client_id;
+pub(crate) use self::watchdog::Watchdog;
 use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
-use crate::error::{HeldBy, Loss};
+use crate::error::Loss;
 use crate::foreign;
-use crate::hold::{Flag, GuardClient, Hold, Lease, Origin};
+use crate::hold::{Flag, GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::telemetry;
@@ -68,12 +65,11 @@ pub(crate) struct Session {
     pub(crate) identity: Arc<Identity>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
-    of_guards: Arc<GuardClient>,
+    pub(crate) of_guards: Arc<GuardClient>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) watchdog: Watchdog,
     pub(crate) tracking: Tracking,
     pub(crate) releaser: Releaser,
-    pub(crate) inspection: Inspection,
     peeks: Peeks,
     pub(crate) free: FreeWatches,
     unguarded: Cells,
@@ -108,6 +104,7 @@ impl Session {
             tracking: Tracking::new(backend.tracks(), &clock),
             outages: Outages::new(&backend, &clock, &config),
             owners: Owners::new(identity.id()),
+            names: SeenNames::new(identity.id(), config.name.clone()),
             retirement: Retirement::new(&identity, config.watchdog_timeout),
             identity,
             config,
@@ -116,55 +113,20 @@ impl Session {
             backend,
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
-            inspection: Inspection::default(),
             peeks: Peeks::default(),
             free: FreeWatches::default(),
             unguarded: Cells::default(),
             losses: Losses::default(),
             tokens: SeenTokens::default(),
             numbers: SeenNumbers::default(),
-            names: SeenNames::default(),
             tasks: Tasks::default(),
             closed: Flag::default(),
             given_up: Flag::default(),
         })
     }
 
-    /// The origin of a guard of this client, with a margin before its deadline.
-    pub(crate) fn origin(&self, margin: Duration) -> Origin {
-        let client = Arc::clone(&self.of_guards);
-        Origin { client, margin }
-    }
-
-    /// Adds to a holder what its client is called, if that is known without asking.
-    pub(crate) fn name_client_of(&self, holder: &mut HeldBy) {
-        let owner = holder.owner.as_deref();
-        let Some(client) = owner.and_then(|owner| client_id(owner.as_bytes())) else {
-            return;
-        };
-        if client == self.id {
-            holder.name_client(self.config.name.text().into_owned(), true);
-        } else if let Some(name) = self.names.of(client) {
-            holder.name_client(name, false);
-        }
-    }
-
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
-    }
-
-    /// Plans a look for long waits, by the watchdog's task, at `due`.
-    pub(crate) fn inspect_waits_by(&self, due: Tick) {
-        if due != Tick::NEVER && self.inspection.look_by(due) {
-            self.watchdog.wake();
-        }
-    }
-
-    /// Has the watchdog's task check the first waiters after [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE).
-    pub(crate) fn inspect_soon(&self) {
-        if self.inspection.want_check() {
-            self.watchdog.wake();
-        }
     }
 
     /// Gives a granted hold to the watchdog.
@@ -178,13 +140,6 @@ impl Session {
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
         self.doubt_of_other_connection(hold);
         self.tend_tasks();
-    }
-
-    /// There is a guard for a hold that waited for others. From now on it is renewed.
-    pub(crate) fn guarded(self: &Arc<Self>, hold: &Arc<Hold>) {
-        if hold.with_lease(Lease::has_guard) {
-            self.schedule_check(hold);
-        }
     }
 
     /// Asks the server for a hold at once, because something shows that the server may have lost it.
@@ -202,7 +157,7 @@ impl Session {
             .is_new(self.backend.epoch(&hold.resource.key))
         {
             hold.verify(self.now());
-            self.look_again(hold);
+            self.watchdog.look_again(hold);
         }
     }
 
@@ -221,13 +176,8 @@ impl Session {
 
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.look_again(hold);
+        self.watchdog.look_again(hold);
         self.tend_tasks();
-    }
-
-    /// Plans the watchdog's next look at a hold.
-    fn look_again(&self, hold: &Hold) {
-        self.watchdog.schedule_check(hold.owner, hold.next_check());
     }
 
     /// Removes a hold from the watchdog.

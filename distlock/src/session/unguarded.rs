@@ -259,7 +259,7 @@ where
         if let Some(make) = this.make.take() {
             *this.cell = Some(this.session.unguarded.put(make(), cx.waker()));
             // After the cell is there: a check that begins before finds nothing, and is asked for again.
-            this.session.inspect_soon();
+            this.session.watchdog.inspect_soon();
         }
         Poll::Pending
     }

@@ -78,7 +78,7 @@ impl Request {
             self.waited(session)
         };
         if let Some(holder) = &mut holder {
-            session.name_client_of(holder);
+            session.names.add_to(holder);
         }
         Error::Timeout {
             key: key.text().to_owned(),

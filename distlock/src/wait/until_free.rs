@@ -86,7 +86,7 @@ fn timed_out(
         }
     };
     if let Some(holder) = &mut holder {
-        session.name_client_of(holder);
+        session.names.add_to(holder);
     }
     Error::Timeout {
         key: resource.key.text().to_owned(),

@@ -139,7 +139,7 @@ impl<'a> QueueSlot<'a> {
         };
         // Outside of the mutex, since both may wake a task.
         if needs_checks {
-            self.registry.session.inspect_soon();
+            self.registry.session.watchdog.inspect_soon();
         }
         if let Some(hold) = unwanted {
             self.registry.give_back(&hold);
@@ -267,7 +267,7 @@ impl<'a> QueueSlot<'a> {
 
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
-        let origin = self.registry.session.origin(Duration::ZERO);
+        let origin = self.registry.session.of_guards.origin(Duration::ZERO);
         let Some(hold_ref) = HoldRef::succeed(hold, origin, self.joining.terms) else {
             self.registry.give_back(hold);
             return None;

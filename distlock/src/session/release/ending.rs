@@ -27,14 +27,15 @@ impl Endings {
     }
 }
 
-/// A hold that is being ended by the code that had it. While it exists, the client is not done with its holds: between the
+/// A hold that is being ended by the code that had it: from before it leaves the watchdog until its release is in the list, or is
+/// not needed. While it exists, the client is not done with its holds: between the
 /// moment when the hold leaves the watchdog and the answer to its release it is in no other list.
 #[derive(Debug)]
 pub(crate) struct Ending<'a>(&'a Session);
 
 impl<'a> Ending<'a> {
     /// Made before the hold leaves the watchdog.
-    pub(super) fn new(session: &'a Session) -> Self {
+    pub(crate) fn new(session: &'a Session) -> Self {
         session.releaser.endings.begin();
         Self(session)
     }

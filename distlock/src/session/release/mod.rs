@@ -7,7 +7,7 @@
 //! | the last guard ends after the loss | [`stop_lost`](Session::stop_lost) |
 //! | an attempt or a wait is given up | [`release_later`](Session::release_later): the releaser withdraws the owner |
 //! | the lease is over, or the server does not have the hold | [`lose`](Session::lose): its watchers are woken, and what the server may still have is released |
-//! | a release finds that the hold is gone | [`found_lost`](Session::found_lost) |
+//! | a release finds that the hold is gone | [`found_lost`](PendingRelease::found_lost) |
 //! | a connection is replaced | [`remember`](Session::remember): a release that was answered is repeated, because a copy of the server may have the hold again |
 //!
 //! A release that is answered or given up ends in [`freed`](Session::freed), and a loss in the hold's own flag. Both wake those that
@@ -38,12 +38,6 @@ use crate::telemetry;
 
 /// The end of a hold.
 impl Session {
-    /// To be kept while a hold is ended: from before it leaves the watchdog until its release is in the list, or is not
-    /// needed.
-    pub(crate) fn ending(&self) -> Ending<'_> {
-        Ending::new(self)
-    }
-
     /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
     ///
     /// # Errors
@@ -78,7 +72,7 @@ impl Session {
 
     /// Records that a hold is over. `others`: how many other clients heard of it, if the server said so.
     pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
-        match self.inspection.callbacks() {
+        match self.watchdog.inspection.callbacks() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.
             None => hold.over.set(),
@@ -97,15 +91,6 @@ impl Session {
     pub(crate) fn release_dropped(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.releaser.enqueue_dropped(hold);
         self.start_tasks();
-    }
-
-    /// The release of a hold whose last guard was dropped; `None` if it was taken back, or lost.
-    fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<Release> {
-        if !hold.begin_release() {
-            return None;
-        }
-        // `stop` has declared the loss.
-        self.stop(hold, self.now()).ok()
     }
 
     /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
@@ -150,7 +135,7 @@ impl Session {
 
     /// Declares a hold lost. The loss was found over connection `epoch`.
     pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
-        let _ending = self.ending();
+        let _ending = Ending::new(self);
         // Somebody else has declared the loss, or has released the hold.
         if !self.watchdog.unwatch(hold.owner) {
             return;
@@ -201,12 +186,5 @@ impl Session {
             // A copy of the server that takes over later may have the hold again.
             self.remember(PendingRelease::of_gone(hold), epoch);
         }
-    }
-
-    /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
-    pub(crate) fn found_lost(&self, hold: &Hold) {
-        telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
-        hold.meter.lost(Loss::Gone);
-        self.losses.note(hold, Loss::Gone, self.now());
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
+use crate::error::Loss;
 use crate::hold::{AtRelease, Hold, InDoubtAttempt};
 use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::telemetry::CountedRelease;
+use crate::telemetry::{self, CountedRelease};
 
 /// No connection of this client has this number.
 const NO_CONNECTION: u64 = u64::MAX;
@@ -183,7 +184,9 @@ impl PendingRelease {
     /// The server does not have the hold that was to be released, and no loss was announced.
     pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(hold) = &self.frees {
-            session.found_lost(hold);
+            telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
+            hold.meter.lost(Loss::Gone);
+            session.losses.note(hold, Loss::Gone, session.now());
         }
     }
 

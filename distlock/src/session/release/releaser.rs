@@ -145,7 +145,12 @@ impl Releaser {
             };
             // Counted as dropped until the release is listed: a close that runs in between waits for it.
             let _counted = Counted(self);
-            if let Some(release) = session.begin_release(&hold) {
+            if !hold.begin_release() {
+                // It was taken back.
+                continue;
+            }
+            // `stop` has declared the loss, if there is one.
+            if let Ok(release) = session.stop(&hold, session.now()) {
                 release.list();
             }
         }

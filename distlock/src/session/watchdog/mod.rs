@@ -23,6 +23,7 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use scopeguard::defer;
 
 use self::agenda::Agenda;
+use super::callbacks::Inspection;
 use super::{Session, tracking};
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
@@ -44,6 +45,7 @@ use crate::telemetry;
 pub(crate) struct Watchdog {
     agenda: Mutex<Agenda<Arc<Hold>>>,
     wake: Notify,
+    pub(crate) inspection: Inspection,
 }
 
 impl Watchdog {
@@ -58,6 +60,25 @@ impl Watchdog {
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&self, owner: Owner, at: Tick) {
         self.look(self.agenda.lock(), owner, at);
+    }
+
+    /// Plans the next look at the hold.
+    pub(super) fn look_again(&self, hold: &Hold) {
+        self.schedule_check(hold.owner, hold.next_check());
+    }
+
+    /// Plans a look for long waits at `due`.
+    pub(crate) fn inspect_waits_by(&self, due: Tick) {
+        if due != Tick::NEVER && self.inspection.look_by(due) {
+            self.wake();
+        }
+    }
+
+    /// Has the task check the first waiters after [`INSPECTION_PAUSE`].
+    pub(crate) fn inspect_soon(&self) {
+        if self.inspection.want_check() {
+            self.wake();
+        }
     }
 
     fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
@@ -176,12 +197,12 @@ async fn renew_until_retired(session: &Arc<Session>) {
             let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
             inspect_at = Tick::NEVER;
             let look_for_absent = || session.unguarded.look_for_absent(session, is_late);
-            session.inspection.check(look_for_absent);
+            session.watchdog.inspection.check(look_for_absent);
         }
-        if inspect_at == Tick::NEVER && session.inspection.wants_check() {
+        if inspect_at == Tick::NEVER && session.watchdog.inspection.wants_check() {
             inspect_at = now.after(INSPECTION_PAUSE);
         }
-        let tell_at = session.inspection.tell_long_waits(now);
+        let tell_at = session.watchdog.inspection.tell_long_waits(now);
         let next = watchdog.next_alarm(now).min(inspect_at).min(tell_at);
         crate::sync::select! {
             () = watchdog.wake.notified() => {}
@@ -301,10 +322,10 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         match hold.renewed(sent, count, lease, answer, now) {
             Confirmed::Lost(loss) => session.lose_over(&hold, loss, epoch),
-            Confirmed::AsBefore => session.look_again(&hold),
+            Confirmed::AsBefore => session.watchdog.look_again(&hold),
             Confirmed::Longer => {
                 // Also if a waker panics.
-                defer! { session.look_again(&hold); }
+                defer! { session.watchdog.look_again(&hold); }
                 hold.over.announce_change();
             }
         }

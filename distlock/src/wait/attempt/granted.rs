@@ -73,7 +73,7 @@ impl Attempts<'_> {
             epoch: sent.epoch,
             meter: Meter::of(&target.resource, &self.session().config),
         };
-        let hold_ref = HoldRef::granted(grant, self.session().origin(terms.margin));
+        let hold_ref = HoldRef::granted(grant, self.session().of_guards.origin(terms.margin));
         let share = OpenShare::new(self.registry, hold_ref);
         if self.attempts.len() > 1 {
             share.hold().with_lease(Lease::keep_to_its_guards);
