@@ -36,7 +36,7 @@ impl Servers {
                 vec![Master::Single(&single.node)]
             }
             Layout::Cluster(cluster) => {
-                let nodes = cluster.masters().into_iter();
+                let nodes = cluster.nodes.masters().into_iter();
                 nodes.map(Master::OfCluster).collect()
             }
         }
@@ -92,7 +92,7 @@ impl Servers {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
                 single.node.name().to_owned()
             }
-            Layout::Cluster(cluster) => cluster.name(),
+            Layout::Cluster(cluster) => cluster.nodes.name(),
         }
     }
 }

@@ -198,7 +198,10 @@ impl Servers {
         let _are_known = self.are_known().await;
         let (layout, single) = match &self.layout {
             Layout::Cluster(cluster) => {
-                let (nodes, sharded) = (cluster.masters(), cluster.has_sharded_messages());
+                let (nodes, sharded) = (
+                    cluster.nodes.masters(),
+                    cluster.nodes.has_sharded_messages(),
+                );
                 let near: Vec<Key> = nodes.iter().map(|node| self.key_at(node, key)).collect();
                 let of_node = nodes.iter().zip(&near).map(|(node, near)| {
                     facts::of(
@@ -231,7 +234,7 @@ impl Servers {
     /// sharded messages alone.
     pub(super) fn count_all_listeners(&self) -> bool {
         match &self.layout {
-            Layout::Cluster(cluster) => cluster.has_sharded_messages(),
+            Layout::Cluster(cluster) => cluster.nodes.has_sharded_messages(),
             Layout::One(_) | Layout::Sentinel { .. } => true,
         }
     }
@@ -250,7 +253,7 @@ impl Servers {
                 slot: 0,
             },
             Route::Slot(cluster, slot) => {
-                let server = cluster.node(slot).node.number();
+                let server = cluster.nodes.node(slot).node.number();
                 Home { server, slot }
             }
         }
@@ -268,7 +271,7 @@ impl Servers {
     pub(super) fn with_node<T>(&self, key: &Key, with: impl FnOnce(&Node) -> T) -> T {
         match self.owner(key) {
             Route::Single(node) => with(node),
-            Route::Slot(cluster, slot) => with(&cluster.node(slot).node),
+            Route::Slot(cluster, slot) => with(&cluster.nodes.node(slot).node),
         }
     }
 
@@ -292,7 +295,7 @@ impl Servers {
     pub(super) fn epoch(&self, key: &Key) -> u64 {
         match self.owner(key) {
             Route::Single(node) => node.link().epoch(),
-            Route::Slot(cluster, slot) => cluster.epoch(slot),
+            Route::Slot(cluster, slot) => cluster.nodes.epoch(slot),
         }
     }
 
@@ -301,7 +304,7 @@ impl Servers {
         match self.owner(key) {
             // A new connection may lead to another server, or to one that has lost its data.
             Route::Single(node) => node.link().epoch() != epoch,
-            Route::Slot(cluster, slot) => cluster.may_have_lost(slot, epoch),
+            Route::Slot(cluster, slot) => cluster.nodes.may_have_lost(slot, epoch),
         }
     }
 
@@ -328,7 +331,7 @@ impl Servers {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => of_node(&single.node),
             Layout::Cluster(cluster) => {
-                let nodes = cluster.nodes();
+                let nodes = cluster.nodes.all();
                 nodes.iter().flat_map(|node| of_node(node)).collect()
             }
         }

@@ -34,7 +34,7 @@ impl Servers {
     pub(crate) fn publishes(&self) -> Publish {
         match &self.layout {
             Layout::One(_) | Layout::Sentinel { .. } => Publish::Plain,
-            Layout::Cluster(cluster) => cluster.publishes(),
+            Layout::Cluster(cluster) => cluster.nodes.publishes(),
         }
     }
 

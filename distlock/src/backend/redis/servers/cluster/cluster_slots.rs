@@ -14,15 +14,7 @@ impl Slots for ClusterSlots {
         let Some(cluster) = self.0.upgrade() else {
             return;
         };
-        let state = cluster.state.read();
-        let node = state
-            .nodes
-            .values()
-            .find(|node| node.number() == number)
-            .cloned();
-        // `sent_elsewhere` locks the state again.
-        drop(state);
-        if let Some(node) = node {
+        if let Some(node) = cluster.nodes.numbered(number) {
             // What is no redirect teaches nothing; the map is read anyway.
             let _node_to_ask = cluster.sent_elsewhere(&node, elsewhere);
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::Cluster;
+use super::nodes::{Nodes, SlotNode};
 use super::redirect::Redirect;
-use super::{Cluster, SlotNode};
-use crate::backend::redis::connection::Address;
 use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::servers::failed::{Failed, moving};
@@ -31,7 +31,7 @@ impl Cluster {
     /// Sends a command to the node that has its slot, and to the nodes that it is sent to from there.
     pub(super) async fn follow(&self, command: SlotCommand<'_>) -> Result<Value, Fault> {
         let slot = command.slot;
-        let give_up = Instant::now() + self.shared.response_timeout;
+        let give_up = Instant::now() + self.nodes.shared.response_timeout;
         let mut hops = 0;
         let mut pause = TRY_AGAIN_PAUSE.first;
         let mut asked = None;
@@ -50,7 +50,7 @@ impl Cluster {
                 patience: if was_sent {
                     give_up.duration_since(Instant::now())
                 } else {
-                    self.shared.response_timeout
+                    self.nodes.shared.response_timeout
                 },
             };
             was_sent = true;
@@ -92,7 +92,7 @@ impl Cluster {
     ) -> Result<Value, Failed> {
         // Not `then_some`: a value that is made and dropped counts as a command that went astray.
         let mut astray = sending.asking.then(|| Astray {
-            cluster: self,
+            nodes: &self.nodes,
             slot,
             is_answered: false,
         });
@@ -106,7 +106,7 @@ impl Cluster {
     /// The node that has a slot, once there is a connection to it. While there is none, another node may get the slot.
     async fn reachable(&self, slot: u16, give_up: Instant) -> Result<Arc<Node>, Fault> {
         loop {
-            let SlotNode { node, .. } = self.node(slot);
+            let SlotNode { node, .. } = self.nodes.node(slot);
             if node.link().is_up() {
                 return Ok(node);
             }
@@ -147,12 +147,12 @@ impl Cluster {
     /// Completes when a slot is not at this node any more. Until then, the map is read repeatedly.
     async fn moved_from(&self, slot: u16, number: ServerNumber) {
         loop {
-            let changes = self.shared.epochs.changes();
-            if self.node(slot).node.number() != number {
+            let changes = self.nodes.shared.epochs.changes();
+            if self.nodes.node(slot).node.number() != number {
                 return;
             }
             tokio::select! {
-                _ = self.shared.epochs.changes_after(changes) => {}
+                _ = self.nodes.shared.epochs.changes_after(changes) => {}
                 // Longer than it takes to connect to a node that is there.
                 () = tokio::time::sleep(MAP_PAUSE.first) => self.want_map(),
             }
@@ -165,7 +165,7 @@ impl Cluster {
         node: &Node,
         elsewhere: &Elsewhere,
     ) -> Result<Option<Arc<Node>>, Fault> {
-        let teller = self.address_of(node);
+        let teller = self.nodes.address_of(node);
         let parse = |text: &str| {
             let redirect = teller
                 .as_ref()
@@ -179,20 +179,14 @@ impl Cluster {
         match elsewhere {
             Elsewhere::Moved(text) => {
                 let Redirect { slot, node } = parse(text)?;
-                let number = self.shared.epochs.next();
                 let teller = teller.as_ref().unwrap_or(&node);
-                let is_new = self.state.write().map.learn(slot, &node, teller, number);
-                if is_new {
-                    self.changed();
-                }
+                self.nodes.learn(slot, &node, teller);
                 self.want_map();
                 Ok(None)
             }
             Elsewhere::Ask(text) => {
                 let Redirect { node, .. } = parse(text)?;
-                let now = self.shared.clock.now();
-                self.state.write().map.visit(&node, now);
-                Ok(Some(self.node_at(&node)))
+                Ok(Some(self.nodes.visit(&node)))
             }
             Elsewhere::TryAgain => Ok(None),
             Elsewhere::Nowhere => {
@@ -201,26 +195,12 @@ impl Cluster {
             }
         }
     }
-
-    fn address_of(&self, node: &Node) -> Option<Address> {
-        let state = self.state.read();
-        let mut nodes = state.nodes.iter();
-        let found = nodes.find(|(_, other)| other.number() == node.number());
-        found.map(|(address, _)| address.clone())
-    }
-
-    /// Nothing is known of the order between a command that another node was asked for and later ones of its slot.
-    fn went_astray(&self, slot: u16) {
-        let number = self.shared.epochs.next();
-        self.state.write().map.unsettle(slot, number);
-        self.shared.epochs.changed();
-    }
 }
 
 /// A command at a node that does not have the slot. If it is dropped before the command was answered, the command may be
 /// carried out later, and no order between it and the commands at the slot's owner is known.
 struct Astray<'a> {
-    cluster: &'a Cluster,
+    nodes: &'a Nodes,
     slot: u16,
     is_answered: bool,
 }
@@ -228,7 +208,7 @@ struct Astray<'a> {
 impl Drop for Astray<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.cluster.went_astray(self.slot);
+            self.nodes.went_astray(self.slot);
         }
     }
 }

@@ -11,29 +11,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::Cluster;
+use super::nodes::Informant;
 use super::slots::OwnedSlots;
 use super::topology::owned_slots;
-use super::{Cluster, State};
 use crate::backend::redis::connection::Address;
-use crate::backend::redis::messages::ServerNumber;
-use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::Sending;
-use crate::backend::redis::slot::slot_of;
 use crate::backend::{Fault, cause};
-use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
+use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT};
 use crate::foreign;
 use crate::sync::Unordered;
 use crate::sync::random::random_range;
 use crate::task::{OnDemandTask, RunningTask, boxed};
-use crate::telemetry;
-
-/// A node to ask for the map.
-struct Informant {
-    address: Address,
-    /// Whether the client is connected to it, so that it can answer at once.
-    is_up: bool,
-}
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]
@@ -45,30 +35,6 @@ pub(super) struct MapReader {
 }
 
 impl Cluster {
-    /// Slots have other owners: their channels move there, and what lives there is renewed.
-    pub(super) fn changed(&self) {
-        self.move_channels();
-        self.shared.epochs.changed();
-    }
-
-    /// Has the channels subscribed at the nodes that have their slots.
-    pub(super) fn move_channels(&self) {
-        for (channel, number) in self.shared.subscriptions.servers() {
-            let node = self.node(slot_of(&channel)).node;
-            if node.number() != number && !self.hears_from(number) {
-                node.subscriber().take_over(&channel);
-            }
-        }
-    }
-
-    /// Whether messages that are published at any node are heard at this one.
-    fn hears_from(&self, number: ServerNumber) -> bool {
-        let state = self.state.read();
-        let owners = state.map.owners();
-        let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
-        self.publishes() == Publish::Plain && owners.any(|node| node.number() == number)
-    }
-
     /// Has the map read soon.
     pub(crate) fn want_map(&self) {
         let reader = &self.map_reader;
@@ -101,9 +67,9 @@ impl Cluster {
 
     /// Reads the map from the first node that answers with one. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
-        let informants = self.informants();
+        let informants = self.nodes.informants();
         // Before the question: the client may go to another cluster until the answer comes.
-        let moves = self.state.read().moves;
+        let moves = self.nodes.moves();
         let mut next = informants.iter();
         let mut asked = Unordered::default();
         let mut fault = no_map();
@@ -123,7 +89,7 @@ impl Cluster {
             };
             match answer {
                 Some(Ok(owned)) => {
-                    return if self.replace_map(&owned, moves) {
+                    return if self.nodes.replace(&owned, moves) {
                         Ok(())
                     } else {
                         Err(no_map())
@@ -135,33 +101,6 @@ impl Cluster {
                 None => return Err(fault),
             }
         }
-    }
-
-    /// The nodes to ask for the map, in this order. A seed that is asked becomes a node, which is forgotten again.
-    ///
-    /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
-    /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
-    /// connected, of which there may be many.
-    fn informants(&self) -> Vec<Informant> {
-        let (mut owners, seeds) = {
-            let state = self.state.read();
-            let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
-            (owners, state.map.seeds_without_slots())
-        };
-        // Otherwise all clients would ask the same node.
-        fastrand::shuffle(&mut owners);
-        let is_up = |owner: &Address| self.node_at(owner).link().is_up();
-        let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
-        let mut down = down.into_iter();
-        let mut seeds = seeds.into_iter();
-        let mut others = Vec::new();
-        while down.len() + seeds.len() > 0 {
-            others.extend(down.next());
-            others.extend(seeds.next());
-        }
-        let informant = |is_up| move |address| Informant { address, is_up };
-        let up = up.into_iter().map(informant(true));
-        up.chain(others.into_iter().map(informant(false))).collect()
     }
 
     async fn read_map_from(
@@ -180,50 +119,10 @@ impl Cluster {
             slots.arg("SLOTS");
             slots
         };
-        match self.node_at(address).send_here(sending, &slots).await {
+        match self.nodes.node_at(address).send_here(sending, &slots).await {
             Ok(answer) => owned_slots(&answer, address).ok_or_else(no_map),
             Err(Failed::With(fault)) => Err(fault),
             Err(_) => Err(no_map()),
-        }
-    }
-
-    /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
-    /// holds.
-    fn replace_map(&self, owned: &[OwnedSlots], moves: u64) -> bool {
-        let number = self.shared.epochs.next();
-        let mut state = self.state.write();
-        if state.moves != moves {
-            return false;
-        }
-        let is_changed = state.map.replace(owned, number);
-        // The log and the tasks that are woken may run any code.
-        drop(state);
-        if is_changed {
-            telemetry::slots_changed(&self.name());
-            self.changed();
-        }
-        self.forget_nodes();
-        true
-    }
-
-    /// Forgets the nodes that are needed no more. Their connections end when the last command over them is answered.
-    fn forget_nodes(&self) {
-        let now = self.shared.clock.now();
-        let mut state = self.state.write();
-        let State { map, nodes, .. } = &mut *state;
-        let forgotten = map.take_forgotten(nodes.keys(), now, NODE_LINGER);
-        let forgotten: Vec<_> = forgotten
-            .iter()
-            .filter_map(|address| nodes.remove(address))
-            .collect();
-        // The metrics learn that a node is forgotten, and foreign code never runs under this lock.
-        drop(state);
-        for node in &forgotten {
-            node.forget();
-        }
-        if !forgotten.is_empty() {
-            // Before they are dropped: their channels need another place.
-            self.move_channels();
         }
     }
 }
@@ -247,7 +146,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
             due = next_look();
         }
-        cluster.forget_nodes();
+        cluster.nodes.forget();
         // Not held during the pause, so that the cluster can be dropped.
         drop(cluster);
         if is_wanted {

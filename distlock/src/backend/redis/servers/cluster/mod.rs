@@ -1,7 +1,7 @@
 //! The nodes of a cluster.
 //!
 //! A node is connected to when it is first used, and forgotten when it has no slot any more. Which node has a slot is what
-//! the [map](SlotMap) says; it is never more than a hint. A node that does not have the slot says where the slot is, and the
+//! the [map](slots::SlotMap) says; it is never more than a hint. A node that does not have the slot says where the slot is, and the
 //! command follows. Nothing else is sent twice from here: a command whose outcome is unknown is the caller's to repeat.
 //!
 //! The whole map is read in the background after a node sent a command elsewhere, or could not be reached: by one task, with
@@ -13,6 +13,7 @@ mod follow;
 mod greet;
 mod map;
 mod moved;
+mod nodes;
 mod open;
 pub(crate) mod redirect;
 mod seed_place;
@@ -21,58 +22,34 @@ pub(crate) mod slots;
 
 pub(crate) mod topology;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use redis::{Cmd, Value};
 
-use self::cluster_slots::ClusterSlots;
 use self::follow::SlotCommand;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
+use self::nodes::{Nodes, SlotNode};
 use self::open::{OpenState, names};
 use self::seeds::Seeds;
-use self::slots::{SlotMap, SlotOwner};
 use super::failed::{Failed, moving};
-use super::node::{Form, Node};
+use super::node::Form;
 use super::shared::Shared;
-use crate::backend::redis::connection::{Address, ConnectedGauge, Expected, Locate};
-use crate::backend::redis::messages::{PubSubMode, Slots};
-use crate::backend::redis::script::{Fill, Publish, Script};
+use crate::backend::redis::connection::{Address, ConnectedGauge};
+use crate::backend::redis::script::{Fill, Script};
 use crate::backend::redis::tracking::Track;
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
-use crate::mutex::RwLock;
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
-    shared: Shared,
-    /// Known once it is [open](Cluster::open).
-    publish: OnceLock<Publish>,
     opening: OpenState,
-    state: RwLock<State>,
-    /// The number of the node that was made last.
-    numbers: AtomicU32,
+    pub(super) nodes: Nodes,
     map_reader: Arc<MapReader>,
     /// The names of the seeds, which may lead to another cluster later.
     seeds: Arc<Seeds>,
-    /// For what the nodes, and the task that reads the map, need of the cluster.
+    /// For the task that reads the map.
     this: Weak<Self>,
-}
-
-struct State {
-    map: SlotMap,
-    nodes: HashMap<Address, Arc<Node>>,
-    /// How often the client has gone to another cluster.
-    moves: u64,
-}
-
-/// The node to ask for a slot: its owner, or any node while no owner is known.
-pub(super) struct SlotNode {
-    pub(super) node: Arc<Node>,
-    /// The number of the change that gave the slot this owner; 0 while no owner is known.
-    pub(super) changed: u64,
 }
 
 impl Drop for Cluster {
@@ -88,15 +65,8 @@ impl Cluster {
         shared.gauge = Some(Arc::clone(&gauge));
         let named = seeds.clone();
         Arc::new_cyclic(|this| Self {
-            shared,
-            publish: OnceLock::new(),
             opening: OpenState::new(seeds.clone(), pub_sub, gauge),
-            state: RwLock::new(State {
-                map: SlotMap::new(seeds),
-                nodes: HashMap::new(),
-                moves: 0,
-            }),
-            numbers: AtomicU32::new(0),
+            nodes: Nodes::new(seeds, shared, Weak::clone(this)),
             map_reader: Arc::default(),
             seeds: Seeds::new(named, Weak::clone(this)),
             this: Weak::clone(this),
@@ -104,133 +74,26 @@ impl Cluster {
     }
 
     pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    /// The nodes that were used, with slots or not.
-    #[cfg(feature = "test-util")]
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.state.read().nodes.values().cloned().collect()
-    }
-
-    /// What errors and logs call the cluster: its nodes.
-    pub(super) fn name(&self) -> String {
-        let names: Vec<String> = self.known().iter().map(ToString::to_string).collect();
-        names.join(", ")
-    }
-
-    /// The nodes that have slots, or those that the user named as long as no map was read.
-    fn known(&self) -> Vec<Address> {
-        let state = self.state.read();
-        let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
-        if owners.is_empty() {
-            state.map.seeds_without_slots()
-        } else {
-            owners
-        }
-    }
-
-    /// How the scripts publish.
-    pub(super) fn publishes(&self) -> Publish {
-        self.publish.get().copied().unwrap_or(Publish::Plain)
-    }
-
-    /// The nodes that have slots.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
-        let known = self.known();
-        known.iter().map(|address| self.node_at(address)).collect()
+        &self.nodes.shared
     }
 
     /// Reads the map.
     pub(super) async fn refresh(&self) -> Result<(), Fault> {
-        self.read_map(self.shared.response_timeout).await
-    }
-
-    /// The node to ask for a slot.
-    pub(super) fn node(&self, slot: u16) -> SlotNode {
-        let state = self.state.read();
-        let SlotOwner { owner, changed } = state.map.owner(slot);
-        if let Some(node) = owner.and_then(|owner| state.nodes.get(owner)) {
-            let node = Arc::clone(node);
-            return SlotNode { node, changed };
-        }
-        let any = || state.map.owners().into_iter().next().cloned();
-        let seed = || state.map.seeds_without_slots().into_iter().next();
-        let address = owner.cloned().or_else(any).or_else(seed);
-        // `node_at` locks it for writing.
-        drop(state);
-        // Every cluster has a seed.
-        let address = address.unwrap_or_else(|| Address::Unix("nowhere".into()));
-        let node = self.node_at(&address);
-        SlotNode { node, changed }
-    }
-
-    /// Whether messages go only to the nodes with the slot of their channel.
-    pub(super) fn has_sharded_messages(&self) -> bool {
-        self.publishes() == Publish::Sharded
-    }
-
-    /// The node at an address. It is made if it is new.
-    fn node_at(&self, address: &Address) -> Arc<Node> {
-        if let Some(node) = self.state.read().nodes.get(address) {
-            return Arc::clone(node);
-        }
-        let mut state = self.state.write();
-        // Another caller may have made it since the first look.
-        if let Some(node) = state.nodes.get(address) {
-            return Arc::clone(node);
-        }
-        // Relaxed: the numbers only have to differ.
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let located: Arc<dyn Locate> = Arc::new(address.clone());
-        let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.this))) };
-        let mode = match self.publishes() {
-            Publish::Plain => PubSubMode::Plain,
-            Publish::Sharded => PubSubMode::Sharded(slots()),
-            Publish::Both => PubSubMode::Both(slots()),
-        };
-        let messages = Arc::clone(&located);
-        let node = Node::new(
-            located,
-            messages,
-            Expected::Node,
-            &self.shared,
-            number,
-            mode,
-        );
-        if self.opening.is_open() {
-            node.tell_first();
-        }
-        let node = Arc::new(node);
-        state.nodes.insert(address.clone(), Arc::clone(&node));
-        node
-    }
-
-    /// The number of the last change that concerns a slot. Its node became the owner then, or a new connection replaced an
-    /// older one to that node. The first connection does not count, because nothing was sent before it.
-    pub(super) fn epoch(&self, slot: u16) -> u64 {
-        let SlotNode { node, changed } = self.node(slot);
-        node.link().replaced().max(changed)
+        self.read_map(self.nodes.shared.response_timeout).await
     }
 
     /// The present gap between two connections to the node that has a slot; `None` if there is a connection.
     pub(super) fn connection_gap(&self, slot: u16) -> Option<ConnectionGap> {
         // Nothing is sent before the map is known, though nodes are asked for it.
-        if !self.opening.is_open() {
+        if !self.nodes.is_open() {
             return Some(ConnectionGap {
                 lost: 0,
                 changed: 0,
             });
         }
-        let SlotNode { node, changed } = self.node(slot);
+        let SlotNode { node, changed } = self.nodes.node(slot);
         let lost = node.link().gap()?;
         Some(ConnectionGap { lost, changed })
-    }
-
-    /// Whether data of a slot may have been lost since its [`epoch`](Cluster::epoch) was this.
-    pub(super) fn may_have_lost(&self, slot: u16, epoch: u64) -> bool {
-        let lossy = self.state.read().map.lossy(slot);
-        self.node(slot).node.link().replaced().max(lossy) > epoch
     }
 
     /// Runs a script on the node that has a slot.
@@ -253,7 +116,7 @@ impl Cluster {
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
-        let publish = self.publishes();
+        let publish = self.nodes.publishes();
         let make = |form: Form| {
             let call = match form {
                 Form::Digest => script.by_digest(publish),
@@ -291,7 +154,7 @@ impl Cluster {
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
-        let SlotNode { node, .. } = self.node(slot);
+        let SlotNode { node, .. } = self.nodes.node(slot);
         match node.confirm(script, with).await {
             Err(Failed::Elsewhere(elsewhere)) => {
                 // For what the client learns from the redirect. The node that it names is not asked: this confirmation fails in any case.

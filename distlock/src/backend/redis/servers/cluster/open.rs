@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -28,8 +27,6 @@ pub(super) struct OpenState {
     seeds: Vec<Address>,
     pub_sub: PubSub,
     since: Instant,
-    /// Whether commands can be sent. Set once.
-    is_open: AtomicBool,
     /// The last failure. Its change tells that there was another try.
     failure: watch::Sender<Option<Fault>>,
     /// Somebody waits for it. Ends the pause after a try that was refused.
@@ -46,17 +43,11 @@ impl OpenState {
             seeds,
             pub_sub,
             since: Instant::now(),
-            is_open: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             wanted: Arc::default(),
             task: OnDemandTask::default(),
             outages,
         }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        // Acquire: pairs with the Release in `open`. Who sees it finds the map.
-        self.is_open.load(Ordering::Acquire)
     }
 
     fn failure(&self) -> Fault {
@@ -75,8 +66,8 @@ impl Cluster {
     /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
     pub(crate) async fn open(&self, patience: Duration) -> Result<(), NodeFault> {
         let seeds = &self.opening.seeds;
-        if self.publish.get().is_none() {
-            let first = greet(seeds, &self.shared, self.opening.pub_sub, patience);
+        if !self.nodes.has_publish() {
+            let first = greet(seeds, &self.nodes.shared, self.opening.pub_sub, patience);
             let publish = match timeout(patience, first).await {
                 Ok(publish) => publish?,
                 Err(_) => {
@@ -85,11 +76,7 @@ impl Cluster {
                     return Err(self.fault(fault));
                 }
             };
-            if self.publish.set(publish).is_ok() {
-                // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
-                let nodes = std::mem::take(&mut self.state.write().nodes);
-                drop(nodes);
-            }
+            self.nodes.set_publish(publish);
         }
         // As in `greet`: one that hangs leaves time for the others.
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
@@ -97,15 +84,11 @@ impl Cluster {
             Ok(Ok(())) => {
                 self.reaches_one().await?;
                 // Channels that were subscribed before it was known which node has their slots.
-                self.move_channels();
-                // Release: pairs with the load in `is_open`. The map was stored before.
-                self.opening.is_open.store(true, Ordering::Release);
+                self.nodes.move_channels();
+                self.nodes.set_open();
                 self.keep_reading();
                 self.watch_seeds();
-                // Those that were made before. Later ones find the cluster open.
-                for node in self.state.read().nodes.values() {
-                    node.tell_first();
-                }
+                self.nodes.tell_first();
                 Ok(())
             }
             Ok(Err(fault)) => Err(self.fault(fault)),
@@ -116,7 +99,7 @@ impl Cluster {
     /// A fault that no single node is to blame for.
     fn fault(&self, fault: Fault) -> NodeFault {
         NodeFault {
-            node: self.name(),
+            node: self.nodes.name(),
             fault,
         }
     }
@@ -124,14 +107,14 @@ impl Cluster {
     /// Whether one of the nodes with slots can be used. The node that was asked may be none of them, or announce another address
     /// than that of the URL. The others are connected to when they are first used.
     async fn reaches_one(&self) -> Result<(), NodeFault> {
-        let masters = self.masters();
+        let masters = self.nodes.masters();
         if masters.iter().any(|node| node.link().is_up()) {
             return Ok(());
         }
         let mut last = None;
         let count = u32::try_from(masters.len().max(1)).unwrap_or(u32::MAX);
         // One that hangs leaves time for the others.
-        let each = self.shared.connector.timeout() / count;
+        let each = self.nodes.shared.connector.timeout() / count;
         for node in &masters {
             match node.link().connected(each).await {
                 Ok(_) => return Ok(()),
@@ -155,14 +138,14 @@ impl Cluster {
     /// Completes when commands can be sent. Waits for that for at most the response timeout.
     pub(crate) async fn is_opened(&self) -> Result<(), Fault> {
         let opening = &self.opening;
-        if opening.is_open() {
+        if self.nodes.is_open() {
             return Ok(());
         }
         let mut failure = opening.failure.subscribe();
         self.open_in_background();
         foreign::notify_own_task(&opening.wanted);
         let opened = async {
-            while !opening.is_open() {
+            while !self.nodes.is_open() {
                 // What an earlier try met may be over by now, so only a change counts.
                 let is_closed = failure.changed().await.is_err();
                 if is_closed || failure.borrow().as_ref().is_some_and(Fault::is_refusal) {
@@ -171,8 +154,8 @@ impl Cluster {
             }
         };
         // Whether the time was over does not matter: the state that is read below decides.
-        let _in_time = timeout(self.shared.response_timeout, opened).await;
-        if opening.is_open() {
+        let _in_time = timeout(self.nodes.shared.response_timeout, opened).await;
+        if self.nodes.is_open() {
             Ok(())
         } else {
             Err(opening.failure())
@@ -182,8 +165,8 @@ impl Cluster {
     /// How long it has not been opened, and why; `None` if it was.
     pub(crate) fn is_not_opened_for(&self) -> Option<Disconnection> {
         let opening = &self.opening;
-        (!opening.is_open()).then(|| Disconnection {
-            server: self.name(),
+        (!self.nodes.is_open()).then(|| Disconnection {
+            server: self.nodes.name(),
             lasted: opening.since.elapsed(),
             fault: opening.failure(),
         })
@@ -202,7 +185,7 @@ impl Cluster {
 
 /// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
 async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
-    let longest = |cluster: Arc<Cluster>| cluster.shared.longest_pause;
+    let longest = |cluster: Arc<Cluster>| cluster.nodes.shared.longest_pause;
     let Some(longest) = this.upgrade().map(longest) else {
         return;
     };
@@ -212,10 +195,10 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
             return;
         };
         let opening = &cluster.opening;
-        if opening.is_open() {
+        if cluster.nodes.is_open() {
             return;
         }
-        let patience = cluster.shared.connector.timeout();
+        let patience = cluster.nodes.shared.connector.timeout();
         let was_refused = match cluster.open(patience).await {
             Ok(()) => {
                 // From now on each node shows its own outages, when it is used.

@@ -64,14 +64,14 @@ impl Seeds {
             let Some(cluster) = self.cluster.upgrade() else {
                 return;
             };
-            if cluster.has_one_of(&owned) {
+            if cluster.nodes.has_one_of(&owned) {
                 return self.with_place(seed, |place| place.is_same(&answer));
             }
-            let left = cluster.name();
+            let left = cluster.nodes.name();
             match self.with_place(seed, |place| place.is_other(&answer, Instant::now())) {
                 Elsewhere::Go => {
                     telemetry::name_moved(&left, &format_args!("{seed} ({at})"));
-                    cluster.move_to(&owned);
+                    cluster.nodes.move_to(&owned);
                 }
                 Elsewhere::Stay { is_new: true } => telemetry::name_rotates(seed),
                 Elsewhere::Stay { is_new: false } => {}
@@ -96,13 +96,13 @@ impl Cluster {
     /// The client has connected: the names of the seeds are looked up again from now on.
     pub(super) fn watch_seeds(&self) {
         let seeds = &self.seeds;
-        let connector = &self.shared.connector;
+        let connector = &self.nodes.shared.connector;
         for seed in &seeds.seeds {
             let known = SeedPlace::new(connector.last_addresses(seed));
             // A former place is replaced: the addresses of this connection count from now on.
             let _first = seeds.places.lock().insert(seed.clone(), known);
         }
         let names = Arc::downgrade(seeds);
-        self.shared.names.watch_names(names);
+        self.nodes.shared.names.watch_names(names);
     }
 }

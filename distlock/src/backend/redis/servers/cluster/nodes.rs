@@ -1,0 +1,367 @@
+//! The nodes of a cluster that the client knows, and which of them has which slot.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::Cluster;
+use super::cluster_slots::ClusterSlots;
+use super::slots::{OwnedSlots, SlotMap, SlotOwner};
+use crate::backend::redis::connection::{Address, Expected, Locate};
+use crate::backend::redis::messages::{PubSubMode, ServerNumber, Slots};
+use crate::backend::redis::script::Publish;
+use crate::backend::redis::servers::node::Node;
+use crate::backend::redis::servers::shared::Shared;
+use crate::backend::redis::slot::slot_of;
+use crate::config::NODE_LINGER;
+use crate::mutex::RwLock;
+use crate::telemetry;
+
+/// The nodes that were used, and the map of the slots.
+pub(crate) struct Nodes {
+    pub(super) shared: Shared,
+    /// Known once the cluster is open.
+    publish: OnceLock<Publish>,
+    /// Whether commands can be sent. Set once.
+    is_open: AtomicBool,
+    state: RwLock<State>,
+    /// The number of the node that was made last.
+    numbers: AtomicU32,
+    /// For what the nodes need of the cluster.
+    cluster: Weak<Cluster>,
+}
+
+struct State {
+    map: SlotMap,
+    nodes: HashMap<Address, Arc<Node>>,
+    /// How often the client has gone to another cluster.
+    moves: u64,
+}
+
+/// The node to ask for a slot: its owner, or any node while no owner is known.
+pub(crate) struct SlotNode {
+    pub(crate) node: Arc<Node>,
+    /// The number of the change that gave the slot this owner; 0 while no owner is known.
+    pub(super) changed: u64,
+}
+
+/// A node to ask for the map.
+pub(super) struct Informant {
+    pub(super) address: Address,
+    /// Whether the client is connected to it, so that it can answer at once.
+    pub(super) is_up: bool,
+}
+
+impl Nodes {
+    /// No node yet, and a map without owners.
+    pub(super) fn new(seeds: Vec<Address>, shared: Shared, cluster: Weak<Cluster>) -> Self {
+        Self {
+            shared,
+            publish: OnceLock::new(),
+            is_open: AtomicBool::new(false),
+            state: RwLock::new(State {
+                map: SlotMap::new(seeds),
+                nodes: HashMap::new(),
+                moves: 0,
+            }),
+            numbers: AtomicU32::new(0),
+            cluster,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        // Acquire: pairs with the Release in `set_open`. Who sees it finds the map.
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Commands can be sent from now on.
+    pub(super) fn set_open(&self) {
+        // Release: pairs with the load in `is_open`. The map was stored before.
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    /// The nodes that were made before it was [open](Nodes::set_open) show their outages from now on. Later ones find it open.
+    pub(super) fn tell_first(&self) {
+        for node in self.state.read().nodes.values() {
+            node.tell_first();
+        }
+    }
+
+    /// Whether it is known how the scripts publish.
+    pub(super) fn has_publish(&self) -> bool {
+        self.publish.get().is_some()
+    }
+
+    pub(super) fn set_publish(&self, publish: Publish) {
+        if self.publish.set(publish).is_ok() {
+            // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
+            let nodes = std::mem::take(&mut self.state.write().nodes);
+            // In a statement after that one: the end of a node may run any code, so not under the lock.
+            drop(nodes);
+        }
+    }
+
+    /// How often the client has gone to another cluster.
+    pub(super) fn moves(&self) -> u64 {
+        self.state.read().moves
+    }
+
+    /// The node with this number.
+    pub(super) fn numbered(&self, number: ServerNumber) -> Option<Arc<Node>> {
+        let state = self.state.read();
+        let mut nodes = state.nodes.values();
+        nodes.find(|node| node.number() == number).cloned()
+    }
+
+    /// The node `teller` has said that a slot is at another node.
+    pub(super) fn learn(&self, slot: u16, node: &Address, teller: &Address) {
+        let number = self.shared.epochs.next();
+        let is_new = self.state.write().map.learn(slot, node, teller, number);
+        if is_new {
+            self.changed();
+        }
+    }
+
+    /// A node that is asked although it does not have the slot. It is kept for a while.
+    pub(super) fn visit(&self, node: &Address) -> Arc<Node> {
+        let now = self.shared.clock.now();
+        self.state.write().map.visit(node, now);
+        self.node_at(node)
+    }
+
+    /// The nodes that were used, with slots or not.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        self.state.read().nodes.values().cloned().collect()
+    }
+
+    /// What errors and logs call the cluster: its nodes.
+    pub(crate) fn name(&self) -> String {
+        let names: Vec<String> = self.known().iter().map(ToString::to_string).collect();
+        names.join(", ")
+    }
+
+    /// The nodes that have slots, or those that the user named as long as no map was read.
+    pub(super) fn known(&self) -> Vec<Address> {
+        let state = self.state.read();
+        let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
+        if owners.is_empty() {
+            state.map.seeds_without_slots()
+        } else {
+            owners
+        }
+    }
+
+    /// How the scripts publish.
+    pub(crate) fn publishes(&self) -> Publish {
+        self.publish.get().copied().unwrap_or(Publish::Plain)
+    }
+
+    /// The nodes that have slots.
+    pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
+        let known = self.known();
+        known.iter().map(|address| self.node_at(address)).collect()
+    }
+
+    /// The node to ask for a slot.
+    pub(crate) fn node(&self, slot: u16) -> SlotNode {
+        let state = self.state.read();
+        let SlotOwner { owner, changed } = state.map.owner(slot);
+        if let Some(node) = owner.and_then(|owner| state.nodes.get(owner)) {
+            let node = Arc::clone(node);
+            return SlotNode { node, changed };
+        }
+        let any = || state.map.owners().into_iter().next().cloned();
+        let seed = || state.map.seeds_without_slots().into_iter().next();
+        let address = owner.cloned().or_else(any).or_else(seed);
+        // `node_at` locks it for writing.
+        drop(state);
+        // Every cluster has a seed.
+        let address = address.unwrap_or_else(|| Address::Unix("nowhere".into()));
+        let node = self.node_at(&address);
+        SlotNode { node, changed }
+    }
+
+    /// Whether messages go only to the nodes with the slot of their channel.
+    pub(crate) fn has_sharded_messages(&self) -> bool {
+        self.publishes() == Publish::Sharded
+    }
+
+    /// The node at an address. It is made if it is new.
+    pub(super) fn node_at(&self, address: &Address) -> Arc<Node> {
+        if let Some(node) = self.state.read().nodes.get(address) {
+            return Arc::clone(node);
+        }
+        let mut state = self.state.write();
+        // Another caller may have made it since the first look.
+        if let Some(node) = state.nodes.get(address) {
+            return Arc::clone(node);
+        }
+        // Relaxed: the numbers only have to differ.
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let located: Arc<dyn Locate> = Arc::new(address.clone());
+        let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.cluster))) };
+        let mode = match self.publishes() {
+            Publish::Plain => PubSubMode::Plain,
+            Publish::Sharded => PubSubMode::Sharded(slots()),
+            Publish::Both => PubSubMode::Both(slots()),
+        };
+        let messages = Arc::clone(&located);
+        let node = Node::new(
+            located,
+            messages,
+            Expected::Node,
+            &self.shared,
+            number,
+            mode,
+        );
+        if self.is_open() {
+            node.tell_first();
+        }
+        let node = Arc::new(node);
+        state.nodes.insert(address.clone(), Arc::clone(&node));
+        node
+    }
+
+    /// The number of the last change that concerns a slot. Its node became the owner then, or a new connection replaced an
+    /// older one to that node. The first connection does not count, because nothing was sent before it.
+    pub(crate) fn epoch(&self, slot: u16) -> u64 {
+        let SlotNode { node, changed } = self.node(slot);
+        node.link().replaced().max(changed)
+    }
+
+    /// Whether data of a slot may have been lost since its [`epoch`](Nodes::epoch) was this.
+    pub(crate) fn may_have_lost(&self, slot: u16, epoch: u64) -> bool {
+        let lossy = self.state.read().map.lossy(slot);
+        self.node(slot).node.link().replaced().max(lossy) > epoch
+    }
+
+    /// Whether one of these owners has slots of this cluster, as far as the client knows.
+    pub(super) fn has_one_of(&self, owned: &[OwnedSlots]) -> bool {
+        let state = self.state.read();
+        let owners = state.map.owners();
+        owned.iter().any(|one| owners.contains(&one.owner))
+    }
+
+    pub(super) fn address_of(&self, node: &Node) -> Option<Address> {
+        let state = self.state.read();
+        let mut nodes = state.nodes.iter();
+        let found = nodes.find(|(_, other)| other.number() == node.number());
+        found.map(|(address, _)| address.clone())
+    }
+
+    /// Slots have other owners: their channels move there, and what lives there is renewed.
+    pub(super) fn changed(&self) {
+        self.move_channels();
+        self.shared.epochs.changed();
+    }
+
+    /// Has the channels subscribed at the nodes that have their slots.
+    pub(super) fn move_channels(&self) {
+        for (channel, number) in self.shared.subscriptions.servers() {
+            let node = self.node(slot_of(&channel)).node;
+            if node.number() != number && !self.hears_from(number) {
+                node.subscriber().take_over(&channel);
+            }
+        }
+    }
+
+    /// Whether messages that are published at any node are heard at this one.
+    fn hears_from(&self, number: ServerNumber) -> bool {
+        let state = self.state.read();
+        let owners = state.map.owners();
+        let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
+        self.publishes() == Publish::Plain && owners.any(|node| node.number() == number)
+    }
+
+    /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
+    /// holds.
+    pub(super) fn replace(&self, owned: &[OwnedSlots], moves: u64) -> bool {
+        let number = self.shared.epochs.next();
+        let mut state = self.state.write();
+        if state.moves != moves {
+            return false;
+        }
+        let is_changed = state.map.replace(owned, number);
+        // The log and the tasks that are woken may run any code.
+        drop(state);
+        if is_changed {
+            telemetry::slots_changed(&self.name());
+            self.changed();
+        }
+        self.forget();
+        true
+    }
+
+    /// From now on all slots are those of another cluster. What the nodes of this one answer after that is not believed.
+    pub(super) fn move_to(&self, owned: &[OwnedSlots]) {
+        let number = self.shared.epochs.next();
+        let mut state = self.state.write();
+        state.moves += 1;
+        let _is_changed = state.map.replace(owned, number);
+        let left = std::mem::take(&mut state.nodes);
+        // Leaving a connection wakes tasks, and a waker may run any code.
+        drop(state);
+        for node in left.values() {
+            node.links().for_each(|link| link.leave());
+            node.forget();
+        }
+        // Before they are dropped: their channels need another place.
+        self.changed();
+    }
+
+    /// Forgets the nodes that are needed no more. Their connections end when the last command over them is answered.
+    pub(super) fn forget(&self) {
+        let now = self.shared.clock.now();
+        let mut state = self.state.write();
+        let State { map, nodes, .. } = &mut *state;
+        let forgotten = map.take_forgotten(nodes.keys(), now, NODE_LINGER);
+        let forgotten: Vec<_> = forgotten
+            .iter()
+            .filter_map(|address| nodes.remove(address))
+            .collect();
+        // The metrics learn that a node is forgotten, and foreign code never runs under this lock.
+        drop(state);
+        for node in &forgotten {
+            node.forget();
+        }
+        if !forgotten.is_empty() {
+            // Before they are dropped: their channels need another place.
+            self.move_channels();
+        }
+    }
+
+    /// The nodes to ask for the map, in this order. A seed that is asked becomes a node, which is forgotten again.
+    ///
+    /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
+    /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
+    /// connected, of which there may be many.
+    pub(super) fn informants(&self) -> Vec<Informant> {
+        let (mut owners, seeds) = {
+            let state = self.state.read();
+            let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
+            (owners, state.map.seeds_without_slots())
+        };
+        // Otherwise all clients would ask the same node.
+        fastrand::shuffle(&mut owners);
+        let is_up = |owner: &Address| self.node_at(owner).link().is_up();
+        let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
+        let mut down = down.into_iter();
+        let mut seeds = seeds.into_iter();
+        let mut others = Vec::new();
+        while down.len() + seeds.len() > 0 {
+            others.extend(down.next());
+            others.extend(seeds.next());
+        }
+        let informant = |is_up| move |address| Informant { address, is_up };
+        let up = up.into_iter().map(informant(true));
+        up.chain(others.into_iter().map(informant(false))).collect()
+    }
+
+    /// Nothing is known of the order between a command that another node was asked for and later ones of its slot.
+    pub(super) fn went_astray(&self, slot: u16) {
+        let number = self.shared.epochs.next();
+        self.state.write().map.unsettle(slot, number);
+        self.shared.epochs.changed();
+    }
+}
