@@ -84,6 +84,7 @@ pub trait LostOutput<R> {
 /// Without `on_lost`, the output is given up.
 impl<R> LostOutput<R> for () {
     fn make<H>(self, output: R, lost: Error, on_error: Handler<H, R>) -> R {
+        // Before the handler runs: the output may have something that the handler waits for, such as another guard.
         drop(output);
         on_error.make(lost)
     }

@@ -120,12 +120,14 @@ pub(crate) fn try_gates(
         }
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
         let waited_for = passed
+            // Compared by its address: while it waited, the scope may have closed, and a frame further out has another gate.
             .take_if(|(other, permit)| *other == at && Arc::ptr_eq(permit.semaphore(), &gate));
         let permit = match waited_for {
             Some((_, permit)) => Some(permit),
             None => gate.try_acquire_many_owned(permits).ok(),
         };
         let Some(permit) = permit else {
+            // The gates that were passed so far open again here: two branches that keep one each would wait for each other.
             return Ok(Err(ClosedGate { at, frame }));
         };
         gates.push(Some(OpenGate {
@@ -223,6 +225,7 @@ impl OpenGate {
 
 /// Refuses an ordinary acquisition of a closed client. A scope that is still running may re-enter its own hold.
 pub(crate) fn check_open(one: &ClientRequest) -> Result<(), Error> {
+    // Only a hint for an early error. A client that is closed later is found closed in the queue.
     if one.registry.session.closed.is_set() {
         let key = one.requested().resource.key.text().to_owned();
         return Err(Error::Closed { key });

@@ -89,6 +89,7 @@ impl Terms {
                 per_key: bounds
                     .max_waiters
                     .or(config.max_waiters)
+                    // Without a limit: no number of waiters gets there.
                     .unwrap_or(u32::MAX),
                 total: config.max_total_waiters,
             },

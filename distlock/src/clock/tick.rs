@@ -82,6 +82,7 @@ impl AtomicTick {
     /// Makes it [`Tick::NEVER`], unless it is later than `now`. Returns whether it was not later.
     pub(crate) fn take_by(&self, now: Tick) -> bool {
         let taken = |at| (at <= now.0).then_some(Tick::NEVER.0);
+        // In one step: of two threads that find it due, one takes it.
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);

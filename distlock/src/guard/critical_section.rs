@@ -48,6 +48,7 @@ impl CriticalSection {
     /// Begins to release the guard. The section ends first.
     pub(crate) fn start_release(&mut self) {
         if let Self::Running { section, guard } = std::mem::replace(self, Self::Done) {
+            // Before the release is made: nothing may nest into a guard that is being released.
             drop(section);
             *self = Self::Releasing(Box::pin(guard.release()));
         }

@@ -123,6 +123,7 @@ impl Guard {
                 // Made before the look: from then on they miss nothing.
                 let changes = shares
                     .iter()
+                    // Boxed, because `select_all` moves them.
                     .map(|share| Box::pin(share.hold().over.next_change()));
                 let changes = select_all(changes);
                 if shares.iter().filter(|share| share.is_confirmed()).count() >= needs {

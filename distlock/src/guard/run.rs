@@ -224,6 +224,7 @@ pub(crate) fn finish<T, E: From<Error>>(
         (Ok(value), Ok(())) => Ok(value),
         (Ok(_), Err(lost)) => Err(lost.into()),
         (Err(own), Ok(())) => Err(own),
+        // The caller gets one error. That of the body is its own, so the loss goes to the log.
         (Err(own), Err(lost)) => {
             telemetry::release_failed(&lost);
             Err(own)

@@ -78,6 +78,7 @@ impl HoldRef {
         terms: &HoldTerms,
     ) -> Option<Arc<Self>> {
         let now = origin.client.clock.now();
+        // Without a fixed lease: a waiter that has one takes no hold over.
         let term = Term::kept(now, terms.max_hold);
         hold.succeed(term, terms.call_site, now)
             .then(|| Self::new(Arc::clone(hold), origin, term))

@@ -355,6 +355,7 @@ impl HoldView {
         let members = self.members();
         let mut ends: SmallVec<[T; 1]> = members.iter().map(|member| of(member)).collect();
         ends.sort_unstable();
+        // The latest ones are the last: as many as are needed last until the first of these ends.
         let last_needed = ends.len().saturating_sub(self.needs());
         ends.get(last_needed).copied().unwrap_or_default()
     }

@@ -71,6 +71,7 @@ impl Registry {
         };
         match ended.after {
             AfterGuard::HandedOver(wake) => {
+                // After all else, also if that panics: the next waiter has the hold, and waits for nothing but this.
                 defer! { wake.wake(); }
                 announce();
                 telemetry::handed_over(&hold.resource, hold.owner, held);
@@ -79,6 +80,7 @@ impl Registry {
                 Ok(None)
             }
             AfterGuard::WaitsForRelease => {
+                // Also if a waker panics: nobody else would release the hold.
                 defer! { self.session.release_dropped(hold); }
                 announce();
                 tell_released(hold, held);
@@ -86,6 +88,7 @@ impl Registry {
             }
             AfterGuard::Release => self.begin_release(hold, held, now, announce).map(Some),
             AfterGuard::Shared => {
+                // The count is another one, or a fixed lease has gone: a renewal may be due.
                 defer! { self.session.schedule_check(hold); }
                 announce();
                 Ok(None)
@@ -93,6 +96,7 @@ impl Registry {
             AfterGuard::Lost { loss, last } => {
                 defer! {
                     if last {
+                        // The guard knows the loss. The server may still have the hold, if the loss was not declared yet.
                         self.session.stop_lost(hold, loss, now);
                     }
                 }

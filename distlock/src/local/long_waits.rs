@@ -108,6 +108,7 @@ impl Registry {
             return;
         };
         let place = taken.latest_guard().call_site;
+        // The mutex is free again behind the condition: the log below is foreign code.
         if self.told_for_itself.lock().insert([place, wait.call_site]) {
             let nesting = own.kind.within(taken.resource.kind);
             telemetry::waits_for_itself(&own.key, nesting, place, wait.call_site);
@@ -137,6 +138,7 @@ impl Registry {
         if family == Family::Lock {
             return None;
         }
+        // Copied, so that the mutex of the watchdog is not locked under this one.
         let numbers = self.shared_holds.lock().of(runner);
         let mut held = numbers
             .into_iter()

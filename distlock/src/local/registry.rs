@@ -105,6 +105,7 @@ impl Registry {
         resource: &'r Resource,
         wanted: W,
     ) -> impl Iterator<Item = Resource> + use<'r, W> {
+        // Relaxed, as in `note_use_of`. Read once for all kinds.
         let used = self.used_kinds.load(Ordering::Relaxed);
         let is_used = move |kind: Kind| used & (1 << kind as u32) != 0;
         let kinds = resource.kind.same_data().iter().copied();

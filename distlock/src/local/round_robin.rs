@@ -24,6 +24,7 @@ impl RoundRobin {
     pub(super) fn released(others: u32, turn: u32) -> Self {
         Self {
             turn,
+            // Saturating: the server says how many others there are.
             owed: others.saturating_mul(turn),
         }
     }

@@ -169,6 +169,7 @@ impl HoldShare {
     pub(crate) fn forget(self) {
         let _ending = Ending::new(&self.open.registry.session);
         if let Ok(Some(release)) = self.open.end_now(false) {
+            // Only the owner is ended: the permits stay taken until somebody adds them.
             release.leave_permits();
         }
     }

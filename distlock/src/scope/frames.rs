@@ -179,6 +179,7 @@ impl EnclosingScope {
 
     pub(super) fn close(&self) {
         for member in self.view.members().iter() {
+            // One flag for all of them. Each stores it under its own mutex, so that from then on nothing nests into that hold.
             member.hold().close(&self.closed);
         }
         // After the holds: what this wakes must find the frames closed.

@@ -137,8 +137,11 @@ impl Section {
             let view = &self.view;
             let over = self
                 .over
+                // Made when the body first waits: many bodies are ready at once. Boxed, because its type has no name.
                 .get_or_insert_with(|| Box::pin(view.clone().over()));
+            // The body has registered the task as well: it is woken by whichever comes first.
             ready!(over.as_mut().poll(cx));
+            // A completed future must not be polled again.
             self.over = None;
             if let Some(error) = self.loss() {
                 return Poll::Ready(Err(error));

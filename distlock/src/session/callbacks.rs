@@ -71,6 +71,7 @@ impl Inspection {
         self.checks_heads.store(false, Ordering::Release);
         // Also if a waker or a subscriber of the log panics: those who have not been checked need the next check.
         let mut is_any_left = guard(true, |is_any_left| {
+            // A check that is asked for meanwhile sets it as well. It is never reset here.
             if is_any_left {
                 self.checks_heads.store(true, Ordering::Release);
             }

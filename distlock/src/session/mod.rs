@@ -188,6 +188,7 @@ impl Session {
     }
 
     fn no_longer_watched(&self, hold: &Hold) {
+        // Also if the metrics panic: a close would wait for a hold that is gone.
         defer! { self.tell_close(); }
         hold.meter.hold_ended();
     }
@@ -225,6 +226,7 @@ impl Session {
         // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
         foreign::each(self.watchdog.holds_within(COPIED_MUTEX), |hold| {
             if self.watchdog.unwatch(hold.owner) {
+                // Also if the log or the metrics panic: the hold is not watched any more, so nobody else does it.
                 defer! { hold.over.set(); }
                 self.tell_lost(&hold, Loss::NewIdentity);
             }
@@ -232,7 +234,9 @@ impl Session {
         self.releaser.abandon();
         let was_closed = self.closed.is_set();
         self.closed.set();
+        // In this order: a task that learns of the other identity finds this one closed.
         self.given_up.set();
+        // Last: the tasks that this wakes have to find all of it.
         self.retire();
         was_closed
     }

@@ -139,6 +139,7 @@ impl UnansweredAttempts {
             let mut attempts = self.attempts.lock();
             end(&mut attempts);
             let is_over = attempts.unanswered.is_none() && attempts.unconfirmed.is_none();
+            // Under the mutex, so that the flag is that of the last change.
             self.is_failing.store(!is_over, Ordering::Relaxed);
         }
     }

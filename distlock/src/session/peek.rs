@@ -83,6 +83,7 @@ pub(super) async fn run(session: Arc<Session>) {
         }
         if !peeks.has_work() {
             crate::sync::select! {
+                // The looks under way are polled as well, here and below: nothing else carries them on.
                 () = peeks.wake.notified() => {}
                 Some(()) = under_way.next() => {}
             }

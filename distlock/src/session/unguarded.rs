@@ -88,6 +88,7 @@ impl<U> Cell<U> {
 
 impl<U: Unguarded> Look for Cell<U> {
     fn is_absent(&self, asks_only: bool) -> bool {
+        // Relaxed, as in `note_poll`. A poll that comes in between wins by the exchange.
         match self.sign.load(Ordering::Relaxed) {
             ASKED if !asks_only => self.change(ASKED, ABSENT),
             PRESENT => {
@@ -257,6 +258,7 @@ where
             return Poll::Ready((output, kept));
         }
         if let Some(make) = this.make.take() {
+            // Only now: a future that is ready at once needs no cell.
             *this.cell = Some(this.session.unguarded.put(make(), cx.waker()));
             // After the cell is there: a check that begins before finds nothing, and is asked for again.
             this.session.watchdog.inspect_soon();

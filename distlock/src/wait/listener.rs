@@ -41,6 +41,7 @@ impl Listener {
         let was_active = self.is_active();
         crate::sync::select! {
             () = self.subscription.changed(was_active) => {}
+            // A message that comes later stays in the subscription, and counts as new then.
             () = clock.sleep_until(until) => {}
         }
     }

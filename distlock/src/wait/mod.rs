@@ -152,6 +152,7 @@ pub(crate) fn acquire(
 ) -> impl Future<Output = Result<OpenShares, Error>> {
     async move {
         if request.is_single_try() {
+            // A single attempt waits for its answer, and a close must not wait for a server that is away.
             let closed = registry.session.closed.wait();
             let closed = closed.map(|()| Err(request.closed()));
             let tried = first(try_once(registry, request), closed).await?;

@@ -136,6 +136,7 @@ impl Request {
     /// How the acquisition waits in the queue of the key with this index.
     pub(super) fn joining(&self, at: usize, takes_over: bool) -> Joining<'_> {
         let requested = &self.requested[at];
+        // A hold that was handed over is kept by the watchdog, and has no fixed lease.
         let takes_over = takes_over && self.takes_over && self.hold.lease.is_none();
         Joining {
             resource: &requested.resource,

@@ -244,6 +244,7 @@ impl<'a> Turn<'a> {
     /// Until when it expects that the holder of its own client hands over or frees the lock. `None` if it asks the server now.
     fn trusts(&mut self, own_holder: &Hold, now: Tick) -> Option<Tick> {
         let session = &self.registry.session;
+        // Counted from the first look, so that wake-ups do not prolong it.
         let trusted = *self.trust_until.get_or_insert(now.after(OWN_HOLDER_TRUST));
         // A release that a silent server has to confirm may take until the end of the lease.
         let is_stuck = own_holder.count() == 0

@@ -262,6 +262,7 @@ impl Yielding<'_> {
         let resource = self.resource;
         let inspected = crate::sync::select! {
             inspected = session.backend.inspect(resource) => inspected,
+            // A server that does not answer must not cost more than the pause. The attempt that follows finds it out.
             () = session.clock.sleep_until(until) => return Taker::Unknown,
         };
         match inspected {

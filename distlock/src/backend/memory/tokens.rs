@@ -28,6 +28,7 @@ impl Tokens {
             return last;
         }
         self.time = now.max(self.time.saturating_add(1));
+        // Saturating: what a client has seen is input, and may be the highest number there is.
         let token = self.time.max(last.max(seen).saturating_add(1));
         self.last.insert(Arc::clone(name), token);
         token

@@ -90,6 +90,7 @@ impl RedisBackend {
                 }
             }
         };
+        // Detached: the task ends the owners also if the caller is dropped. The answer comes over the channel.
         drop(tokio::spawn(boxed(task)));
         answered.await.unwrap_or_else(|_| Err(gone()))
     }

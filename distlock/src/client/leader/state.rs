@@ -71,6 +71,7 @@ impl State {
                 known.changed().await.ok()?;
             }
         };
+        // Boxed, because the type of the stream has no name.
         LeaderChanges(Box::pin(stream::unfold((known, None), next)))
     }
 

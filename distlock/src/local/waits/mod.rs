@@ -102,6 +102,7 @@ impl Waits {
         for (owner, _) in &wait.inside {
             if let Some(inside) = self.by_hold.get_mut(owner) {
                 inside.remove(&number);
+                // An empty set would stay for as long as the client.
                 if inside.is_empty() {
                     self.by_hold.remove(owner);
                 }
@@ -143,6 +144,7 @@ impl Waits {
         let mut keys = wait.resources.iter();
         let at = keys.position(|resource| resource.key == *key)?;
         wait.waker = Arc::clone(waker);
+        // Before `at` changes, which says what key that is.
         let former = wait.key().clone();
         wait.at = at;
         Some(former)
@@ -160,6 +162,7 @@ impl Waits {
     /// The waits that are to be logged now, one for each key, the longest first; and when the next ones are due. All waiters of a
     /// key are counted together, also those that are not due yet.
     pub(crate) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+        // Usually nothing is due, and thousands of waits are not looked through.
         match self.next_due {
             Some(due) if due <= now => {}
             next => return (Vec::new(), next.unwrap_or(Tick::NEVER)),
@@ -174,6 +177,7 @@ impl Waits {
                 waiters: 0,
             });
         }
+        // A second time over all of them: a line of the log also counts the waits that are not due.
         for wait in self.iter() {
             if let Some(told) = long.get_mut(&wait.resources[wait.at]) {
                 told.waiters += 1;

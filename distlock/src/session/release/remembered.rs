@@ -99,6 +99,7 @@ impl RememberedReleases {
         let at = now;
         let one = Remembered { pending, epoch, at };
         if !one.is_of_present(&current) {
+            // Another connection was made while the answer came. Whether `reconnected` had looked here before is not known.
             return Some(one.pending);
         }
         releases.add(server, one, &current);
@@ -120,6 +121,7 @@ impl RememberedReleases {
             of.releases = same;
             taken.extend::<VecDeque<_>>(others);
         }
+        // Servers of a cluster come and go.
         releases.by_server.retain(|of| !of.releases.is_empty());
         releases.number -= taken.len();
         // Others need the mutex. What follows uses the taken releases alone.

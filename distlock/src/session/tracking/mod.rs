@@ -157,6 +157,7 @@ fn look_for_old(session: &Session, now: Tick) -> Tick {
     }
     let mut plan = tracking.plan.lock();
     plan.tidy(is_watched);
+    // Under the mutex of the plan, which orders it with the keys that are added.
     tracking.has_old.store(!plan.is_empty(), Ordering::Relaxed);
     drop(plan);
     if has_young {

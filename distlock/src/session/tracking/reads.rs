@@ -129,6 +129,7 @@ async fn read_each(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Vec<Outcome> 
 /// Reads holds by one command, and declares those lost that are not there any more.
 async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
     let targets: Vec<Target> = holds.iter().map(|hold| hold.target()).collect();
+    // Before the read is sent, so that the loss was found over this connection or a later one.
     let epochs: Vec<u64> = holds
         .iter()
         .map(|hold| session.backend.epoch(&hold.resource.key))
@@ -142,6 +143,7 @@ async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
     let lost = holds.iter().zip(epochs).zip(ours).filter(|(_, ours)| !ours);
     foreign::each(lost, |((hold, epoch), _)| {
         if let Some(loss) = hold.with_lease(Lease::gone) {
+            // Only the first to find the loss declares it: a renewal may have found it as well.
             session.lose_over(hold, loss, epoch);
         }
     });

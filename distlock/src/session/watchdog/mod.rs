@@ -256,6 +256,7 @@ impl Waiting {
     ) -> Option<(u32, Vec<Planned>)> {
         for ((server, _), line) in &mut self.lines {
             let under_way = self.under_way.entry(*server).or_default();
+            // The line of another server may go on: one that does not answer delays only its own holds.
             if *under_way >= RENEWALS_AT_ONCE {
                 continue;
             }
@@ -320,6 +321,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let answers = ask(&session, &batch).await;
     let now = session.now();
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
+        // With the count that was sent: the present one may be another, and is then stated next.
         match hold.renewed(sent, count, lease, answer, now) {
             Confirmed::Lost(loss) => session.lose_over(&hold, loss, epoch),
             Confirmed::AsBefore => session.watchdog.look_again(&hold),
@@ -344,6 +346,7 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
         };
         let refused: Vec<usize> = (0..batch.len()).filter(was_refused).collect();
         let alone = |at: usize| async move {
+            // With the lease of the first try, which counts from an earlier time and is therefore safe.
             let mut one = session.backend.renew(&batch[at..=at]).await;
             (at, one.pop())
         };

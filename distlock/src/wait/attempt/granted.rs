@@ -58,6 +58,7 @@ impl Attempts<'_> {
     ) -> OpenShare {
         let target = &attempt.target;
         if let Some(token) = token {
+            // Also if the hold is lost at once: the next attempt asks for a token above this one.
             self.session().tokens.saw(&target.resource.key, token);
         }
         let terms = &self.request.hold;
@@ -75,6 +76,7 @@ impl Attempts<'_> {
         };
         let hold_ref = HoldRef::granted(grant, self.session().of_guards.origin(terms.margin));
         let share = OpenShare::new(self.registry, hold_ref);
+        // None of them is handed over alone: their guard ends all of them, by one command where it can.
         if self.attempts.len() > 1 {
             share.hold().with_lease(Lease::keep_to_its_guards);
         }

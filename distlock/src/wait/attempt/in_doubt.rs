@@ -85,6 +85,8 @@ impl Attempts<'_> {
             Some(unsent) => {
                 let key = &self.target(0).resource.key;
                 let gap = self.session().backend.connection_gap(key);
+                // The same gap still lasts, so the attempt was not sent. Whatever waits for a connection leaves with its
+                // future.
                 if gap == Some(unsent.gap) {
                     unsent.before
                 } else {
@@ -98,6 +100,7 @@ impl Attempts<'_> {
 
 impl Unguarded for OwnersInDoubt {
     fn end(mut self, session: &Arc<Session>) {
+        // From now on, because the attempt that is under way may be sent until this moment.
         let until = session.now().after(self.lasts);
         self.attempt.until = self.attempt.until.max(until);
         let key = self.targets.first().map(|first| first.resource.key.clone());
@@ -113,6 +116,7 @@ impl Unguarded for OwnersInDoubt {
 
 impl Drop for Attempts<'_> {
     fn drop(&mut self) {
+        // It may still lie in this client, and is sent later than it began.
         if self.is_under_way {
             self.count_doubt_from_now();
         }

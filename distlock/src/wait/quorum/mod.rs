@@ -74,6 +74,7 @@ pub(crate) async fn acquire(
 ) -> Result<QuorumHold, Error> {
     let closing = async {
         let sessions = requests.iter().map(|one| &one.registry.session);
+        // Boxed, because `select_all` moves them.
         let closing = sessions.map(|session| Box::pin(session.closed.wait()));
         select_all(closing).await;
     };

@@ -35,6 +35,7 @@ impl Rounds<'_> {
             let over = refusal.ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
             let channel = channel.as_mut()?;
             Some(async move {
+                // Either way the server is asked again: the key may be free there.
                 crate::sync::select! {
                     () = channel.subscription.changed(channel.was_active) => {}
                     () = clock.sleep_until(over) => {}
@@ -66,6 +67,7 @@ impl Rounds<'_> {
             // The channel belongs to the key, so the owner does not matter.
             let nobody = Owner::new(session.id, 0);
             let target = Target::of(&one.request.requested[0].resource, nobody);
+            // Kept from one round to the next, so that a message that arrives during a round counts.
             self.subscriptions[*server].get_or_insert_with(|| RefusalChannel {
                 subscription: session.backend.subscribe(&target),
                 was_active: false,

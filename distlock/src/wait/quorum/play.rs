@@ -223,6 +223,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         let Some(kept) = kept.take() else {
             self.began = rounds.now();
             self.until = self.longest;
+            // Absent for long: what was granted is gone, and those servers are asked again with all the time.
             let ended = std::mem::take(&mut self.of_shares);
             self.granted -= ended.len();
             for server in &ended {

@@ -97,10 +97,12 @@ impl QuorumHold {
     /// Ends the guard. The caller ends its shares.
     pub(crate) fn end(&self) -> HoldShares {
         if let Some(task) = &self.task {
+            // What it was granted meanwhile is dropped with its future, and so released.
             task.abort();
         }
         // Before the end, after which no member counts as held.
         let expired_for = self.view().expired_for();
+        // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
         self.parts.members.end();
         let shares = self.parts.shares.lock().take().unwrap_or_default();
         if let Some(ago) = expired_for {
@@ -194,6 +196,7 @@ impl Parts {
             let tried = try_once(&one.registry, &one.request).await;
             match tried {
                 Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
+                    // Never handed over: the next waiter needs the other servers as well.
                     open.hold().with_lease(Lease::keep_to_its_guards);
                     HoldShare::new(open, None)
                 }),
@@ -215,6 +218,7 @@ impl Parts {
             Term::Kept | Term::Until(_) => None,
         });
         let max_hold = limits.min();
+        // The guard ends before such a part could help.
         if max_hold.is_some_and(|left| left < MIN_LEASE) {
             return None;
         }
@@ -262,6 +266,7 @@ impl Parts {
                 return;
             };
             let now = hold_ref.now();
+            // The key stays taken on this server for as long as on the others.
             for other in shares.iter() {
                 let other = other.hold_ref();
                 let taken_for = other.hold().at_release().taken_until.left(other.now());
@@ -289,6 +294,7 @@ impl Parts {
 /// Whether the server has this hold.
 async fn is_there(one: &ClientRequest, hold: &Hold) -> bool {
     let session = &one.registry.session;
+    // No answer is no proof. The other servers may still make the majority.
     let Ok(inspected) = session.backend.inspect(&hold.resource).await else {
         return false;
     };

@@ -64,6 +64,7 @@ async fn try_parts(
     let mut of_granted = Vec::new();
     while let Some(part) = open.pop_front() {
         let tried = try_keys(registry, request, &part);
+        // Without a grant there is nothing to end if this future is left.
         let tried = if granted.is_empty() {
             tried.await?
         } else {
@@ -123,6 +124,7 @@ impl SeveralKeysWaiter<'_> {
             match asked? {
                 PartOutcome::Granted(shares) => {
                     granted.add(&part, shares);
+                    // The parts before it were given back meanwhile. This one goes back as well, with `granted`.
                     if is_absent {
                         return Ok(Some(self.elsewhere(self.at())));
                     }

@@ -46,6 +46,7 @@ impl WaitPosition {
         crate::sync::select! {
             () = all_free => {}
             () = session.clock.sleep_until(until) => {}
+            // The next wait finds the client closed, and returns the error.
             () = session.closed.wait() => {}
         }
     }
@@ -68,6 +69,7 @@ impl WaitPosition {
             };
             crate::sync::select! {
                 () = over => {}
+                // The slots share their waker, so this is a change in any of the queues.
                 () = slots[0].woken() => {}
             }
         }

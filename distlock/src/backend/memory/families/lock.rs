@@ -122,6 +122,7 @@ pub(crate) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
             true
         }
         Found::Itself(held) => {
+            // Stated and not added: a repeated attempt is the same entry.
             held.count = 1;
             state.expire_at_least(key.name(), expires);
             false
@@ -177,6 +178,7 @@ pub(crate) fn attempt_all(
             return Ok(AttemptedAll { at, attempted });
         }
     }
+    // All are free or its own by now, and the mutex of the store is locked over both loops.
     for one in attempts {
         attempt(state, one, now)?;
     }
@@ -210,6 +212,7 @@ pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     if target.taken_for.is_zero() {
         state.remove(key.name());
     } else {
+        // Under another name, so that a repeated release of this owner finds nothing.
         let released = Value::Lock(Held::by(Holder::Released(target.owner)));
         state.insert(key.name(), released, call.now.after(target.taken_for));
     }
@@ -250,6 +253,7 @@ pub(crate) fn force_release(
     call: Call,
 ) -> Result<Forced, Fault> {
     let freed = remove(state, key, seen)?;
+    // Nobody waits for a key that was free.
     if freed == Forced::Freed {
         state.publish(call.client, Family::Lock, key);
     }

@@ -125,6 +125,7 @@ impl<T: Collected> Collector<T> {
                     if is_full && !batch.is_empty() {
                         break 'full;
                     }
+                    // Saturating: an operation that goes alone may be larger than the room.
                     room = room.saturating_sub(next.bytes());
                     batch.extend(line.pop_front());
                 } else {

@@ -76,6 +76,7 @@ fn portions(mut batch: &[Renewal]) -> impl Iterator<Item = &[Renewal]> {
     std::iter::from_fn(move || {
         let mut permits = 0_u32;
         let fits = |renewal: &&Renewal| {
+            // Saturating: the sum of many owners may be higher than any number, and only the limit counts.
             permits = permits.saturating_add(renewal.target.permits);
             permits <= PERMITS_AT_ONCE
         };

@@ -144,6 +144,7 @@ impl Channels {
         let Some(entry) = self.entries.get_mut(channel) else {
             return (None, notifications);
         };
+        // Each share leaves once, so the number is not 0 before. Saturating, because drops call this and must not panic.
         entry.shares = entry.shares.saturating_sub(1);
         if entry.shares > 0 {
             return (None, notifications);

@@ -35,6 +35,7 @@ impl Shared {
     fn sharded_ended(&self, server: &ServerSubscriptions, epoch: u64, channel: &[u8]) {
         let channel = String::from_utf8_lossy(channel);
         if !self.channels.lock().is_leaving(server.number, &channel) {
+            // By its number: if the connection was replaced meanwhile, the present one is sound.
             let _was_current = server.link.replace(epoch);
             if let Some(slots) = server.mode.slots() {
                 slots.lost_slot(server.number);

@@ -195,6 +195,7 @@ impl Subscriber {
             shared: Arc::clone(&self.shared),
             running: Some(running),
         };
+        // Detached: the task ends with its subscriber, and notes its end by the drop of `running`.
         drop(runtime.spawn(boxed(task.run())));
     }
 }

@@ -49,6 +49,7 @@ impl Drop for Task {
 impl Task {
     pub(super) async fn run(self) {
         while !self.is_closed() {
+            // Without channels a lost connection is not replaced until somebody subscribes.
             if self.shared.channels.lock().is_empty(self.server.number) {
                 self.server.wake.notified().await;
                 continue;
@@ -139,6 +140,7 @@ impl Task {
             return Ok(true);
         }
         tokio::select! {
+            // Nothing is lost by those that do not come first: a wake-up stays in `wake`, and the times are read again.
             () = self.server.wake.notified() => Ok(false),
             () = self.shared.clock.sleep_until(next_end) => Ok(false),
             () = tokio::time::sleep_until(ping_at) => self.ping(connected).await.map(|_| true),
@@ -249,6 +251,7 @@ impl Task {
             let notifications = self.shared.channels.lock().disconnected(self.server.number);
             notifications.send();
             tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
+            // After the pause: the link connects at once, and the channels are subscribed again then.
             let _was_current = self.server.link.replace(epoch);
         } else {
             self.server

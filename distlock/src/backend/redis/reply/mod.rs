@@ -26,6 +26,7 @@ pub(crate) fn millis(lease: Duration) -> u64 {
 
 /// What PTTL answers for a key that exists; `None` if the key never expires.
 pub(crate) fn ttl(millis: i64) -> Option<Duration> {
+    // A negative number says that there is no end.
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<AttemptedAll,
                     [Value::Int(left)] => Some(Attempted::held(ttl(*left))),
                     named => held_by(named),
                 };
+                // An index is input: one that is too high must not be used.
                 at.filter(|at| *at < wanted)
                     .zip(held)
                     .map(|(at, attempted)| AttemptedAll { at, attempted })
@@ -108,6 +110,7 @@ pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<AttemptedAll,
 /// An array with one value for each of `wanted` keys.
 pub(crate) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
     match value {
+        // A shorter array would leave a caller without its answer.
         Value::Array(values) if values.len() == wanted => Ok(values),
         other => Err(unexpected(&other)),
     }

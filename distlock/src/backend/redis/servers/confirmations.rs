@@ -119,6 +119,8 @@ impl Confirmations {
                 confirmations: Arc::clone(self),
                 is_over: false,
             };
+            // An `async` block, so that the future has the task before its first poll: if the runtime has ended, the task is
+            // dropped with it, and the next caller starts another one.
             drop(runtime.spawn(boxed(async move { task.confirm_all().await })));
         }
     }

@@ -147,6 +147,7 @@ async fn clock_ahead(node: &Node) -> Result<i64, UnknownFact> {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let ours = i64::try_from(ours.as_millis()).unwrap_or(i64::MAX);
+    // Saturating: the numbers are input, and a server may say that its clock shows anything.
     let theirs = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     Ok(theirs.saturating_sub(ours))
 }

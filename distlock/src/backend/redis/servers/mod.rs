@@ -154,6 +154,7 @@ impl Servers {
     pub(super) async fn run_of(&self, key: &Key) -> Result<Option<Arc<str>>, Fault> {
         self.are_known().await?;
         let of_node = |node: &Node| (Arc::clone(node.link()), node.response_timeout());
+        // Copied out of the closure: the node of a slot may be forgotten while the link is asked.
         let (link, patience) = self.with_node(key, of_node);
         link.server_run(patience).await
     }
@@ -226,6 +227,7 @@ impl Servers {
             let name = format!("{}:{number}", key.name());
             Key::new("", &name).ok()
         });
+        // By trial: a slot is a checksum of the name, so no name can be made for it.
         let found = keys.find(|key| self.home(key).server == node.number());
         found.unwrap_or_else(|| key.clone())
     }

@@ -103,6 +103,7 @@ impl State {
         }
         if self.tried != epoch {
             if self.unanswered >= MOST_UNANSWERED {
+                // One below: the next connection is asked again, and one more without an answer spares the one after it.
                 self.unanswered = MOST_UNANSWERED - 1;
                 self.known = Known::Spared(epoch, now + self.spare);
                 self.spare = (self.spare * 2).min(TRACK_SPARED_MOST);
@@ -121,6 +122,7 @@ impl State {
             self.spare = TRACK_SPARED;
         }
         match answer {
+            // An answer that comes late says nothing of the connection that has followed.
             _ if self.epoch() > epoch => false,
             Ok(()) if self.known != Known::Refused(epoch) => {
                 self.known = Known::On(epoch);
@@ -182,6 +184,7 @@ impl Switch {
         let epoch = connected.epoch;
         let connection = &mut connected.connection;
         let before = if self.is_wanted {
+            // The mutex is not kept: other tasks send over this connection as well.
             self.state.lock().before(epoch, Instant::now())
         } else {
             Before::Nothing
@@ -196,6 +199,7 @@ impl Switch {
             of_command,
             of_before,
         } = in_one(before, command, track, connection).await?;
+        // In a separate statement: the log below is foreign code, which never runs under this mutex.
         let is_refused = self.state.lock().answered(epoch, &of_before);
         if let (true, Err(fault)) = (is_refused, &of_before) {
             telemetry::tracking_refused(server, fault);

@@ -78,6 +78,7 @@ impl Place {
             self.missing = 0;
             return Next::Stay;
         }
+        // Saturating: the client of a name that rotates stays, and counts for as long as it lives.
         self.missing = self.missing.saturating_add(1);
         if self.missing < ANSWERS_TO_MOVE {
             return Next::Stay;

@@ -173,6 +173,7 @@ impl Connector {
         let (Address::Tcp { host, port }, Some(map)) = (address, &self.map) else {
             return Ok(None);
         };
+        // Used as it is: the map is for addresses that servers announce.
         if self.written.contains(address) {
             return Ok(None);
         }
@@ -182,6 +183,7 @@ impl Connector {
             Fault::NotNow(cause(text))
         })?;
         let reached = reached.map(|(host, port)| Address::Tcp { host, port });
+        // Mapped to itself is not mapped, so that errors name the address once.
         Ok(reached.filter(|reached| reached != address))
     }
 
@@ -193,10 +195,12 @@ impl Connector {
         nodelay: bool,
         step: &Mutex<Step>,
     ) -> Result<Dial, Fault> {
+        // Before the first packet: a copy of the process has copies of all that is needed to connect.
         self.check_identity()?;
         if matches!(self.credentials, Some(CredentialsSource::Asked(_))) {
             *step.lock() = Step::Credentials;
         }
+        // For each connection: passwords are rotated, and certificates below as well.
         let login = self.login().await?;
         let tls = match (&self.tls, &endpoint.address) {
             (Some(tls), Address::Tcp { .. }) => {

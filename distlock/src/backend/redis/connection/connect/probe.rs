@@ -131,6 +131,7 @@ async fn connect_to(
     let name = endpoint.address.to_string();
     let connected = tokio::select! {
         connected = connected => connected,
+        // Beside the connection: a server that speaks no TLS may leave the handshake without an answer.
         fault = no_tls_there(connector, &endpoint, expected) => return Err(fault),
     };
     let mut connection = match connected {

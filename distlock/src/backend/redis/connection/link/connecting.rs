@@ -35,6 +35,7 @@ impl Link {
         });
         if is_needed {
             let connecting = Connecting(Arc::downgrade(self));
+            // Detached: the task ends when there is a connection, or no link. The drop of `connecting` tells the link.
             drop(runtime.spawn(boxed(connect_until_established(
                 Arc::downgrade(self),
                 connecting,
@@ -96,6 +97,7 @@ impl Link {
             let link = Arc::downgrade(self);
             let pings = self.config.pings;
             drop(tokio::spawn(boxed(async move {
+                // Moved in here, so that it is dropped with the task: when the connection has ended, or the runtime.
                 let _runtime_ends = runtime_ends;
                 let connection = || link.upgrade()?.connection_of(epoch);
                 let heard = |is_in_time| match link.upgrade() {
@@ -157,6 +159,7 @@ struct RuntimeEnds(Weak<Link>, u64);
 impl Drop for RuntimeEnds {
     fn drop(&mut self) {
         if let Some(link) = self.0.upgrade() {
+            // If another connection has replaced it meanwhile, the link needs nothing.
             let _was_current = link.replace(self.1);
         }
     }

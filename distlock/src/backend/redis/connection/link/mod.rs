@@ -188,6 +188,7 @@ impl Link {
             return None;
         }
         let from = (*self.grants_from.lock())?;
+        // Saturating: the time may be over.
         let left = from.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }

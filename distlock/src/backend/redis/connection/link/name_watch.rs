@@ -73,11 +73,13 @@ impl NameWatch {
             return;
         }
         let connector = Arc::clone(&self.connector);
+        // For a task: the caller has a connection to hand out, and the look asks other servers.
         let (server, present) = (Arc::clone(server), present.clone());
         let mut lives = self.lives.subscribe();
         drop(tokio::spawn(boxed(async move {
             tokio::select! {
                 () = look_for_other_masters(&connector, &server, &present, &addresses) => {}
+                // The sender lives as long as the client, and sends nothing: only its drop completes this.
                 _gone = lives.changed() => {}
             }
         })));
@@ -135,6 +137,7 @@ async fn look_again_and_again(
         }
         let Some((connector, watched)) = this
             .upgrade()
+            // Copied, so that the looks keep neither the client alive nor the list locked.
             .map(|this| (Arc::clone(&this.connector), this.watched()))
         else {
             return;
@@ -160,6 +163,7 @@ impl Looks {
     /// Begins a look, unless the last one at the same names has not ended. Waits for its end, but only for a while.
     async fn begin(&mut self, connector: Arc<Connector>, names: Arc<dyn Named>) {
         let number = Arc::as_ptr(&names).addr();
+        // Its last look still runs, as when a name server does not answer. Another one would wait for the same answer.
         if !self.under_way.insert(number) {
             return;
         }

@@ -90,6 +90,7 @@ impl Opening {
         let connected = dial.connect(config_of_driver(link, epoch));
         let connected = tokio::select! {
             connected = connected => connected,
+            // Beside the connection: a server that speaks no TLS may leave the handshake without an answer.
             fault = self.no_tls_there(config, &endpoint) => return Err(fault),
         };
         let mut connection = match connected {

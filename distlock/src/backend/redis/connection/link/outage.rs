@@ -114,6 +114,7 @@ impl OutageLog {
     /// A connection has ended. The end is no outage if nothing was at stake, or if the same end was logged a short while ago.
     /// It becomes one if a try to replace the connection fails.
     pub(crate) fn ended(&self, connection: &'static str, reason: &str) {
+        // Before the mutex is locked: this asks the client, which locks others.
         let has_stake = self.stake.is_there();
         let is_told = self
             .state
@@ -218,6 +219,7 @@ impl State {
 
     /// What the log says of this failure, if it says anything.
     fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
+        // A try that was under way when the server was forgotten still ends here.
         if self.is_forgotten || !self.was_reached && !self.tells_first {
             return None;
         }
@@ -227,6 +229,7 @@ impl State {
             logged: now,
             lost: Vec::new(),
         });
+        // Each failed try comes here, and the list must not grow for as long as the outage lasts.
         if !outage.lost.contains(&connection) {
             outage.lost.push(connection);
         }

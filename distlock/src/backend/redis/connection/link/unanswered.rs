@@ -42,6 +42,7 @@ impl Unanswered {
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
         let count = before.ok().and_then(counted).unwrap_or(0) & COUNT;
+        // It has few bits, so it always fits.
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 }

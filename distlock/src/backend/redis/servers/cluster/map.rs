@@ -61,6 +61,7 @@ impl Cluster {
         if let Some(running) = reader.task.begin() {
             let this = Weak::clone(&self.this);
             let reader = Arc::clone(reader);
+            // Detached: the task has a weak reference, and ends when it finds the client gone.
             drop(runtime.spawn(boxed(read_again_and_again(this, reader, running))));
         }
     }
@@ -143,6 +144,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
         // Before the map is read: a wish that comes meanwhile is not lost. AcqRel: pairs with the store in `want_map`.
         let is_wanted = reader.wanted.swap(false, Ordering::AcqRel);
         if is_wanted || Instant::now() >= due {
+            // Without an answer: the next command that is sent elsewhere wants the map again, and the interval ends anyway.
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
             due = next_look();
         }

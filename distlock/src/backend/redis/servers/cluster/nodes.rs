@@ -198,6 +198,7 @@ impl Nodes {
             return Arc::clone(node);
         }
         // Relaxed: the numbers only have to differ.
+        // Counted from 1: `greet` uses 0.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let located: Arc<dyn Locate> = Arc::new(address.clone());
         let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.cluster))) };

@@ -178,6 +178,7 @@ impl Cluster {
             return;
         };
         if let Some(running) = self.opening.task.begin() {
+            // Detached: the task has a weak reference, and ends when it finds the client gone.
             drop(runtime.spawn(boxed(open_at_last(Weak::clone(&self.this), running))));
         }
     }

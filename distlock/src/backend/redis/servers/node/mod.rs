@@ -63,6 +63,7 @@ impl Beside<'_> {
             pings: shared.pings,
             longest_pause: shared.longest_pause,
             outages: Arc::clone(self.outages),
+            // Its changes say nothing of holds, so no hold is renewed and no release repeated because of them.
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
             check: None,

@@ -59,6 +59,7 @@ impl Sentinels {
             self.connected_to(sentinel);
             let epoch = connected.epoch;
             let ended = tokio::select! {
+                // Others use the same link. It has found the end of the connection already, and connects again.
                 () = sentinel.link.down(epoch) => continue,
                 ended = self.follow_over(sentinel, &mut connected) => ended,
             };

@@ -197,6 +197,7 @@ impl Sentinels {
             match found {
                 Found::Named(server) => {
                     let may_be_master = self.named.lock().may_be_master(&server, Instant::now());
+                    // Several Sentinels name the same server, which is asked once.
                     if may_be_master && candidates.insert(server.clone()) {
                         probed.push(self.probe(server));
                     }
