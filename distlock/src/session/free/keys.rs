@@ -237,7 +237,7 @@ impl FreeWatches {
         is_meant: impl Fn(&Waiter) -> bool,
         answer: impl Fn() -> FreeAnswer,
     ) {
-        let meant = {
+        let (meant, gone) = {
             let mut keys = self.keys.lock();
             let Some(watched) = keys.watched.get_mut(resource) else {
                 return;
@@ -247,11 +247,14 @@ impl FreeWatches {
             let (meant, rest): (Vec<_>, Vec<_>) =
                 before.into_iter().partition(|(_, waiter)| is_meant(waiter));
             watched.waiters.extend(rest);
-            if watched.waiters.is_empty() {
-                keys.watched.remove(resource);
-            }
-            meant
+            let is_empty = watched.waiters.is_empty();
+            let gone = is_empty.then(|| keys.watched.remove(resource));
+            (meant, gone.flatten())
         };
+        // A watch that sleeps next would not hear of the next waiters, who wake it otherwise.
+        if let Some(gone) = gone {
+            foreign::notify_own_task(&gone.wake);
+        }
         foreign::each(meant, |(_, waiter)| {
             // The waiter may have left meanwhile.
             let _gone = foreign::answer(waiter.answer, answer());

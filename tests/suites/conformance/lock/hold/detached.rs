@@ -218,7 +218,10 @@ async fn late_copy_of_the_attempt_of_a_detached_fair_lock_keeps_no_place_in_the_
         } else {
             sleep(late * 2).await;
         }
-        stage.has_places(KEY, 0).await;
+        let left = async || stage.places(KEY).await == 0;
+        stage
+            .eventually("no place is left", stage.part(5), left)
+            .await;
         next.release().await.unwrap();
         stage.is_quiet_within(stage.part(5)).await;
     }

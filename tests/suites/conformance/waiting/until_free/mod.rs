@@ -292,6 +292,15 @@ async fn lock_that_others_take_in_turn_lets_its_waiter_go(stage: &Stage) {
     let second = next.await.unwrap().unwrap();
     waiting.await.unwrap().unwrap();
     stage.assert_took(start, Duration::ZERO);
+    // The lock is still held, as the next waiter is told.
+    let error = refused(
+        client
+            .fair_lock(KEY)
+            .until_free()
+            .wait(stage.part(10))
+            .await,
+    );
+    assert!(error.is_busy(), "{error}");
     second.release().await.unwrap();
 }
 
