@@ -33,17 +33,6 @@ pub(super) struct Workload {
     pub(super) keys: Vec<String>,
 }
 
-impl Workload {
-    /// The time after the end of a lease in which nobody is granted the key. None for a Redlock: an owner that ends frees the
-    /// servers that it still has, and with those whose lease ended first they may be a majority.
-    pub(super) fn margin(&self) -> Duration {
-        match self.lock_kind {
-            LockKind::Red => Duration::ZERO,
-            _ => self.margin,
-        }
-    }
-}
-
 /// The margin of the clients in the run of this seed, if they have one.
 pub(super) fn margin(seed: u64, margin: Duration) -> Duration {
     if seed.is_multiple_of(2) {

@@ -14,6 +14,8 @@ mod failover;
 #[cfg(test)]
 mod failover_tests;
 mod latch;
+#[cfg(test)]
+mod leases_tests;
 mod operation;
 mod operations;
 mod stalls;
@@ -130,11 +132,6 @@ pub enum EventKind {
     },
     /// The detached hold was released.
     Freed {
-        /// Which acquisition.
-        id: Id,
-    },
-    /// It waits until the key is free, and acquires nothing.
-    Watches {
         /// Which acquisition.
         id: Id,
     },

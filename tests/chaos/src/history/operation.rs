@@ -49,8 +49,6 @@ pub struct Operation {
     pub deadline: Timestamp,
     /// How its fixed lease was extended last.
     pub extended: Option<Extension>,
-    /// Whether it only waits until the key is free.
-    pub watches: bool,
     /// Whether it saw that.
     pub seen_free: bool,
     /// Whether its hold was detached.
@@ -142,7 +140,6 @@ impl Operation {
             granted_until: 0,
             deadline: 0,
             extended: None,
-            watches: false,
             seen_free: false,
             detached: false,
             taken: None,
@@ -316,7 +313,6 @@ impl Operation {
             }
             EventKind::Takes { from, .. } => self.takes = Some(*from),
             EventKind::Freed { .. } => (self.returned, self.freed) = (Some(at), true),
-            EventKind::Watches { .. } => self.watches = true,
             EventKind::SeenFree { .. } => (self.returned, self.seen_free) = (Some(at), true),
             EventKind::Extended {
                 asked,

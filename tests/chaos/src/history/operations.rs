@@ -38,7 +38,6 @@ impl Operations {
                 | EventKind::Abandoned { id }
                 | EventKind::Takes { id, .. }
                 | EventKind::Freed { id }
-                | EventKind::Watches { id }
                 | EventKind::SeenFree { id }
                 | EventKind::Extended { id, .. }
                 | EventKind::Entered { id }

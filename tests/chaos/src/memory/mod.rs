@@ -263,7 +263,7 @@ impl MemoryRun {
             () = hang => {}
         }
         let mut bounds = bounds(self.context.workload.lock_kind);
-        bounds.margin = timestamp(self.context.workload.margin());
+        bounds.margin = timestamp(self.context.workload.margin);
         if self.context.workload.panics > 0 {
             bounds.wake = timestamp(WAKE_AFTER_A_PANIC);
         }

@@ -219,7 +219,7 @@ impl RedisRun {
 
     fn bounds(&self) -> Bounds {
         Bounds {
-            margin: timestamp(self.context.workload.margin()),
+            margin: timestamp(self.context.workload.margin),
             ..bounds(self.config.ground, self.context.workload.lock_kind)
         }
     }

@@ -268,7 +268,6 @@ impl Worker {
             shared: true,
             leased: true,
         });
-        self.context.now(EventKind::Watches { id });
         let asking = PendingAnswer::new(&self.context, id);
         asking.report(match lock.until_free(planned.wait).await {
             Ok(()) => EventKind::SeenFree { id },

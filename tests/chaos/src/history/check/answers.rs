@@ -55,11 +55,9 @@ impl Checker<'_> {
             {
                 "denied"
             }
-            // A wait of some milliseconds may end before any answer comes. One that only watches may also end so when the pause
-            // after an earlier outage is longer than it.
+            // A wait of some milliseconds may end before any answer comes.
             (Some(Refusal::Unavailable), _)
-                if !op.watches
-                    && answered >= self.obstacles.late(op, op.called)
+                if answered >= self.obstacles.late(op, op.called)
                     && op.unpolled.is_none()
                     && !self.obstacles.any_obstacle(op, op.called, answered) =>
             {

@@ -20,12 +20,7 @@ impl Checker<'_> {
             let Some(source) = sources.get(&from) else {
                 continue;
             };
-            let surely_freed = |op: &Operation| {
-                // A release that was sent twice does not know what the first one met.
-                let until = op.returned.unwrap_or(op.called);
-                op.freed && !self.obstacles.any_obstacle(op, op.called, until)
-            };
-            let had = takers.iter().filter(|op| op.granted || surely_freed(op));
+            let had = takers.iter().filter(|op| op.granted || op.freed);
             let mut had: Vec<_> = had.collect();
             had.sort_by_key(|op| op.returned);
             if let [first, second, ..] = had[..] {

@@ -3,9 +3,6 @@
 use super::Checker;
 use crate::history::{Claim, Fault, Operation, Timestamp, Wiped, latch};
 
-/// For how long the server keeps the place of a fair waiter that is not heard of.
-const PLACE: Timestamp = 5_000_000_000;
-
 impl Checker<'_> {
     /// A5.
     pub(super) fn wake_ups(&mut self, key: &str, ops: &[&Operation]) {
@@ -42,10 +39,10 @@ impl Checker<'_> {
         in_the_way.map(|_| self.bounds.absent).sum()
     }
 
-    /// How long a detached hold may still block the key. A late copy of its attempt is ended by nobody. If its lease ends it, a
-    /// waiter of its own client may look only when its place in the queue has to be kept.
+    /// How long a detached hold may still block the key: a renewal that was not answered may have lengthened its lease, and a late copy
+    /// of its attempt is ended by nobody if the process that attached it was killed.
     fn kept_by_detached(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
-        let kept = self.bounds.lease + PLACE;
+        let kept = self.bounds.lease;
         let blocks = |op: &&Operation| {
             let last = op.deadline.max(op.returned.unwrap_or(op.called));
             op.called < to && from < last + kept
