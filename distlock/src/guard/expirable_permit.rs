@@ -246,6 +246,10 @@ impl ExpirablePermit {
     /// all of them stay taken and the id of the first is returned; use [`into_ids`](ExpirablePermit::into_ids) for all.
     /// This method does no I/O.
     ///
+    /// If a command of the acquisition was not answered, over a connection that has ended, it may be carried out after the permit was
+    /// released by its id. Then a permit is taken once more, until its lease ends. [`detach`](ExpirablePermit::detach) has no such
+    /// case.
+    ///
     /// # Errors
     /// [`Error::Lost`] if a permit was already lost. The remaining permits are released in the background.
     ///
