@@ -15,6 +15,26 @@ use crate::wait::request::Request;
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;
 
+/// The indices of the keys that the server is asked for; `None` is all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct KeysAskedFor(Option<Part>);
+
+impl KeysAskedFor {
+    pub(super) fn of(keys: Part, request: &Request) -> Self {
+        Self((keys.len() < request.requested.len()).then_some(keys))
+    }
+
+    /// The keys, if they are not all.
+    pub(super) fn some(&self) -> Option<&Part> {
+        self.0.as_ref()
+    }
+
+    /// The index in the request of the key with this index among those that the server is asked for.
+    pub(super) fn index(&self, at: usize) -> usize {
+        self.some().map_or(at, |asked| asked[at])
+    }
+}
+
 /// What was granted while other parts of the same acquisition are missing. Dropping it gives everything back.
 pub(super) struct GrantedParts {
     registry: Arc<Registry>,

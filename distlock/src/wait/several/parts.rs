@@ -202,14 +202,14 @@ impl SeveralKeysWaiter<'_> {
         };
         match outcome {
             Outcome::Granted(shares) => {
-                self.answered_beside(part[0]);
+                self.unanswered.answered(part[0]);
                 for (at, share) in part.iter().zip(&shares) {
                     self.granted_at(*at, share.hold());
                 }
                 Ok(PartOutcome::Granted(shares))
             }
             Outcome::Held { at, .. } => {
-                self.answered_beside(part[0]);
+                self.unanswered.answered(part[0]);
                 Ok(PartOutcome::Held(part[at]))
             }
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) if fault.is_final() => {
@@ -218,7 +218,7 @@ impl SeveralKeysWaiter<'_> {
             Outcome::TooLate => Ok(PartOutcome::Unanswered),
             Outcome::Absent => Ok(PartOutcome::Absent),
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) => {
-                let since = self.unanswered_beside(part[0], sent);
+                let since = self.unanswered.note(part[0], sent);
                 let after = session.now().since(since);
                 if after >= session.config.unavailable_after {
                     Err(fault.into_error(key, after))

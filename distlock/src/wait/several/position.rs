@@ -17,7 +17,26 @@ pub(super) struct WaitPosition {
     pub(super) failed: u32,
     /// What it does before it waits again.
     pub(super) rest: Rest,
-    pub(super) unanswered: Option<(usize, Tick)>,
+    pub(super) unanswered: UnansweredBeside,
+}
+
+/// The key whose server did not answer when it was asked beside others, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnansweredBeside(Option<(usize, Tick)>);
+
+impl UnansweredBeside {
+    /// The server of the key with this index did not answer an attempt that was sent at `sent`. Returns since when it has not.
+    pub(super) fn note(&mut self, at: usize, sent: Tick) -> Tick {
+        // Of another key nothing is kept: only attempts in a row count, and they go to one key.
+        let earlier = self.0.filter(|(other, _)| *other == at);
+        let since = earlier.map_or(sent, |(_, since)| since);
+        self.0 = Some((at, since));
+        since
+    }
+
+    pub(super) fn answered(&mut self, at: usize) {
+        self.0 = self.0.filter(|(other, _)| *other != at);
+    }
 }
 
 /// For how long an acquisition rests.
@@ -37,7 +56,7 @@ impl WaitPosition {
             unhindered_since: request.since,
             failed: 0,
             rest: Rest::none(request.since),
-            unanswered: None,
+            unanswered: UnansweredBeside::default(),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::part::Part;
-use super::position::{Rest, WaitPosition};
+use super::part::{KeysAskedFor, Part};
+use super::position::{Rest, UnansweredBeside, WaitPosition};
 use crate::clock::Tick;
 use crate::config::OWN_HOLDER_TRUST;
 use crate::error::Error;
@@ -33,13 +33,11 @@ pub(super) struct SeveralKeysWaiter<'a> {
     pub(super) slots: Vec<(usize, QueueSlot<'a>)>,
     /// Its place in all queues. It keeps it if it has to give a granted key back.
     pub(super) rank: Option<Ticket>,
-    /// The indices of the keys that the server is asked for; `None` is all of them.
-    pub(super) asked: Option<Part>,
+    pub(super) asked: KeysAskedFor,
     pub(super) unhindered_since: Tick,
     /// How often it collected and did not get all keys.
     pub(super) failed: u32,
-    /// The key whose server did not answer when it was asked beside others, and since when.
-    pub(super) unanswered: Option<(usize, Tick)>,
+    pub(super) unanswered: UnansweredBeside,
 }
 
 impl<'a> SeveralKeysWaiter<'a> {
@@ -61,7 +59,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             waiter: Waiter::new(registry, request, at, rank, waiter_slot),
             slots: Vec::new(),
             rank: None,
-            asked: None,
+            asked: KeysAskedFor::default(),
             unhindered_since,
             failed,
             unanswered,
@@ -125,8 +123,8 @@ impl<'a> SeveralKeysWaiter<'a> {
                 self.granted(&shares);
                 Ok(Some(RoundOutcome::All(shares)))
             }
-            Outcome::Held { at, .. } if self.asked(at) != self.at() => {
-                Ok(Some(self.elsewhere(self.asked(at))))
+            Outcome::Held { at, .. } if self.asked.index(at) != self.at() => {
+                Ok(Some(self.elsewhere(self.asked.index(at))))
             }
             outcome => {
                 // Before it sleeps, so that it blocks nobody meanwhile.
@@ -135,18 +133,6 @@ impl<'a> SeveralKeysWaiter<'a> {
                 Ok(None)
             }
         }
-    }
-
-    /// The server of the key with this index did not answer an attempt that was sent at `sent`. Returns since when it has not.
-    pub(super) fn unanswered_beside(&mut self, at: usize, sent: Tick) -> Tick {
-        let earlier = self.unanswered.filter(|(other, _)| *other == at);
-        let since = earlier.map_or(sent, |(_, since)| since);
-        self.unanswered = Some((at, since));
-        since
-    }
-
-    pub(super) fn answered_beside(&mut self, at: usize) {
-        self.unanswered = self.unanswered.filter(|(other, _)| *other != at);
     }
 
     /// Waits behind a hold of its own client that lasts. An attempt would be refused because of that hold, so the server is
@@ -202,11 +188,11 @@ impl<'a> SeveralKeysWaiter<'a> {
     /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
     pub(super) fn ask_for(&mut self, keys: Part) {
         let request = self.request();
-        let asked = (keys.len() < request.requested.len()).then_some(keys);
+        let asked = KeysAskedFor::of(keys, request);
         if self.asked == asked {
             return;
         }
-        let attempts = match &asked {
+        let attempts = match asked.some() {
             None => request.attempts(self.waiter.registry, true),
             Some(asked) => {
                 let asked = asked.iter().map(|at| &request.requested[*at]);
@@ -217,16 +203,10 @@ impl<'a> SeveralKeysWaiter<'a> {
         self.asked = asked;
     }
 
-    /// The index in the request of the key with this index among those that the server is asked for.
-    fn asked(&self, at: usize) -> usize {
-        let asked = self.asked.as_ref();
-        asked.map_or(at, |asked| asked[at])
-    }
-
     /// Records what the server granted.
     fn granted(&mut self, shares: &OpenShares) {
         for (position, share) in shares.iter().enumerate() {
-            self.granted_at(self.asked(position), share.hold());
+            self.granted_at(self.asked.index(position), share.hold());
         }
     }
 
