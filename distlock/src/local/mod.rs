@@ -23,6 +23,7 @@ mod yield_list;
 pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
+pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
 pub(crate) use self::waits::limits::WaiterSlot;

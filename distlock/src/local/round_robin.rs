@@ -12,7 +12,7 @@
 
 /// The count of one client for one key. A client that has not released the key yet goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RoundRobin {
+pub(crate) struct RoundRobin {
     /// The grants of a turn.
     turn: u32,
     /// The grants that others have not had yet.
@@ -30,13 +30,13 @@ impl RoundRobin {
     }
 
     /// Another client had a turn.
-    pub(super) fn other_had_turn(&mut self) {
+    pub(crate) fn other_had_turn(&mut self) {
         self.others_granted(self.turn);
     }
 
     /// Other clients had turns, which published this number of messages. If a turn has several grants, several messages may
     /// belong to one turn.
-    pub(super) fn others_had_turns(&mut self, messages: u32) {
+    pub(crate) fn others_had_turns(&mut self, messages: u32) {
         if self.has_turns_of_one_grant() {
             self.others_granted(messages)
         } else {
@@ -45,18 +45,18 @@ impl RoundRobin {
     }
 
     /// Other clients had this number of grants.
-    pub(super) fn others_granted(&mut self, grants: u32) {
+    pub(crate) fn others_granted(&mut self, grants: u32) {
         // A rule of tests/model: grants_of_others_are_counted.
         self.owed = self.owed.saturating_sub(grants);
     }
 
     /// Whether each message ends a turn, also one of another library.
-    pub(super) fn has_turns_of_one_grant(self) -> bool {
+    pub(crate) fn has_turns_of_one_grant(self) -> bool {
         self.turn == 1
     }
 
     /// How many other clients have waited longer.
-    pub(super) fn ahead(self) -> u32 {
+    pub(crate) fn ahead(self) -> u32 {
         // The turn is 0 until the client has released the key once.
         self.owed.div_ceil(self.turn.max(1))
     }

@@ -71,7 +71,7 @@ impl Listener {
         let turns = message - self.counted;
         if turns > 0 {
             self.counted = message;
-            slot.others_had_turns(clamped(turns));
+            slot.with_round_robin(|count| count.others_had_turns(clamped(turns)));
         }
     }
 }

@@ -20,7 +20,7 @@ use super::request::Request;
 use super::waiter::Waiter;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
-use crate::local::{QueueSlot, Registry};
+use crate::local::{QueueSlot, Registry, RoundRobin};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner;
@@ -66,7 +66,7 @@ impl Waiter<'_> {
 
     /// After a release by another client. Lets the clients that have waited longer than this one go first.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
-        if self.turn.slot.clients_ahead() > 0 {
+        if self.turn.slot.round_robin().ahead() > 0 {
             let until = self.until_yielded();
             // Boxed: this happens only while other clients wait, and each waiter would have room for it.
             Box::pin(self.let_pass(0, until)).await;
@@ -167,7 +167,7 @@ impl Yielding<'_> {
     fn counts_turns(&self) -> bool {
         self.resource.kind.family() == Family::Lock
             && self.session().config.has_one_message_per_release()
-            && self.slot.has_turns_of_one_grant()
+            && self.slot.round_robin().has_turns_of_one_grant()
     }
 
     /// Counts the turns of others by their messages, until at most one client is ahead or nothing is heard. So a client that
@@ -176,13 +176,13 @@ impl Yielding<'_> {
     /// Those may go first until `until`, which is later after each message.
     async fn count_turns_ahead(&mut self, until: &mut Tick) -> u32 {
         if !self.counts_turns() {
-            return self.slot.clients_ahead();
+            return self.slot.round_robin().ahead();
         }
         loop {
             let heard = self.listener.messages();
             // Whose turn follows the last message is not known yet.
             self.listener.count_turns_before(heard - 1, self.slot);
-            let ahead = self.slot.clients_ahead();
+            let ahead = self.slot.round_robin().ahead();
             if ahead <= 1 {
                 return ahead;
             }
@@ -234,15 +234,15 @@ impl Yielding<'_> {
                 .await;
             let messages = self.listener.messages();
             let slot = self.slot;
-            slot.others_granted(clamped(messages - heard));
+            slot.with_round_robin(|count| count.others_granted(clamped(messages - heard)));
             heard = messages;
             self.listener.skip_turns(messages - 1);
-            if slot.clients_ahead() == 0 {
+            if slot.round_robin().ahead() == 0 {
                 return;
             }
             let now = self.session().now();
             if now >= until {
-                slot.other_had_turn();
+                slot.with_round_robin(RoundRobin::other_had_turn);
                 // A refusal of the next attempt is not one more turn.
                 self.listener.skip_turns(messages);
                 return;

@@ -6,32 +6,18 @@ use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::hold::Lease;
 use crate::local::entry::Entry;
+use crate::local::round_robin::RoundRobin;
 
 impl QueueSlot<'_> {
-    /// How many other clients have waited for the key longer than this one, as far as it knows.
-    pub(crate) fn clients_ahead(&self) -> u32 {
-        let ahead = self.with_entry(|entry, _| entry.round_robin.ahead());
-        ahead.unwrap_or(0)
+    /// How many turns of other clients come first, as far as the queue knows.
+    pub(crate) fn round_robin(&self) -> RoundRobin {
+        let known = self.with_entry(|entry, _| entry.round_robin);
+        known.unwrap_or_default()
     }
 
-    /// Whether a turn is a single grant, as the last turn of this client was. Each message then ends a turn.
-    pub(crate) fn has_turns_of_one_grant(&self) -> bool {
-        self.with_entry(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
-    }
-
-    /// After a release, another client had a turn.
-    pub(crate) fn other_had_turn(&self) {
-        self.with_entry(|entry, _| entry.round_robin.other_had_turn());
-    }
-
-    /// Other clients had turns, which published this number of messages.
-    pub(crate) fn others_had_turns(&self, messages: u32) {
-        self.with_entry(|entry, _| entry.round_robin.others_had_turns(messages));
-    }
-
-    /// Other clients were granted the key this often, and released it each time.
-    pub(crate) fn others_granted(&self, grants: u32) {
-        self.with_entry(|entry, _| entry.round_robin.others_granted(grants));
+    /// Counts turns of other clients.
+    pub(crate) fn with_round_robin(&self, count: impl FnOnce(&mut RoundRobin)) {
+        self.with_entry(|entry, _| count(&mut entry.round_robin));
     }
 
     /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.

@@ -63,7 +63,7 @@ impl Entry {
 impl<'a> QueueSlot<'a> {
     /// The slot of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
     pub(crate) fn slot_beside(&self, joining: Joining<'a>) -> Self {
-        let mut slot = self.beside(joining);
+        let mut slot = Self::at(self.registry, joining, self.waker(), self.ticket());
         slot.join_queue(None);
         slot
     }
@@ -115,7 +115,7 @@ impl<'a> QueueSlot<'a> {
     pub(crate) fn refuse_offer(&self) {
         let hold = self.with_entry(|entry, ticket| entry.queue.take(ticket));
         if let Some(hold) = hold.flatten() {
-            self.give_back(&hold);
+            self.registry.give_back(&hold);
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Joining<'a> {
 /// A waiter's slot in the queue of its key. Dropping it leaves the queue and passes on what the slot contained.
 #[derive(Debug)]
 pub(crate) struct QueueSlot<'a> {
-    registry: &'a Arc<Registry>,
+    pub(super) registry: &'a Arc<Registry>,
     pub(super) joining: Joining<'a>,
     /// The position in the queue, if the waiter is in it.
     pub(super) ticket: Option<Ticket>,
@@ -278,15 +278,6 @@ impl<'a> QueueSlot<'a> {
         // The server may have to hear of the count, and this guard may have another limit.
         self.registry.session.schedule_check(hold);
         Some(share)
-    }
-
-    pub(super) fn give_back(&self, hold: &Arc<Hold>) {
-        self.registry.give_back(hold);
-    }
-
-    /// A slot of the same waiter for another key. It has the same place, and is woken together with this one.
-    pub(super) fn beside(&self, joining: Joining<'a>) -> Self {
-        Self::at(self.registry, joining, &self.waker, self.ticket)
     }
 
     /// A slot that is woken by this waker, and will have this place.
