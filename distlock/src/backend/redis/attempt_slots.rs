@@ -33,7 +33,7 @@ impl RedisBackend {
         }
         // Waiters attempt now and then. The subscription is therefore restored here, on a runtime that is alive, if its own runtime
         // has ended.
-        let slots = self.servers.with_node(key, |node| {
+        let slots = self.servers.route(key).with_node(|node| {
             node.subscriber().revive();
             Arc::clone(node.attempt_slots())
         });

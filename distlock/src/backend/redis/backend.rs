@@ -102,17 +102,17 @@ impl RedisBackend {
     ) -> Result<Value, Fault> {
         let answered = self.take_answered(key);
         if answered.is_empty() {
-            let value = self.servers.run(key, script, with).await?;
+            let value = self.servers.route(key).run(script, with).await?;
             return Ok(self.refused_messages.read(value, key, &self.servers));
         }
         let remove = |(key, marks): (Key, Vec<String>)| async move {
             let mut remove = redis::cmd("DEL");
             remove.arg(&marks);
-            self.servers.send(&key, remove).await
+            self.servers.route(&key).send(remove).await
         };
         let removed = all(answered.into_iter().map(remove));
         // A failed removal is not repeated: the marks expire.
-        let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
+        let (value, _) = tokio::join!(self.servers.route(key).run(script, with), removed);
         Ok(self.refused_messages.read(value?, key, &self.servers))
     }
 
@@ -130,7 +130,10 @@ impl RedisBackend {
             Some(read) => {
                 let order = Order::After;
                 let track = Track { read: &read, order };
-                self.servers.run_tracked(key, script, track, with).await
+                self.servers
+                    .route(key)
+                    .run_tracked(script, track, with)
+                    .await
             }
             None => self.run(key, script, with).await,
         };
@@ -143,9 +146,11 @@ impl RedisBackend {
         if answered.is_empty() {
             return Vec::new();
         }
-        let server = self.servers.home(key).server;
-        let of_server = answered.extract_if(.., |(key, _)| self.servers.home(key).server == server);
-        let marks = of_server.map(|(key, mark)| (self.servers.home(&key), (key, mark)));
+        let server = self.servers.route(key).home().server;
+        let of_server = answered.extract_if(.., |(key, _)| {
+            self.servers.route(key).home().server == server
+        });
+        let marks = of_server.map(|(key, mark)| (self.servers.route(&key).home(), (key, mark)));
         let slots = Home::group(marks).into_iter().filter_map(|(_, marks)| {
             let (keys, marks): (Vec<_>, Vec<_>) = marks.into_iter().unzip();
             Some((keys.into_iter().next()?, marks))
@@ -156,7 +161,8 @@ impl RedisBackend {
     /// How many of this client's subscriptions the server counts for a key's channel.
     pub(super) fn subscribers(&self, key: &Key, channel: &str) -> i64 {
         self.servers
-            .with_node(key, |node| node.subscriber().subscribers(channel))
+            .route(key)
+            .with_node(|node| node.subscriber().subscribers(channel))
     }
 }
 

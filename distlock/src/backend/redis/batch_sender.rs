@@ -131,7 +131,11 @@ impl RedisBackend {
             Ok(value) => {
                 self.batches.with(Collector::proven);
                 // The answer to a command that goes alone names its server as well.
-                let named = |fault| self.servers.with_node(first, |node| node.of_answer(fault));
+                let named = |fault| {
+                    self.servers
+                        .route(first)
+                        .with_node(|node| node.of_answer(fault))
+                };
                 let answers = read_answers(value, operations).into_iter();
                 return Some(answers.map(|answer| answer.map_err(named)).collect());
             }

@@ -21,20 +21,30 @@ pub(super) async fn confirm(backend: &RedisBackend, granted: &[Attempt]) -> Resu
     let value = match first.target.hold_family()? {
         HoldFamily::Lock | HoldFamily::Fair => {
             let renewals = lock::renewals(&batch);
-            servers.confirm(key, &script::LOCK_RENEW, &renewals).await
+            servers
+                .route(key)
+                .confirm(&script::LOCK_RENEW, &renewals)
+                .await
         }
         HoldFamily::ReadWrite => {
             let renewals = rw::renewals(&batch);
-            servers.confirm(key, &script::RW_RENEW, &renewals).await
+            servers
+                .route(key)
+                .confirm(&script::RW_RENEW, &renewals)
+                .await
         }
         HoldFamily::Permit => {
             let renewals = permit::renewals(&batch);
-            servers.confirm(key, &script::PERMIT_RENEW, &renewals).await
+            servers
+                .route(key)
+                .confirm(&script::PERMIT_RENEW, &renewals)
+                .await
         }
         HoldFamily::Semaphore => {
             let statement = semaphore::statement(&first.target);
             servers
-                .confirm(key, &script::SEMAPHORE_STATE, &statement)
+                .route(key)
+                .confirm(&script::SEMAPHORE_STATE, &statement)
                 .await
         }
     };

@@ -32,7 +32,7 @@ pub(super) async fn listeners(backend: &RedisBackend, key: &Key) -> Result<u64, 
     for count in [Some(first), second].into_iter().flatten() {
         let mut ask = redis::cmd("PUBSUB");
         ask.arg(count).arg(&channel);
-        let answer = backend.servers.send(key, ask).await?;
+        let answer = backend.servers.route(key).send(ask).await?;
         let Value::Array(pair) = &answer else {
             return Err(reply::unexpected(&answer));
         };
@@ -276,7 +276,7 @@ pub(super) async fn named_clients(
 ) -> Result<Vec<NamedClient>, Fault> {
     let mut list = redis::cmd("CLIENT");
     list.arg("LIST");
-    let listed = backend.servers.send(key, list).await;
+    let listed = backend.servers.route(key).send(list).await;
     match listed.map_err(|fault| needs("+client|list", fault))? {
         Value::BulkString(bytes) => Ok(clients(&String::from_utf8_lossy(&bytes))),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(clients(&text)),

@@ -88,7 +88,7 @@ impl RedisBackend {
 
     /// Renews holds of several slots: one command for each slot, all at the same time.
     async fn renew_by_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
-        let home = |renewal: &Renewal| self.servers.home(&renewal.target.resource.key);
+        let home = |renewal: &Renewal| self.servers.route(&renewal.target.resource.key).home();
         let by_home = Home::group(batch.iter().map(home).zip(0..));
         let answers = by_home.into_iter().map(|(_, positions)| async move {
             let of_home = positions.iter().map(|at: &usize| batch[*at].clone());
@@ -156,7 +156,7 @@ impl Backend for RedisBackend {
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
-        let slot = |renewal: &Renewal| self.servers.home(&renewal.target.resource.key).slot;
+        let slot = |renewal: &Renewal| self.servers.route(&renewal.target.resource.key).home().slot;
         match batch {
             [first, rest @ ..] if rest.iter().any(|one| slot(one) != slot(first)) => {
                 Box::pin(self.renew_by_slot(batch))
@@ -343,17 +343,19 @@ impl Connections for RedisBackend {
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         let channel = names::channel(target);
         let ask = |node: &Node| node.subscriber().has_heard_all(&channel);
-        self.servers.with_node(&target.resource.key, ask)
+        self.servers.route(&target.resource.key).with_node(ask)
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
         let channel = names::channel(target);
         let subscribe = |node: &Node| node.subscriber().subscribe(channel);
-        self.servers.with_node(&target.resource.key, subscribe)
+        self.servers
+            .route(&target.resource.key)
+            .with_node(subscribe)
     }
 
     fn home(&self, key: &Key) -> Home {
-        self.servers.home(key)
+        self.servers.route(key).home()
     }
 
     fn counts_all_listeners(&self) -> bool {
@@ -365,15 +367,15 @@ impl Connections for RedisBackend {
     }
 
     fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
-        self.servers.connection_gap(key)
+        self.servers.route(key).connection_gap()
     }
 
     fn epoch(&self, key: &Key) -> u64 {
-        self.servers.epoch(key)
+        self.servers.route(key).epoch()
     }
 
     fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
-        self.servers.may_have_lost(key, epoch)
+        self.servers.route(key).may_have_lost(epoch)
     }
 
     fn epoch_changes(&self) -> u64 {

@@ -45,7 +45,7 @@ impl RefusedMessages {
             Ok(answer) => answer,
             Err((why, answer)) => {
                 let cause = 1 << reply::cause_of_refusal(&why);
-                let reached_at = || servers.with_node(key, |node| node.reached_at());
+                let reached_at = || servers.route(key).with_node(|node| node.reached_at());
                 let server = servers.is_one_server().then(reached_at).flatten();
                 let is_new = self.0.lock().is_new(server, cause);
                 if is_new {

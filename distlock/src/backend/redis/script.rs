@@ -23,7 +23,7 @@ pub(super) enum Publish {
 }
 
 /// A script, in the variants for all ways to publish.
-pub(super) struct Script {
+pub(crate) struct Script {
     /// A number that no other script has.
     number: u32,
     plain: Text,
@@ -151,7 +151,7 @@ impl Text {
 }
 
 /// A call of a script, to which keys and then arguments are added.
-pub(super) struct Call(Cmd);
+pub(crate) struct Call(Cmd);
 
 /// Adds the keys and arguments of a script to its call. Not a generic parameter: what sends a call would be compiled once for
 /// each script.

@@ -31,7 +31,9 @@ pub(super) async fn read(
     let order = Order::Before;
     let track = Track { read: &read, order };
     let servers = &backend.servers;
-    let answer = servers.run_tracked(first, &script::STILL_HELD, track, &with);
+    let answer = servers
+        .route(first)
+        .run_tracked(&script::STILL_HELD, track, &with);
     let value = answer.await?;
     if value == Value::Nil {
         return Ok(None);

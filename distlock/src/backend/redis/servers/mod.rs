@@ -11,6 +11,7 @@ mod masters;
 mod no_effect;
 mod node;
 mod rights;
+mod route;
 mod scan;
 mod sentinel;
 mod shared;
@@ -19,23 +20,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-
-use self::cluster::Cluster;
 use self::facts::AskedKeys;
 use self::failed::NodeFault;
-use self::layout::{Layout, ONE};
+use self::layout::Layout;
 pub(super) use self::node::Node;
+pub(super) use self::route::Route;
 pub(super) use self::scan::{ScannedPage, ScannedServer};
 use super::connection::Epochs;
 use super::connection::url::Url;
 use super::names;
-use super::script::{Fill, Script};
 use super::slot::slot_of;
-use super::tracking::{Heard, Track};
+use super::tracking::Heard;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
-use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
+use crate::backend::{Fault, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
@@ -52,13 +50,6 @@ pub(super) struct Servers {
 
 /// How many keys are tried until one lies on a node. A node that has fewer slots than one of so many is rare.
 const MOST_KEYS_TRIED: u32 = 10_000;
-
-/// What has a key.
-enum Route<'a> {
-    Single(&'a Node),
-    /// The node of the cluster that has this slot.
-    Slot(&'a Arc<Cluster>, u16),
-}
 
 impl Servers {
     /// The servers of a URL. Nothing is sent.
@@ -107,41 +98,13 @@ impl Servers {
         }
     }
 
-    /// What has a key.
-    fn owner(&self, key: &Key) -> Route<'_> {
+    /// Where commands for a key go.
+    pub(super) fn route(&self, key: &Key) -> Route<'_> {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
                 Route::Single(&single.node)
             }
             Layout::Cluster(cluster) => Route::Slot(cluster, slot_of(key.name())),
-        }
-    }
-
-    /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
-    pub(super) async fn run(
-        &self,
-        key: &Key,
-        script: &Script,
-        with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        match self.owner(key) {
-            Route::Single(node) => node.run(script, with).await,
-            Route::Slot(cluster, slot) => cluster.run(slot, script, with).await,
-        }
-    }
-
-    /// Runs a script on the server of a key, and has the server track keys beside it. The answer is
-    /// [`Value::Nil`](redis::Value::Nil) if it was not sent.
-    pub(super) async fn run_tracked(
-        &self,
-        key: &Key,
-        script: &Script,
-        track: Track<'_>,
-        with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        match self.owner(key) {
-            Route::Single(node) => node.run_tracked(script, track, with).await,
-            Route::Slot(cluster, slot) => cluster.run_as(slot, script, Some(track), with).await,
         }
     }
 
@@ -155,42 +118,18 @@ impl Servers {
         self.are_known().await?;
         let of_node = |node: &Node| (Arc::clone(node.link()), node.response_timeout());
         // Copied out of the closure: the node of a slot may be forgotten while the link is asked.
-        let (link, patience) = self.with_node(key, of_node);
+        let (link, patience) = self.route(key).with_node(of_node);
         link.server_run(patience).await
     }
 
     /// How long the server of a key has to wait before it may grant, since it was started only recently.
     pub(super) fn grace_left(&self, key: &Key) -> Option<Duration> {
-        self.with_node(key, |node| node.link().grace_left())
+        self.route(key).with_node(|node| node.link().grace_left())
     }
 
     /// Whether what the server of a key grants needs a confirmation by replicas.
     pub(super) fn confirms(&self, key: &Key) -> bool {
-        self.with_node(key, Node::confirms)
-    }
-
-    /// Renews by a script what the server of a key has granted, and waits until enough of its replicas have it.
-    pub(super) async fn confirm(
-        &self,
-        key: &Key,
-        script: &Script,
-        with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        match self.owner(key) {
-            Route::Single(node) => {
-                let confirmed = node.confirm(script, with).await;
-                confirmed.map_err(|failed| node.of_answer(node.fault(failed)))
-            }
-            Route::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
-        }
-    }
-
-    /// Sends a command other than a script to the server of a key.
-    pub(super) async fn send(&self, key: &Key, command: Cmd) -> Result<Value, Fault> {
-        match self.owner(key) {
-            Route::Single(node) => node.send(command).await,
-            Route::Slot(cluster, slot) => cluster.send(slot, command).await,
-        }
+        self.route(key).with_node(Node::confirms)
     }
 
     /// What each server that has keys says of itself, all asked at once.
@@ -228,7 +167,7 @@ impl Servers {
             Key::new("", &name).ok()
         });
         // By trial: a slot is a checksum of the name, so no name can be made for it.
-        let found = keys.find(|key| self.home(key).server == node.number());
+        let found = keys.find(|key| self.route(key).home().server == node.number());
         found.unwrap_or_else(|| key.clone())
     }
 
@@ -246,21 +185,6 @@ impl Servers {
         self.layout.single().is_some()
     }
 
-    /// Where a key lives.
-    pub(super) fn home(&self, key: &Key) -> Home {
-        match self.owner(key) {
-            // All keys are together, so one command may name any of them.
-            Route::Single(_) => Home {
-                server: ONE,
-                slot: 0,
-            },
-            Route::Slot(cluster, slot) => {
-                let server = cluster.nodes.node(slot).node.number();
-                Home { server, slot }
-            }
-        }
-    }
-
     /// Why a primitive cannot have this name here.
     pub(super) fn refuses(&self, kind: Kind, name: &str) -> Option<&'static str> {
         match &self.layout {
@@ -269,45 +193,9 @@ impl Servers {
         }
     }
 
-    /// Does this with the server of a key.
-    pub(super) fn with_node<T>(&self, key: &Key, with: impl FnOnce(&Node) -> T) -> T {
-        match self.owner(key) {
-            Route::Single(node) => with(node),
-            Route::Slot(cluster, slot) => with(&cluster.nodes.node(slot).node),
-        }
-    }
-
     /// Why the client is disconnected from the server of a key; `None` if it is connected.
     pub(super) fn disconnected(&self, key: &Key) -> Option<Fault> {
-        self.with_node(key, |node| node.link().disconnected())
-    }
-
-    /// The present gap between two connections to the server of a key; `None` if there is a connection.
-    pub(super) fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
-        match self.owner(key) {
-            Route::Single(node) => {
-                let lost = node.link().gap()?;
-                Some(ConnectionGap { lost, changed: 0 })
-            }
-            Route::Slot(cluster, slot) => cluster.connection_gap(slot),
-        }
-    }
-
-    /// The number of the connection for commands to the server of a key.
-    pub(super) fn epoch(&self, key: &Key) -> u64 {
-        match self.owner(key) {
-            Route::Single(node) => node.link().epoch(),
-            Route::Slot(cluster, slot) => cluster.nodes.epoch(slot),
-        }
-    }
-
-    /// Whether data of a key may have been lost since its epoch was this.
-    pub(super) fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
-        match self.owner(key) {
-            // A new connection may lead to another server, or to one that has lost its data.
-            Route::Single(node) => node.link().epoch() != epoch,
-            Route::Slot(cluster, slot) => cluster.nodes.may_have_lost(slot, epoch),
-        }
+        self.route(key).with_node(|node| node.link().disconnected())
     }
 
     /// The changes of [`epoch`](Servers::epoch), for all keys.

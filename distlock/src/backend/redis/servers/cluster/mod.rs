@@ -42,7 +42,7 @@ use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
 
 /// The nodes of a cluster.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     opening: OpenState,
     pub(super) nodes: Nodes,
     map_reader: Arc<MapReader>,

@@ -1,0 +1,114 @@
+//! Where commands for a key go: to one server, or to the node of a cluster that has its slot.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::cluster::Cluster;
+use super::layout::ONE;
+use super::node::Node;
+use crate::backend::redis::script::{Fill, Script};
+use crate::backend::redis::tracking::Track;
+use crate::backend::{ConnectionGap, Fault, Home};
+
+/// What has a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Route<'a> {
+    Single(&'a Node),
+    /// The node of the cluster that has this slot.
+    Slot(&'a Arc<Cluster>, u16),
+}
+
+impl Route<'_> {
+    /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
+    pub(crate) async fn run(self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
+        match self {
+            Route::Single(node) => node.run(script, with).await,
+            Route::Slot(cluster, slot) => cluster.run(slot, script, with).await,
+        }
+    }
+
+    /// Runs a script on the server of a key, and has the server track keys beside it. The answer is
+    /// [`Value::Nil`](redis::Value::Nil) if it was not sent.
+    pub(crate) async fn run_tracked(
+        self,
+        script: &Script,
+        track: Track<'_>,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
+        match self {
+            Route::Single(node) => node.run_tracked(script, track, with).await,
+            Route::Slot(cluster, slot) => cluster.run_as(slot, script, Some(track), with).await,
+        }
+    }
+
+    /// Renews by a script what the server of a key has granted, and waits until enough of its replicas have it.
+    pub(crate) async fn confirm(self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
+        match self {
+            Route::Single(node) => {
+                let confirmed = node.confirm(script, with).await;
+                confirmed.map_err(|failed| node.of_answer(node.fault(failed)))
+            }
+            Route::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
+        }
+    }
+
+    /// Sends a command other than a script to the server of a key.
+    pub(crate) async fn send(self, command: Cmd) -> Result<Value, Fault> {
+        match self {
+            Route::Single(node) => node.send(command).await,
+            Route::Slot(cluster, slot) => cluster.send(slot, command).await,
+        }
+    }
+
+    /// Where a key lives.
+    pub(crate) fn home(self) -> Home {
+        match self {
+            // All keys are together, so one command may name any of them.
+            Route::Single(_) => Home {
+                server: ONE,
+                slot: 0,
+            },
+            Route::Slot(cluster, slot) => {
+                let server = cluster.nodes.node(slot).node.number();
+                Home { server, slot }
+            }
+        }
+    }
+
+    /// Does this with the server of a key.
+    pub(crate) fn with_node<T>(self, with: impl FnOnce(&Node) -> T) -> T {
+        match self {
+            Route::Single(node) => with(node),
+            Route::Slot(cluster, slot) => with(&cluster.nodes.node(slot).node),
+        }
+    }
+
+    /// The present gap between two connections to the server of a key; `None` if there is a connection.
+    pub(crate) fn connection_gap(self) -> Option<ConnectionGap> {
+        match self {
+            Route::Single(node) => {
+                let lost = node.link().gap()?;
+                Some(ConnectionGap { lost, changed: 0 })
+            }
+            Route::Slot(cluster, slot) => cluster.connection_gap(slot),
+        }
+    }
+
+    /// The number of the connection for commands to the server of a key.
+    pub(crate) fn epoch(self) -> u64 {
+        match self {
+            Route::Single(node) => node.link().epoch(),
+            Route::Slot(cluster, slot) => cluster.nodes.epoch(slot),
+        }
+    }
+
+    /// Whether data of a key may have been lost since its epoch was this.
+    pub(crate) fn may_have_lost(self, epoch: u64) -> bool {
+        match self {
+            // A new connection may lead to another server, or to one that has lost its data.
+            Route::Single(node) => node.link().epoch() != epoch,
+            Route::Slot(cluster, slot) => cluster.nodes.may_have_lost(slot, epoch),
+        }
+    }
+}
