@@ -247,10 +247,6 @@ impl HoldRef {
         clock.sleep_until(clock.now().after(time)).await;
     }
 
-    pub(crate) fn has_margin(&self) -> bool {
-        !self.origin.margin.is_zero()
-    }
-
     /// Another guard of the same hold, with this margin, unless `closed` is set or this guard or the hold is
     /// over.
     pub(crate) fn nest(

@@ -288,7 +288,7 @@ impl HoldView {
     pub(crate) async fn over(self) {
         // The usual guard needs no list of ends, and no loop.
         if let [only] = &*self.members()
-            && !only.has_margin()
+            && only.margin().is_zero()
         {
             return Arc::clone(only).over().await;
         }

@@ -67,7 +67,7 @@ impl Session {
     fn freed_by_loss(self: &Arc<Self>, hold: &Hold, loss: Loss) {
         // Last, and also if a subscriber of the log or the metrics panic: the next waiter asks the server after that.
         defer! { self.freed(hold, None); }
-        self.lose(hold, loss);
+        self.lose(hold, loss, self.backend.epoch(&hold.resource.key));
     }
 
     /// Records that a hold is over. `others`: how many other clients heard of it, if the server said so.
@@ -127,14 +127,9 @@ impl Session {
 
 /// The loss of a hold.
 impl Session {
-    /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
-    pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
-        let epoch = self.backend.epoch(&hold.resource.key);
-        self.lose_over(hold, loss, epoch);
-    }
-
-    /// Declares a hold lost. The loss was found over connection `epoch`.
-    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+    /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers. The loss was
+    /// found over connection `epoch`.
+    pub(super) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         let _ending = Ending::new(self);
         // Somebody else has declared the loss, or has released the hold.
         if !self.watchdog.unwatch(hold.owner) {

@@ -144,7 +144,7 @@ async fn read_together(session: &Arc<Session>, holds: &[Arc<Hold>]) -> Outcome {
     foreign::each(lost, |((hold, epoch), _)| {
         if let Some(loss) = hold.with_lease(Lease::gone) {
             // Only the first to find the loss declares it: a renewal may have found it as well.
-            session.lose_over(hold, loss, epoch);
+            session.lose(hold, loss, epoch);
         }
     });
     Outcome::Read

@@ -297,7 +297,10 @@ fn attend_to(
     match hold.next_action(now, soon) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
         WatchdogAction::Later(at) => session.watchdog.schedule_check(hold.owner, at),
-        WatchdogAction::Lost(loss) => session.lose(hold, loss),
+        WatchdogAction::Lost(loss) => {
+            let epoch = session.backend.epoch(&hold.resource.key);
+            session.lose(hold, loss, epoch);
+        }
         WatchdogAction::Over => session.unwatch(hold),
     }
     None
@@ -323,7 +326,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         // With the count that was sent: the present one may be another, and is then stated next.
         match hold.renewed(sent, count, lease, answer, now) {
-            Confirmed::Lost(loss) => session.lose_over(&hold, loss, epoch),
+            Confirmed::Lost(loss) => session.lose(&hold, loss, epoch),
             Confirmed::AsBefore => session.watchdog.look_again(&hold),
             Confirmed::Longer => {
                 // Also if a waker panics.
