@@ -347,11 +347,8 @@ impl Connections for RedisBackend {
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
-        let channel = names::channel(target);
-        let subscribe = |node: &Node| node.subscriber().subscribe(channel);
-        self.servers
-            .route(&target.resource.key)
-            .with_node(subscribe)
+        let route = self.servers.route(&target.resource.key);
+        route.with_node(|node| node.subscriber().subscribe(names::channel(target)))
     }
 
     fn home(&self, key: &Key) -> Home {
