@@ -8,7 +8,6 @@ mod callbacks;
 mod free;
 mod losses;
 mod outage;
-mod owners;
 mod peek;
 mod per_server;
 mod release;
@@ -32,7 +31,6 @@ use self::free::FreeWatches;
 pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
 use self::losses::Losses;
 use self::outage::Outages;
-use self::owners::Owners;
 use self::peek::Peeks;
 pub(crate) use self::peek::over_at;
 use self::release::Releaser;
@@ -55,6 +53,7 @@ use crate::foreign;
 use crate::hold::{Flag, GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
+use crate::resource::owner::Owners;
 use crate::telemetry;
 
 /// The part of a client that its holds need.
