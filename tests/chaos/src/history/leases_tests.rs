@@ -1,7 +1,7 @@
 //! Leases that are extended, and holds that are detached.
 
 use super::test_events::{MS, broken, called, granted, id, released, wiped};
-use super::{End, Event, EventKind, Timestamp};
+use super::{End, Event, EventKind, Fault, STALE_COPY, Timestamp};
 
 fn extended(process: u32, at: Timestamp, lease: Timestamp, deadline: Timestamp) -> Event {
     let what = EventKind::Extended {
@@ -55,12 +55,42 @@ fn detached_and_released() -> impl Iterator<Item = Event> {
 #[test]
 fn a_detached_hold_that_was_released_violates_a17_if_it_is_attached_then_also_beside_a_fault() {
     assert!(broken(detached_and_released()).is_empty());
-    let attached = || {
-        let granted = [granted(3, 300 * MS, 2_300 * MS)];
-        let ended = released(3, 400 * MS, 2_300 * MS);
-        taken(3, 300 * MS).into_iter().chain(granted).chain(ended)
+    assert_eq!(broken(released_and_attached()), ["A17"]);
+    assert!(broken(released_and_attached().chain([wiped(150 * MS)])).contains(&"A17"));
+}
+
+/// The same, and attached by the third process after that.
+fn released_and_attached() -> impl Iterator<Item = Event> {
+    let attached = taken(3, 300 * MS).into_iter();
+    let granted = [granted(3, 300 * MS, 2_300 * MS)];
+    let ended = released(3, 400 * MS, 2_300 * MS);
+    detached_and_released().chain(attached.chain(granted).chain(ended))
+}
+
+#[test]
+fn a_detached_hold_that_the_server_has_again_may_be_attached_after_its_release() {
+    let with = |kind: &str, from: Timestamp, to: Timestamp, delays_attempts: bool| {
+        let Event { what, .. } = wiped(from);
+        let EventKind::Fault(fault) = what else {
+            unreachable!("a fault")
+        };
+        let fault = Fault {
+            kind: kind.to_owned(),
+            to,
+            delays_attempts,
+            ..fault
+        };
+        let fault = Event {
+            at: to,
+            what: EventKind::Fault(fault),
+        };
+        broken(released_and_attached().chain([fault])).contains(&"A17")
     };
-    let both = || detached_and_released().chain(attached());
-    assert_eq!(broken(both()), ["A17"]);
-    assert!(broken(both().chain([wiped(150 * MS)])).contains(&"A17"));
+    // An earlier copy of the server between the two, and before them.
+    assert!(!with(STALE_COPY, 250 * MS, 250 * MS, false));
+    assert!(with(STALE_COPY, 150 * MS, 150 * MS, false));
+    // An attempt of the time of the acquisition that comes between the two, one that comes before them, and a later attempt.
+    assert!(!with("Attempt Late", 0, 250 * MS, true));
+    assert!(with("Attempt Late", 0, 150 * MS, true));
+    assert!(with("Attempt Late", 50 * MS, 250 * MS, true));
 }

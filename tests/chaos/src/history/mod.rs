@@ -287,7 +287,16 @@ pub struct Fault {
     pub reconnects: bool,
 }
 
+/// The kind of a fault after which a server has earlier data of a lock.
+pub(crate) const STALE_COPY: &str = "stale copy";
+
 impl Fault {
+    /// Whether a server may have had earlier data of a lock after it.
+    #[must_use]
+    pub fn brings_back(&self) -> bool {
+        self.kind == STALE_COPY || matches!(self.wiped, Wiped::Unreplicated { .. })
+    }
+
     /// Whether no caller may notice it. Such a fault explains no delay and no error.
     #[must_use]
     pub fn is_unnoticed(&self) -> bool {

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::plan::MemoryFault;
 use super::{HEALS, LEASE, MemoryRun, RESPONSE_TIMEOUT, situations};
 use crate::fault_plan::PlannedFault;
-use crate::history::{self, Affected, Event, EventKind, Timestamp, Wiped};
+use crate::history::{self, Affected, Event, EventKind, STALE_COPY, Timestamp, Wiped};
 use crate::panicking_waker::may_meet_a_panic;
 use crate::time::timestamp;
 
@@ -20,8 +20,6 @@ pub(super) const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
 /// The kind of a fault after which the clients connect again.
 pub(super) const RESTART: &str = "restart";
-
-pub(super) const STALE_COPY: &str = "stale copy";
 
 /// The kind of a fault at whose end attempts of its whole time are executed.
 pub(super) const HANG: &str = "hang";

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Checker;
-use crate::history::{Id, Operation, Refusal, Timestamp};
+use crate::history::{Fault, Id, Operation, Refusal, Timestamp};
 
 impl Checker<'_> {
     /// A17.
@@ -25,8 +25,11 @@ impl Checker<'_> {
             had.sort_by_key(|op| op.returned);
             if let [first, second, ..] = had[..] {
                 let at = second.returned.unwrap_or(second.called);
-                let what = format!("{} and {} have had the hold of {from}", first.id, second.id);
-                self.found("A17", at, what);
+                if !self.is_back(source, first, at) {
+                    let what =
+                        format!("{} and {} have had the hold of {from}", first.id, second.id);
+                    self.found("A17", at, what);
+                }
             }
             for op in &takers {
                 let Some(at) = op.returned.filter(|_| op.refused == Some(Refusal::Lost)) else {
@@ -38,6 +41,17 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the server may have had the hold again by then, after the first one had taken it over: it may have been an earlier
+    /// copy of itself, or an attempt of the former owner may have come late. The guide says so.
+    fn is_back(&self, source: &Operation, first: &Operation, until: Timestamp) -> bool {
+        let meets = |fault: &Fault| fault.hit && fault.from <= until && fault.to >= first.called;
+        let mut faults = self.operations.faults.iter().filter(|fault| meets(fault));
+        faults.any(|fault| {
+            let comes_late = fault.delays_attempts && fault.from <= source.held_since;
+            comes_late || fault.brings_back()
+        })
     }
 
     /// Whether the hold may have been gone by then.
