@@ -119,7 +119,8 @@ const SMOKE: Size = Size {
     ground_coverage: GROUND_COVERAGE,
     grounds: &[],
     kinds_of_processes: Some(&["permit"]),
-    // Kinds that share their scripts with one that is played, and flaws that take more than 1.2 s of the processor to catch.
+    // Kinds that share their scripts with one that is played, or that memory plays, and flaws that take more than 1.2 s of the
+    // processor to catch.
     left_to_full: &[
         "redis_flaw_LossUntold_is_caught_by_A19",
         "redis_non_reentrant",
@@ -127,6 +128,8 @@ const SMOKE: Size = Size {
         "redis_fenced",
         "redis_non_reentrant_fair",
         "redis_write",
+        "redis_multi",
+        "redis_latch",
         "flaw_SeveralKeysByTries_is_caught_by_A13",
         "flaw_NoTryAfterReconnect_is_caught",
         "flaw_LeaseCutShort_is_caught",
