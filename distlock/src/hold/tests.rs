@@ -66,6 +66,14 @@ async fn nothing_nests_in_a_closed_scope_or_beside_a_guard_that_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hold_counts_from_its_grant() {
+    let guard = granted();
+    tokio::time::sleep(LEASE / 2).await;
+    let latest = guard.hold().latest_guard();
+    assert_eq!(latest.held_for(guard.now()), LEASE / 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_nests_in_a_hold_that_was_lost() {
     let open = AtomicBool::new(false);
     let guard = granted();
