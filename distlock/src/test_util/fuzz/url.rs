@@ -89,11 +89,15 @@ fn is_sound(url: &Url) {
     addresses.iter().for_each(host);
 }
 
-fn login_at_sentinels(credentials: &Credentials) -> String {
-    let user = credentials.user().map(encoded);
-    let user = user.map(|user| format!("&sentinel_user={user}"));
-    let password = encoded(credentials.password());
-    format!("{}&sentinel_password={password}", user.unwrap_or_default())
+/// The words of a query for the user and the password. A user alone has its password elsewhere.
+fn login_at_sentinels(user: Option<&str>, credentials: Option<&Credentials>) -> String {
+    let word = |name, text: Option<&str>| {
+        let word = text.map(|text| format!("&{name}={}", encoded(text)));
+        word.unwrap_or_default()
+    };
+    let user = user.or_else(|| credentials?.user());
+    let password = credentials.map(Credentials::password);
+    word("sentinel_user", user) + &word("sentinel_password", password)
 }
 
 /// A URL that says the same, with everything encoded that can be.
@@ -124,14 +128,14 @@ fn written_anew(url: &Url) -> String {
             service,
             db,
             credentials,
+            user: at_sentinels,
             tls,
             ..
         } => {
             is_insecure |= *tls == Tls::Insecure;
             let service = encoded(service);
             let tls = *tls != Tls::Off;
-            let login = credentials.as_ref().map(login_at_sentinels);
-            let login = login.unwrap_or_default();
+            let login = login_at_sentinels(at_sentinels.as_deref(), credentials.as_ref());
             format!(
                 "{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}{settings}"
             )
