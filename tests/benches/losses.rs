@@ -1,4 +1,5 @@
-//! How long it takes until a lost hold is told, on one server, and what it costs to have holds tracked.
+//! How long it takes until a lost hold is told, on one server, on a cluster and with Sentinels, and what it costs to have holds
+//! tracked.
 //!
 //! `cargo bench -p distlock-bench --bench losses` prints the median and the 99th percentile from the command that takes the key away
 //! to the end of `lost()`, and then the cost of many holds with and without tracking. `-- --quick` takes fewer of both.
@@ -12,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use distlock::{Client, Guard};
-use distlock_tests::{RedisServer, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, SentinelSet, eventually_eq};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -44,14 +45,65 @@ impl How {
     }
 }
 
+/// Where the locks are.
+#[derive(Clone, Copy, Debug)]
+enum Ground {
+    One,
+    Cluster,
+    Sentinel,
+}
+
+/// The servers of a measurement.
+enum Servers {
+    One(RedisServer),
+    Cluster(RedisCluster),
+    Sentinel(SentinelSet),
+}
+
+impl Servers {
+    async fn start(ground: Ground) -> Self {
+        match ground {
+            Ground::One => Self::One(RedisServer::start().await),
+            Ground::Cluster => Self::Cluster(RedisCluster::start().await),
+            Ground::Sentinel => Self::Sentinel(SentinelSet::start().await),
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Sentinel(set) => set.url(),
+        }
+    }
+
+    /// The server of the keys, and what their names begin with.
+    async fn of_keys(&self) -> (&RedisServer, String) {
+        match self {
+            Self::One(server) => (server, "lost:".to_owned()),
+            Self::Cluster(cluster) => {
+                let tag = cluster.key_at(0, "lost").await;
+                (cluster.node(0), format!("{{{tag}}}:"))
+            }
+            Self::Sentinel(set) => (set.server(set.master().await), "lost:".to_owned()),
+        }
+    }
+}
+
 fn main() {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     let quick = std::env::args().any(|arg| arg == "--quick");
     runtime.block_on(async {
         let samples = if quick { 100 } else { 500 };
-        for how in How::ALL {
-            losses(how, samples).await;
+        for (ground, samples) in [
+            (Ground::One, samples),
+            (Ground::Cluster, samples / 5),
+            (Ground::Sentinel, samples / 5),
+        ] {
+            for how in How::ALL {
+                losses(ground, how, samples.max(100)).await;
+            }
         }
         let (rounds, time) = if quick {
             (1, Duration::from_secs(4))
@@ -62,10 +114,10 @@ fn main() {
     });
 }
 
-async fn connect(server: &RedisServer, watchdog: Duration, track: bool) -> Client {
+async fn connect(url: &str, watchdog: Duration, track: bool) -> Client {
     let builder = Client::builder().watchdog_timeout(watchdog);
     let builder = builder.track_holds(track);
-    builder.connect(&server.url()).await.unwrap()
+    builder.connect(url).await.unwrap()
 }
 
 async fn acquire(client: &Client, names: impl IntoIterator<Item = String>) -> Vec<Guard> {
@@ -87,17 +139,18 @@ async fn tracked(server: &RedisServer, keys: usize) {
 }
 
 /// Measures so many losses, each from before the command is sent.
-async fn losses(how: How, samples: usize) {
+async fn losses(ground: Ground, how: How, samples: usize) {
     let at_once = if how.takes_all() { 25 } else { TOGETHER };
     let mut times = Vec::with_capacity(samples);
     for _ in 0..samples / at_once {
-        let server = RedisServer::start().await;
-        let client = connect(&server, LONG, true).await;
-        let other = connect(&server, LONG, true).await;
+        let servers = Servers::start(ground).await;
+        let client = connect(&servers.url(), LONG, true).await;
+        let other = connect(&servers.url(), LONG, true).await;
+        let (server, prefix) = servers.of_keys().await;
         let mut admin = server.connection().await;
-        let names = (0..at_once).map(|n| format!("lost:{n}"));
+        let names = (0..at_once).map(|n| format!("{prefix}{n}"));
         let guards = acquire(&client, names).await;
-        tracked(&server, at_once).await;
+        tracked(server, at_once).await;
         let told = |guards: &[Guard]| {
             let waits = guards.iter().map(Guard::lost);
             let mut told = JoinSet::new();
@@ -128,7 +181,7 @@ async fn losses(how: How, samples: usize) {
     times.sort_unstable();
     let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
     println!(
-        "{how:?}: {} losses, median {:.2} ms, 99 % within {:.2} ms, longest {:.2} ms",
+        "{ground:?}, {how:?}: {} losses, median {:.2} ms, 99 % within {:.2} ms, longest {:.2} ms",
         times.len(),
         at(50),
         at(99),
@@ -169,7 +222,7 @@ async fn costs(rounds: usize, time: Duration) {
     for _ in 0..rounds {
         for (side, track) in [(0, false), (1, true)] {
             let server = RedisServer::start().await;
-            let client = connect(&server, Duration::from_secs(6), track).await;
+            let client = connect(&server.url(), Duration::from_secs(6), track).await;
             let names: Vec<String> = (0..HOLDS).map(|n| format!("held:{n}")).collect();
             let mut guards = Vec::with_capacity(HOLDS);
             for some in names.chunks(TOGETHER) {
