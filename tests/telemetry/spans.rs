@@ -156,7 +156,7 @@ async fn contended_acquisition_has_one_span_with_its_events_and_the_time_that_it
     assert!(seen.iter().all(|one| one.level >= Level::DEBUG), "{seen:?}");
 }
 
-/// Whoever reads of a loss in the log wants to know the line whose work ran without the lock.
+/// A reader of the log wants to know which line of code worked without the lock.
 #[tokio::test(start_paused = true)]
 async fn loss_is_told_with_the_kind_and_the_line_of_the_acquisition() {
     collect();

@@ -60,7 +60,7 @@ pub(crate) struct OwnedKey {
     pub(crate) token: Option<u64>,
     /// After which time without use an expirable semaphore removes itself; zero is never.
     pub(crate) expires_after: Duration,
-    /// Whether an attempt of the owner may still be carried out. Whoever ends the owner then ends it again for a while.
+    /// Whether the server may still carry out an attempt of the owner. If so, the client that ends the owner repeats that for a while.
     pub(crate) may_come_late: bool,
 }
 

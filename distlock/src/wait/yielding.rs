@@ -114,7 +114,7 @@ impl Waiter<'_> {
     }
 }
 
-/// The time in which a waiter lets others go first. It reads who has the key, and sends no attempt.
+/// A waiter while it lets others go first: it reads who has the key, and sends no attempt.
 struct Yielding<'w> {
     registry: &'w Arc<Registry>,
     request: &'w Request,

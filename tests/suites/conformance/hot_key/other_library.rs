@@ -120,10 +120,14 @@ async fn listener_that_never_takes_the_key_costs_little() {
     let alone = ours(&client(&server), TASKS).await;
     let other = client(&server);
     let _listens = Verbs::new(&other, Uuid::new_v4()).subscribe(KEY).unwrap();
-    let beside = ours(&client(&server), TASKS).await;
-    // A pause at the end of each turn would cost a quarter. How many of them end with one is left to chance.
+    // Three runs: how many turns end with a pause is left to chance.
+    let mut beside = 0;
+    for _ in 0..3 {
+        beside += ours(&client(&server), TASKS).await;
+    }
+    let beside = beside / 3;
     assert!(
-        beside >= alone / 100 * 90,
+        beside >= alone / 100 * 93,
         "{beside} grants, and {alone} alone"
     );
 }
