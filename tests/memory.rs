@@ -69,7 +69,7 @@ fn key(n: usize) -> String {
 async fn warm_up(holder: &Client, waiting: &Client) {
     let held = holder.lock("other").acquire().await.unwrap();
     let wait = waiting.lock("other").acquire();
-    let waited = wait.wait(Duration::from_millis(100)).await;
+    let waited = wait.wait(Duration::from_secs(2)).await;
     assert!(waited.unwrap_err().is_busy());
     held.release().await.unwrap();
 }

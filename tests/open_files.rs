@@ -13,7 +13,7 @@ async fn a_planted_file_is_found_and_a_closed_one_is_not() {
     let leaks = Leaks::baseline(&server).await.with_files();
     let planted = File::open("/dev/null").unwrap();
     let left = leaks
-        .settle(&server, "", Duration::from_millis(100))
+        .settle(&server, "", Duration::from_secs(2))
         .await
         .unwrap_err();
     assert!(left.contains("1 files"), "{left}");

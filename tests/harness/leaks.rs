@@ -22,7 +22,7 @@ use crate::server::{RedisServer, client_lines};
 pub const QUIET_BOUND: Duration = Duration::from_secs(1);
 
 /// Not gone in this time is a failure. The space between is for machines with other work.
-pub const QUIET_CAP: Duration = Duration::from_secs(5);
+pub const QUIET_CAP: Duration = Duration::from_secs(10);
 
 /// What was there before the test.
 #[derive(Debug)]
@@ -88,10 +88,10 @@ impl Leaks {
         within: Duration,
     ) -> Result<Duration, String> {
         let start = Instant::now();
-        let mut patience = Patience::new(within);
         // A new one, for the server may have been restarted. The old one goes first.
         drop(self.probe);
         self.probe = server.connection().await;
+        let mut patience = Patience::new(within);
         let mut last = "the server did not answer".to_owned();
         while let Some(left) = patience.look(Leftovers::now(&mut self, prefix)).await {
             match left {

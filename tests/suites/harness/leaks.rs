@@ -29,7 +29,10 @@ async fn a_planted_key_is_found() {
     let server = RedisServer::start().await;
     let leaks = Leaks::baseline(&server).await;
     server.cli(&["SET", "queue:{shop:1}", "x"]).await;
-    let left = leaks.settle(&server, "shop:", 5 * BRIEF).await.unwrap_err();
+    let left = leaks
+        .settle(&server, "shop:", 20 * BRIEF)
+        .await
+        .unwrap_err();
     assert!(left.contains("queue:{shop:1}"), "{left}");
     let leaks = Leaks::baseline(&server).await;
     leaks.check(&server, "other:").await;
@@ -41,7 +44,7 @@ async fn a_planted_subscription_and_its_connection_are_found() {
     let leaks = Leaks::baseline(&server).await;
     let mut pubsub = server.client().get_async_pubsub().await.unwrap();
     pubsub.subscribe("planted").await.unwrap();
-    let left = leaks.settle(&server, "", 5 * BRIEF).await.unwrap_err();
+    let left = leaks.settle(&server, "", 20 * BRIEF).await.unwrap_err();
     assert!(left.contains("channels [\"planted\"]"), "{left}");
     assert!(left.contains("cmd=subscribe"), "{left}");
     drop(pubsub);
@@ -54,7 +57,7 @@ async fn a_planted_connection_is_found() {
     let leaks = Leaks::baseline(&server).await;
     // Without a task of its own, which would give it away as well.
     let _planted = TcpStream::connect(server.addr()).unwrap();
-    let left = leaks.settle(&server, "", 5 * BRIEF).await.unwrap_err();
+    let left = leaks.settle(&server, "", 20 * BRIEF).await.unwrap_err();
     assert!(left.contains("connections [\"id="), "{left}");
 }
 
@@ -63,7 +66,7 @@ async fn a_planted_task_is_found() {
     let server = RedisServer::start().await;
     let leaks = Leaks::baseline(&server).await;
     let task = tokio::spawn(std::future::pending::<()>());
-    let left = leaks.settle(&server, "", 5 * BRIEF).await.unwrap_err();
+    let left = leaks.settle(&server, "", 20 * BRIEF).await.unwrap_err();
     assert!(left.contains("1 tasks"), "{left}");
     task.abort();
 }

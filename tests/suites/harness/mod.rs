@@ -18,7 +18,7 @@ use distlock_tests::{RedisServer, eventually_eq};
 use tokio::task::JoinError;
 
 /// Ample for anything that should happen at once.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(15);
 
 /// For what should not happen: long beside a round trip, short for a test.
 const BRIEF: Duration = Duration::from_millis(100);

@@ -19,9 +19,17 @@ async fn scripts(cluster: &RedisCluster) -> u64 {
     calls
 }
 
-#[tokio::test]
+in_real_time!(
+    LEASE / 6;
+    // A node that is silent for half a second is not waited for: the next one is asked for the map.
+    client_connects_to_the_nodes_that_it_uses,
+    idle_holds_cost_one_renewal_in_a_third_of_the_lease,
+);
+
+/// Of the idle holds.
+const LEASE: Duration = Duration::from_millis(1_500);
+
 async fn idle_holds_cost_one_renewal_in_a_third_of_the_lease() {
-    const LEASE: Duration = Duration::from_millis(1_500);
     const HOLDS: u64 = 30;
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let builder = Client::builder().watchdog_timeout(LEASE);
@@ -81,7 +89,6 @@ async fn one_node_that_answers_is_enough_to_connect() {
     }
 }
 
-#[tokio::test]
 async fn client_connects_to_the_nodes_that_it_uses() {
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let url = format!("redis+cluster://{}", cluster.node(0).addr());
@@ -113,6 +120,7 @@ async fn client_connects_to_the_nodes_that_it_uses() {
 
 #[tokio::test]
 async fn waiters_are_told_by_the_messages_that_the_setting_names() {
+    let pulse = Pulse::start();
     let cluster = RedisCluster::shared().await;
     for (pub_sub, sharded, plain) in [
         (PubSub::Auto, 1, 0),
@@ -149,7 +157,8 @@ async fn waiters_are_told_by_the_messages_that_the_setting_names() {
         guard.release().await.unwrap();
         let (guard, at) = waiting.await.unwrap();
         // Without a message it takes 4 s at least.
-        assert!(at.duration_since(freed) < ms(3_500), "{pub_sub:?}");
+        let took = at.duration_since(freed);
+        assert!(took < pulse.stretch(ms(3_500)), "{pub_sub:?}: {took:?}");
         guard.release().await.unwrap();
     }
 }
@@ -185,7 +194,7 @@ async fn marks_of_answered_requests_go_from_all_slots() {
 /// 4 s at least.
 #[tokio::test]
 async fn all_hand_offs_between_clients_are_woken_by_messages() {
-    const LEASE: Duration = Duration::from_secs(3_600);
+    const AN_HOUR: Duration = Duration::from_secs(3_600);
     const TOLD: Duration = Duration::from_millis(3_500);
     const KEYS: usize = 50;
     let (pulse, rounds) = (Pulse::start(), size(20, 200));
@@ -196,7 +205,7 @@ async fn all_hand_offs_between_clients_are_woken_by_messages() {
     let clients: Vec<_> = clients.into_iter().map(Result::unwrap).collect();
     let acquire = async |client: &Client, key: usize| {
         let lock = client.lock(format!("hand-off:{key}"));
-        let guard = lock.acquire().lease(LEASE).wait(LEASE).await.unwrap();
+        let guard = lock.acquire().lease(AN_HOUR).wait(AN_HOUR).await.unwrap();
         (guard, Instant::now())
     };
     let mut held = join_all((0..KEYS).map(|key| acquire(&clients[0], key))).await;

@@ -37,7 +37,7 @@ async fn two(server: &RedisServer, lease: Duration) -> (Process, u64, Process) {
 
 #[tokio::test]
 async fn killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
-    let (server, lease) = (RedisServer::start().await, Duration::from_secs(2));
+    let (server, lease) = (RedisServer::start().await, Duration::from_secs(5));
     let (mut one, first, mut two) = two(&server, lease).await;
     let lock = client(&server).await.fenced_lock(KEY);
     one.kill();
@@ -58,7 +58,7 @@ async fn killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
 
 #[tokio::test]
 async fn leader_that_stood_still_ends_its_body_when_it_goes_on_and_is_a_candidate_again() {
-    let (server, lease) = (RedisServer::start().await, Duration::from_secs(1));
+    let (server, lease) = (RedisServer::start().await, Duration::from_secs(4));
     let (mut one, first, mut two) = two(&server, lease).await;
     one.stop();
     let (second, _) = numbers(&two.expect("leads", lease + SOON).await);

@@ -52,7 +52,7 @@ async fn thousand_waiters_on_thousand_keys_share_two_connections_and_do_not_poll
     let mut crowd = holder(&server, Duration::from_secs(30));
     answer(&mut crowd, &format!("crowd {KEYS} crowd:"), "waiting").await;
     // Each waiter attempts, subscribes and attempts once more; then nothing is sent until a lease could have ended.
-    eventually(SOON, "two attempts for each", || async {
+    eventually(2 * SOON, "two attempts for each", || async {
         let attempts = attempts(&server).await;
         (attempts >= before + 2 * KEYS as u64)
             .then_some(())

@@ -130,13 +130,17 @@ async fn sentinels_that_do_not_answer_are_passed_over() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+in_real_time!(CONNECT; client_whose_sentinels_do_not_answer_says_so);
+
+/// How long a client goes on whose Sentinels do not answer.
+const CONNECT: Duration = Duration::from_secs(1);
+
 async fn client_whose_sentinels_do_not_answer_says_so() {
     let mut set = SentinelSet::start().await;
     for at in 0..3 {
         set.sentinel_mut(at).kill();
     }
-    let builder = Client::builder().connect_timeout(Duration::from_secs(1));
+    let builder = Client::builder().connect_timeout(CONNECT);
     let error = builder.connect(&set.url()).await.unwrap_err();
     let text = format!(
         "{error}: {:?}",

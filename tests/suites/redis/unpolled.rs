@@ -5,7 +5,7 @@ use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::future::poll_immediate;
 use tokio::task::unconstrained;
 
-use super::{SOON, client};
+use super::SOON;
 
 /// More than twice as many as the attempts that a client leaves unanswered at once.
 const LEFT: usize = 1_200;
@@ -44,7 +44,7 @@ async fn others_are_served(client: &Client) {
 #[tokio::test]
 async fn attempts_whose_answers_nobody_takes_do_not_stop_the_client() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    let client = Client::connect(&server.url()).await.unwrap();
     let left = leave_acquisitions(&client).await;
     // Single tries need a slot too.
     let tried = client
@@ -59,7 +59,7 @@ async fn attempts_whose_answers_nobody_takes_do_not_stop_the_client() {
 #[tokio::test]
 async fn questions_for_a_latch_whose_answers_nobody_takes_do_not_stop_the_client() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    let client = Client::connect(&server.url()).await.unwrap();
     let latch = client.count_down_latch("import");
     assert!(latch.try_set_count(1).await.unwrap());
     let mut left: Vec<_> = (0..LEFT).map(|_| latch.wait().into_future()).collect();
@@ -71,7 +71,7 @@ async fn questions_for_a_latch_whose_answers_nobody_takes_do_not_stop_the_client
 #[tokio::test]
 async fn attempts_that_are_left_and_then_polled_are_granted() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    let client = Client::connect(&server.url()).await.unwrap();
     let left = leave_acquisitions(&client).await;
     for acquired in futures_util::future::join_all(left).await {
         acquired.unwrap().release().await.unwrap();

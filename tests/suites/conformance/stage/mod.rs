@@ -207,6 +207,12 @@ impl Stage {
         self.lease / parts
     }
 
+    /// A delay of an answer for which clients still wait. In real time, it is as long as it may be, so that a busy machine does other
+    /// things meanwhile.
+    pub(crate) fn most_delay(&self) -> Duration {
+        self.part(if self.paused { 20 } else { 7 })
+    }
+
     /// What one call of a verb may meet, and is carried out and answered all the same.
     pub(crate) fn survivable_faults(&self) -> [Fault; 6] {
         [

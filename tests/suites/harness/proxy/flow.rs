@@ -16,6 +16,7 @@ async fn stalled_requests_arrive_when_the_stall_is_lifted() {
     let stall = proxy.flow(Select::EXISTING, Way::Up, Flow::Stall);
     let mut write = Box::pin(client.set("key", 1));
     assert!(timeout(BRIEF, &mut write).await.is_err());
+    stall.reach(1, SOON).await;
     assert_eq!((server.keys().await.len(), stall.hits()), (0, 1));
     assert_eq!(connect(&proxy).await.ping().await.unwrap(), "PONG");
     stall.lift();
@@ -29,6 +30,7 @@ async fn stalled_replies_hide_what_was_executed() {
     let mut client = connect(&proxy).await;
     let stall = proxy.flow(Select::ALL, Way::Down, Flow::Stall);
     assert!(timeout(BRIEF, client.set("key", 1)).await.is_err());
+    stall.reach(1, SOON).await;
     assert_eq!((server.keys().await.len(), stall.hits()), (1, 1));
     // The end of a stalled client waits like everything else; `heal` lets it through.
     drop(client);
@@ -78,6 +80,7 @@ async fn a_stall_of_subscribers_starts_with_the_subscription() {
     client.ping().await.unwrap();
     let mut subscribe = Box::pin(client.subscribe("channel"));
     assert!(timeout(BRIEF, &mut subscribe).await.is_err());
+    stall.reach(1, SOON).await;
     assert_eq!(
         (server.pubsub_numsub("channel").await, stall.hits()),
         (0, 1)

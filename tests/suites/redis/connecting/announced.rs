@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use distlock::{Client, Error};
 use distlock_tests::server::free_port;
@@ -13,6 +14,18 @@ use crate::redis::{SOON, ms};
 
 /// The name by which the client of these tests reaches the servers: the harness's resolver alone knows it.
 const GATE: &str = "gate.test";
+
+/// For clients that cannot connect: each of them goes on for so long.
+const CONNECT: Duration = ms(1_500);
+
+in_real_time!(
+    CONNECT;
+    cluster_of_which_no_node_can_be_used_is_refused_with_the_address_that_it_announces,
+    error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others,
+    panic_of_the_map_and_an_address_that_is_none_are_errors_of_that_connection,
+    map_file_is_read_again_for_each_connection_and_its_errors_name_the_line,
+    master_that_sentinels_name_is_reached_by_the_map,
+);
 
 /// A cluster whose nodes all announce ports at which nobody listens, and where these are in truth.
 async fn forwarded() -> (RedisCluster, HashMap<u16, u16>) {
@@ -62,14 +75,13 @@ async fn announces_nowhere(cluster: &RedisCluster, node: usize) -> u16 {
     port
 }
 
-#[tokio::test]
 async fn cluster_of_which_no_node_can_be_used_is_refused_with_the_address_that_it_announces() {
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let mut ports = Vec::new();
     for node in 0..cluster.size() {
         ports.push(announces_nowhere(&cluster, node).await);
     }
-    let patient = Client::builder().connect_timeout(ms(1_500));
+    let patient = Client::builder().connect_timeout(CONNECT);
     let error = patient.connect(&cluster.url()).await.unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::Unreachable { .. }), "{text}");
@@ -96,7 +108,6 @@ async fn error_of_a_node_that_cannot_be_reached_names_it_and_where_its_address_c
     );
 }
 
-#[tokio::test]
 async fn error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others() {
     let mut cluster = RedisCluster::builder()
         .replicas(false)
@@ -112,7 +123,8 @@ async fn error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others()
     let builder = builder.unavailable_after(ms(600));
     let client = builder.connect(&cluster.url()).await.unwrap();
     for key in &keys {
-        drop(client.lock(key).acquire().wait(SOON).await.unwrap());
+        let works = || async { client.lock(key).acquire().wait(SOON).await.map(drop) };
+        eventually(SOON, "each node works", works).await;
     }
     let says = async |node: usize, address: String, words: &str| {
         let text = async || {
@@ -200,10 +212,9 @@ async fn function_maps_announced_addresses_to_those_that_can_be_reached() {
     );
 }
 
-#[tokio::test]
 async fn panic_of_the_map_and_an_address_that_is_none_are_errors_of_that_connection() {
     let (cluster, ports) = forwarded().await;
-    let patient = || Client::builder().connect_timeout(ms(1_500));
+    let patient = || Client::builder().connect_timeout(CONNECT);
     let panics = patient().map_address(|_, _| panic!("no map"));
     let text = panics
         .connect(&cluster.url())
@@ -229,7 +240,6 @@ async fn panic_of_the_map_and_an_address_that_is_none_are_errors_of_that_connect
     );
 }
 
-#[tokio::test]
 async fn map_file_is_read_again_for_each_connection_and_its_errors_name_the_line() {
     let (cluster, ports) = forwarded().await;
     let dir = tempfile::tempdir().unwrap();
@@ -267,7 +277,6 @@ async fn map_file_is_read_again_for_each_connection_and_its_errors_name_the_line
 }
 
 /// The Sentinels name a host that the system finds and the client's resolver does not.
-#[tokio::test]
 async fn master_that_sentinels_name_is_reached_by_the_map() {
     const NAMED: &str = "127.1";
     let set = SentinelSet::builder().start().await;
@@ -293,11 +302,7 @@ async fn master_that_sentinels_name_is_reached_by_the_map() {
         }
     }
     let names = Names::new();
-    let builder = || {
-        Client::builder()
-            .by_names(&names)
-            .connect_timeout(ms(1_500))
-    };
+    let builder = || Client::builder().by_names(&names).connect_timeout(CONNECT);
     let text = builder().connect(&set.url()).await.unwrap_err().to_string();
     assert!(
         text.contains(&format!("server {NAMED}:{port}")),

@@ -15,6 +15,16 @@ use crate::redis::{SOON, client, ms};
 /// Longer than any wait of these tests: an error before it comes at once.
 const LATE: Duration = Duration::from_secs(300);
 
+/// How long acquisitions go on without a connection.
+const OUTAGE: Duration = ms(1_000);
+
+in_real_time!(
+    OUTAGE / 2;
+    certificate_of_another_authority_is_told_to_the_first_acquisition,
+    wrong_password_is_told_to_the_first_acquisition,
+    wrong_password_of_a_cluster_is_told_to_the_first_acquisition,
+);
+
 async fn is_connected(client: &Client) {
     eventually_eq(SOON, "health", Health::Connected, || async {
         client.health()
@@ -124,14 +134,14 @@ async fn wrong_url_or_setting_is_told_at_once() {
 /// servers a command.
 async fn password_is_told(url: &str, tell: impl AsyncFn(&[&str])) {
     let lazy = Client::builder()
-        .unavailable_after(ms(1_000))
+        .unavailable_after(OUTAGE)
         .key_prefix("shop:")
         .connect_lazy(url)
         .unwrap();
     for error in [
         lazy.lock("k").acquire().await.unwrap_err(),
         lazy.lock("k").try_acquire().await.unwrap_err(),
-        lazy.lock("k").acquire().wait(ms(500)).await.unwrap_err(),
+        lazy.lock("k").acquire().wait(OUTAGE / 2).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Denied { .. }), "{error}");
         assert!(!error.to_string().contains(PASSWORD), "{error}");
@@ -151,7 +161,6 @@ async fn password_is_told(url: &str, tell: impl AsyncFn(&[&str])) {
     lock_once(&lazy, "k").await;
 }
 
-#[tokio::test]
 async fn wrong_password_is_told_to_the_first_acquisition() {
     let server = RedisServer::start().await;
     server.set_user("lazy", &rights::all()).await;
@@ -164,7 +173,6 @@ async fn wrong_password_is_told_to_the_first_acquisition() {
     .await;
 }
 
-#[tokio::test]
 async fn wrong_password_of_a_cluster_is_told_to_the_first_acquisition() {
     let cluster = RedisCluster::shared().await;
     let rights = rights::all_in_cluster(cluster.has_sharded_messages().await);
@@ -343,7 +351,6 @@ async fn acquisition_that_was_dropped_before_it_was_sent_to_a_cluster_leaves_no_
     assert_eq!(left_by_dropped(&lazy, &key).await, 0);
 }
 
-#[tokio::test]
 async fn certificate_of_another_authority_is_told_to_the_first_acquisition() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = RedisServer::builder()
@@ -351,7 +358,7 @@ async fn certificate_of_another_authority_is_told_to_the_first_acquisition() {
         .start()
         .await;
     let lazy = |trusted: &Authority| {
-        let builder = Client::builder().unavailable_after(ms(1_000));
+        let builder = Client::builder().unavailable_after(OUTAGE);
         let builder = builder.tls_ca_pem(trusted.pem());
         builder.connect_lazy(&server.tls_url()).unwrap()
     };

@@ -1,6 +1,7 @@
 //! How a client finds and keeps its servers: URLs, settings, names, passwords, and connections that fail.
 
 mod announced;
+mod changed_credentials;
 mod checked;
 mod connections;
 mod credentials;

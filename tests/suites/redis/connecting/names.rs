@@ -291,13 +291,9 @@ fn localhost_is_reached_without_a_thread_of_the_pool() {
         let server = RedisServer::start().await;
         let (free, wait) = std::sync::mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || wait.recv());
-        let client = Client::builder().connect_timeout(ms(1_000));
         let url = server.url().replace("127.0.0.1", "localhost");
-        lock_once(
-            &client.connect(&url).await.expect("no thread is needed"),
-            "k",
-        )
-        .await;
+        let client = Client::connect(&url).await.expect("no thread is needed");
+        lock_once(&client, "k").await;
         // Another name needs one, and the text says so.
         let started = Instant::now();
         let error = Client::builder()

@@ -120,18 +120,20 @@ async fn list_beside_a_number_whose_end_redisson_removed_outlives_the_next_permi
 #[tokio::test]
 async fn numbers_that_were_used_once_leave_no_keys() {
     const MANY: usize = 20;
+    // It must not end while the number is in use.
+    const SHORT: Duration = ms(3_000);
     let server = RedisServer::start().await;
     let client = client(&server).await;
     for n in 0..MANY {
-        let pool = client.semaphore(format!("pool:{n}")).expire_after(ms(300));
+        let pool = client.semaphore(format!("pool:{n}")).expire_after(SHORT);
         pool.try_set_permits(1).await.unwrap();
         pool.acquire().await.unwrap().forget();
         let seats = client.expirable_semaphore(format!("seats:{n}"));
-        let seats = seats.expire_after(ms(300));
+        let seats = seats.expire_after(SHORT);
         seats.try_set_permits(1).await.unwrap();
         seats.acquire().await.unwrap().release().await.unwrap();
         let jobs = client.count_down_latch(format!("jobs:{n}"));
-        jobs.expire_after(ms(300)).try_set_count(2).await.unwrap();
+        jobs.expire_after(SHORT).try_set_count(2).await.unwrap();
     }
     eventually(SOON, "no keys", || async {
         // The mark of the last request goes with the next command.

@@ -32,7 +32,7 @@ async fn assert_fields(server: &RedisServer, key: &str, fields: &[(&str, &str)])
 async fn assert_left(server: &RedisServer, key: &str, most: i64) {
     let ttl = server.pttl(key).await;
     assert!(
-        (most - 2_000..=most).contains(&ttl),
+        (most * 3 / 4..=most).contains(&ttl),
         "{key}: {ttl}, not {most}"
     );
 }
@@ -44,7 +44,7 @@ fn assert_held(answer: &Answer, most: Duration) {
         panic!("{answer:?}");
     };
     assert!(
-        *left <= most && *left + ms(2_000) >= most,
+        *left <= most && *left >= most * 3 / 4,
         "{left:?}, not {most:?}"
     );
 }
@@ -117,7 +117,7 @@ async fn renewal_of_three_locks_of_which_one_is_ours() {
     let (ours, theirs) = (owner(1), "0ddad9e6-60bc-45a5-8797-1987353a9077:1");
     for (key, owner) in [("k1", ours.as_str()), ("k2", theirs)] {
         server.cli(&["HSET", key, owner, "1"]).await;
-        server.cli(&["PEXPIRE", key, "5000"]).await;
+        server.cli(&["PEXPIRE", key, "20000"]).await;
     }
     let batch = ["k1", "k2", "k3"].map(|key| (key, 1, 1, LEASE));
     let renewed = lock.renew(&batch).await.unwrap();
@@ -125,7 +125,7 @@ async fn renewal_of_three_locks_of_which_one_is_ours() {
     assert_fields(&server, "k1", &[(&ours, "1")]).await;
     assert_fields(&server, "k2", &[(theirs, "1")]).await;
     assert_left(&server, "k1", 30_000).await;
-    assert_left(&server, "k2", 5_000).await;
+    assert_left(&server, "k2", 20_000).await;
     assert_eq!(server.keys().await, ["k1", "k2"]);
 }
 
@@ -296,7 +296,7 @@ async fn reader_that_expired_goes_with_the_last_that_lives() {
     let (u1, u2) = (owner(1), owner(2));
     let timeout_of = |owner: &str| format!("{{rw}}:{owner}:rwlock_timeout:1");
     assert_eq!(
-        reads.attempt("rw", 1, ms(300)).await.unwrap(),
+        reads.attempt("rw", 1, ms(3_000)).await.unwrap(),
         Answer::Granted
     );
     assert_eq!(

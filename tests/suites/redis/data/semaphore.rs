@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock::test_util::{Kind, SemaphoreChange, Verbs};
-use distlock::{Error, Semaphore};
+use distlock::{Client, Error, Semaphore};
 use distlock_tests::{Pulse, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
 use tokio::time::timeout;
@@ -50,7 +50,7 @@ pub(super) async fn listened(server: &RedisServer, channel: &str, listeners: u64
 #[tokio::test]
 async fn number_messages_and_marks_are_as_they_should_be() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    let client = Client::connect(&server.url()).await.unwrap();
     let pool = client.semaphore("pool");
     let mut heard = Heard::on(&server, "redisson_sc:{pool}").await;
     assert!(pool.try_set_permits(3).await.unwrap());

@@ -60,10 +60,11 @@ async fn fixed_lease_is_the_ttl_and_prefix_is_in_the_name() {
     assert!((90_000..=100_000).contains(&ttl), "{ttl}");
 }
 
-#[tokio::test]
+in_real_time!(ms(500); watchdog_renews_at_a_third_of_the_lease);
+
 async fn watchdog_renews_at_a_third_of_the_lease() {
     let server = RedisServer::start().await;
-    let client = client_of_lease(&server, ms(1_500)).await;
+    let client = client_of_lease(&server, ms(3_000)).await;
     let _guard = client.lock("k").acquire().await.unwrap();
     let lowest = Cell::new(i64::MAX);
     for _ in 0..3 {
@@ -71,12 +72,12 @@ async fn watchdog_renews_at_a_third_of_the_lease() {
         eventually(SOON, "the lease to run down", || async {
             let ttl = server.pttl("k").await;
             lowest.set(lowest.get().min(ttl));
-            (ttl < 1_200).then_some(()).ok_or(ttl)
+            (ttl < 2_400).then_some(()).ok_or(ttl)
         })
         .await;
         eventually(SOON, "a renewal", || async {
             let ttl = server.pttl("k").await;
-            (ttl > 1_300).then_some(()).ok_or(ttl)
+            (ttl > 2_600).then_some(()).ok_or(ttl)
         })
         .await;
     }

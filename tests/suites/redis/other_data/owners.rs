@@ -5,7 +5,7 @@ use distlock_tests::RedisServer;
 use uuid::Uuid;
 
 use super::{JAVA, LEASE};
-use crate::redis::{client, ms};
+use crate::redis::client;
 
 const CLIENT: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077";
 
@@ -48,11 +48,7 @@ async fn readers_with_every_name_that_redisson_gives_them_are_joined_kept_and_fr
             Answer::Granted,
             "{owner}"
         );
-        let refused = writes
-            .waiting(ms(500))
-            .attempt("k", 2, LEASE)
-            .await
-            .unwrap();
+        let refused = writes.waiting(LEASE).attempt("k", 2, LEASE).await.unwrap();
         assert!(
             matches!(refused, Answer::Held(Some(_))),
             "{owner}: {refused:?}"

@@ -148,7 +148,15 @@ async fn certificate_replaced_in_its_files_is_used_for_sentinels_and_servers_aft
     eventually_eq(2 * SOON, "the new master", true, works).await;
 }
 
-#[tokio::test]
+in_real_time!(
+    CONNECT;
+    function_is_asked_for_the_certificate_of_each_connection_and_its_panic_ends_one_only,
+    function_that_never_gives_a_certificate_is_named_by_the_error_of_the_connection,
+);
+
+/// For clients that cannot connect: each of them goes on for so long.
+const CONNECT: Duration = ms(1_000);
+
 async fn function_is_asked_for_the_certificate_of_each_connection_and_its_panic_ends_one_only() {
     let clients = Authority::new();
     let (server, servers) = asking(&clients).await;
@@ -158,7 +166,7 @@ async fn function_is_asked_for_the_certificate_of_each_connection_and_its_panic_
     );
     let (count, fails) = (Arc::clone(&asked), Arc::clone(&panics));
     let own = clients.client();
-    let builder = trusting(&servers).connect_timeout(ms(1_000));
+    let builder = trusting(&servers).connect_timeout(CONNECT);
     let builder = builder
         .unavailable_after(ms(500))
         .tls_client_pem_from(move || {
@@ -191,11 +199,10 @@ async fn function_is_asked_for_the_certificate_of_each_connection_and_its_panic_
     eventually_eq(SOON, "it works again", true, works).await;
 }
 
-#[tokio::test]
 async fn function_that_never_gives_a_certificate_is_named_by_the_error_of_the_connection() {
     let (server, authority) = server().await;
     let pending = std::future::pending::<Result<(String, String), std::io::Error>>;
-    let builder = trusting(&authority).connect_timeout(ms(300));
+    let builder = trusting(&authority).connect_timeout(CONNECT);
     let builder = builder.tls_client_pem_from(pending);
     let text = builder
         .connect(&server.tls_url())

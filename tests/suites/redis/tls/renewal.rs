@@ -12,7 +12,7 @@ use super::{SOON, server, trusting};
 async fn server_whose_certificate_is_renewed_while_holds_live_loses_none() {
     let (mut server, authority) = server().await;
     // Long enough for a busy machine to connect again, TLS included, before a hold is lost.
-    let builder = trusting(&authority).watchdog_timeout(ms(4_500));
+    let builder = trusting(&authority).watchdog_timeout(ms(6_000));
     let client = builder.connect(&server.tls_url()).await.unwrap();
     let guards = [
         client.lock("a").acquire().await.unwrap(),

@@ -13,28 +13,39 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::super::{SOON, client_of_lease, ms};
 use super::{LONG, sent, told, tracked, tracked_keys};
 
+in_real_time!(
+    ms(250);
+    client_that_does_not_want_it_sends_nothing_for_it,
+    clients_that_track_one_key_do_not_confirm_each_other,
+    renewals_of_a_hold_that_nobody_else_changes_lead_to_no_read,
+    renewals_of_many_tracked_holds_are_followed_by_one_read_of_their_keys,
+    user_without_the_rights_holds_as_before_and_the_server_is_asked_once,
+);
+
 #[tokio::test]
 async fn short_holds_cost_no_command_more() {
     let server = RedisServer::start().await;
     let client = client_of_lease(&server, LONG).await;
     let since = Instant::now();
-    let mut pairs = 0;
+    let (mut pairs, mut long) = (0, 0);
     while since.elapsed() < Duration::from_secs(3) {
+        let begun = Instant::now();
         let guard = client.lock("k").acquire().await.unwrap();
         sleep(ms(100)).await;
         guard.release().await.unwrap();
         pairs += 1;
+        // On a machine that stood still.
+        long += u64::from(begun.elapsed() > ms(900));
     }
     for command in ["client|tracking", "client|caching"] {
-        assert_eq!(
-            server.command_calls(command).await,
-            0,
-            "{command} in {pairs} pairs"
+        let calls = server.command_calls(command).await;
+        assert!(
+            calls <= long,
+            "{calls} {command} in {pairs} pairs, {long} of them long"
         );
     }
 }
 
-#[tokio::test]
 async fn client_that_does_not_want_it_sends_nothing_for_it() {
     let server = RedisServer::start().await;
     let url = format!("{}?track_holds=false", server.url());
@@ -54,7 +65,6 @@ async fn client_that_does_not_want_it_sends_nothing_for_it() {
     }
 }
 
-#[tokio::test]
 async fn clients_that_track_one_key_do_not_confirm_each_other() {
     const SECONDS: u64 = 6;
     let server = RedisServer::start().await;
@@ -81,7 +91,6 @@ async fn clients_that_track_one_key_do_not_confirm_each_other() {
     assert!(guards.iter().all(Guard::is_held));
 }
 
-#[tokio::test]
 async fn renewals_of_a_hold_that_nobody_else_changes_lead_to_no_read() {
     let server = RedisServer::start().await;
     // It renews every half a second.
@@ -118,7 +127,6 @@ async fn sent_during(server: &RedisServer, time: Duration) -> Vec<Vec<String>> {
 }
 
 /// A script behind `CLIENT CACHING YES` would have the server track all its keys for each of its reads.
-#[tokio::test]
 async fn renewals_of_many_tracked_holds_are_followed_by_one_read_of_their_keys() {
     const HOLDS: usize = 50;
     let server = RedisServer::start().await;
@@ -201,7 +209,6 @@ async fn read_once(lock: &RwLock) {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
 async fn user_without_the_rights_holds_as_before_and_the_server_is_asked_once() {
     let server = RedisServer::builder().without_default_user().start().await;
     let locks = rights::of(rights::LOCKS);

@@ -90,7 +90,7 @@ async fn renewed_by(empty: &RedisServer, kind: &str) {
 async fn release_by_a_master_that_has_become_an_empty_replica_is_not_taken_for_a_loss() {
     let (server, empty) = (RedisServer::start().await, empty_master().await);
     let builder = Client::builder().watchdog_timeout(LONG);
-    let builder = builder.unavailable_after(Duration::from_secs(1));
+    let builder = builder.unavailable_after(Duration::from_secs(3));
     let client = builder.connect(&server.url()).await.unwrap();
     let guard = client.rw_lock("k").read().acquire().await.unwrap();
     emptied(&server, &empty).await;
@@ -106,7 +106,7 @@ async fn release_by_a_master_that_has_become_an_empty_replica_is_not_taken_for_a
 async fn hold_that_is_attached_at_a_master_that_has_become_an_empty_replica_is_not_lost() {
     let (server, empty) = (RedisServer::start().await, empty_master().await);
     let builder = Client::builder().watchdog_timeout(LONG);
-    let builder = builder.unavailable_after(Duration::from_secs(1));
+    let builder = builder.unavailable_after(Duration::from_secs(3));
     let client = builder.connect(&server.url()).await.unwrap();
     let detached = client.lock("k").acquire().await.unwrap().detach().unwrap();
     emptied(&server, &empty).await;

@@ -124,11 +124,10 @@ async fn rest_is_not_lengthened_by_a_renewal_that_comes_late(stage: &Stage) {
         .await
         .unwrap();
     stage.faults().next(Op::Renew, Fault::Late(late));
-    sleep(stage.part(3) + stage.part(20)).await;
-    assert!(
-        stage.faults().calls(Op::Renew) > 0,
-        "no renewal was under way"
-    );
+    let under_way = async || stage.faults().calls(Op::Renew) > 0;
+    stage
+        .eventually("a renewal under way", stage.part(2), under_way)
+        .await;
     job.release().await.unwrap();
     assert!(start.elapsed() < stage.part(3) + late, "too slow to tell");
     let other = stage.client().await;

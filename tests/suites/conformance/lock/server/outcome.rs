@@ -176,7 +176,7 @@ async fn late_attempt_of_a_hold_that_was_lost_is_cleaned_up(stage: &Stage) {
             drop(guard);
         }
         // It comes now, and its lease would go far beyond.
-        sleep(stage.part(2) + stage.part(9) - start.elapsed()).await;
+        sleep((stage.part(2) + stage.part(9)).saturating_sub(start.elapsed())).await;
         let wait = stage.part(5);
         let next = other.lock(KEY).acquire().wait(wait).await.unwrap();
         next.release().await.unwrap();
@@ -203,7 +203,7 @@ async fn grant_that_comes_when_its_lease_is_nearly_over_is_given_back(stage: &St
     let client = stage.faulty_client().await;
     let lock = client.lock(KEY);
     // Shorter than the response timeout: else the answer would count as none.
-    let lease = stage.part(20);
+    let lease = stage.most_delay();
     stage
         .faults()
         .next(Op::Attempt, Fault::DelayReply(lease * 9 / 10));

@@ -309,7 +309,7 @@ async fn look_that_began_before_a_wait_does_not_end_it(stage: &Stage) {
     let (holder, client) = (stage.client().await, stage.faulty_client().await);
     stage
         .faults()
-        .next(Op::Inspect, Fault::DelayReply(stage.part(20)));
+        .next(Op::Inspect, Fault::DelayReply(stage.most_delay()));
     let early = spawned(client.lock(KEY).until_free());
     looked(stage, 1).await;
     sleep(stage.part(60)).await;

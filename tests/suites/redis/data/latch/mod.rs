@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::Client;
 use distlock_tests::{Pulse, RedisServer};
 
 use crate::redis::data::semaphore::{Heard, listened};
@@ -17,7 +18,7 @@ async fn text(server: &RedisServer, key: &str) -> Option<String> {
 #[tokio::test]
 async fn latch_of_two_says_1_nothing_and_0_and_goes() {
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    let client = Client::connect(&server.url()).await.unwrap();
     for (key, channel) in [
         ("jobs", "redisson_countdownlatch__channel__{jobs}"),
         (

@@ -7,7 +7,6 @@ use distlock::{Client, Error};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::{Flow, Proxy, Pulse, RedisServer, Select, Way, eventually};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::redis::data::semaphore::listened;
 use crate::redis::{SOON, client};
@@ -125,8 +124,11 @@ impl Scene {
 
     /// What the waiter returns, which looks by itself every 5 s and then waits for messages for 2 s.
     async fn told(self) -> Result<(), Error> {
-        let pulse = Pulse::start();
-        let told = pulse.timeout(SOON, self.waiting).await;
+        self.told_within(SOON).await
+    }
+
+    async fn told_within(self, bound: Duration) -> Result<(), Error> {
+        let told = Pulse::start().timeout(bound, self.waiting).await;
         told.expect("told").unwrap()
     }
 }
@@ -187,12 +189,13 @@ async fn latch_that_expires_while_messages_stall_is_lost() {
     let proxy = Proxy::start(server.addr()).await;
     let waiter = Client::connect(&proxy.url()).await.unwrap();
     let latch = client(&server).await.count_down_latch(KEY);
-    let latch = latch.expire_after(Duration::from_secs(2));
+    let latch = latch.expire_after(Duration::from_secs(3));
     let scene = Scene::with(server, proxy, &waiter, latch).await;
     let stall = scene
         .proxy
         .flow(Select::SUBSCRIBERS, Way::Both, Flow::Stall);
-    let error = scene.told().await.unwrap_err();
+    // It may end just after a look.
+    let error = scene.told_within(2 * SOON).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert!(stall.hits() > 0);
 }
@@ -232,12 +235,10 @@ async fn opening_of_an_earlier_latch_is_not_that_of_the_next_one() {
 #[tokio::test]
 async fn latch_that_is_gone_after_a_restart_is_lost() {
     let mut scene = Scene::new().await;
-    let since = Instant::now();
     scene.server.restart().await;
     let error = scene.told().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert!(!error.to_string().contains("+info"), "{error}");
-    assert!(since.elapsed() < SOON + Duration::from_secs(5));
 }
 
 /// And only for waiters of latches.

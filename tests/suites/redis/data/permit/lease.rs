@@ -1,6 +1,6 @@
 //! Leases of permits in the server: whose clock ends them, how they are renewed, and how those go back that are over.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_tests::{RedisServer, eventually};
 
@@ -30,10 +30,18 @@ async fn ends_are_those_of_the_servers_clock() {
     .await;
 }
 
-#[tokio::test]
+in_real_time!(
+    LEASE / 6;
+    renewals_of_many_semaphores_travel_together,
+    without_memory_permits_are_renewed_and_given_back,
+);
+
+/// Of permits that are renewed.
+const LEASE: Duration = ms(1_500);
+
 async fn renewals_of_many_semaphores_travel_together() {
     let server = RedisServer::start().await;
-    let client = client_of_lease(&server, ms(1_500)).await;
+    let client = client_of_lease(&server, LEASE).await;
     let mut permits = Vec::new();
     for n in 0..50 {
         let seats = client.expirable_semaphore(format!("seats:{n}"));
@@ -50,10 +58,9 @@ async fn renewals_of_many_semaphores_travel_together() {
     assert!(sent <= 100, "{sent}");
 }
 
-#[tokio::test]
 async fn without_memory_permits_are_renewed_and_given_back() {
     let server = RedisServer::start().await;
-    let client = client_of_lease(&server, ms(1_500)).await;
+    let client = client_of_lease(&server, LEASE).await;
     let seats = client.expirable_semaphore(SEATS);
     seats.try_set_permits(4).await.unwrap();
     let permits = seats.acquire_many(2).await.unwrap();

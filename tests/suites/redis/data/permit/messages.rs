@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{
     CHANNEL, FOREIGN, OUT, PERMANENT, SEATS, foreign_permit, free, messages, now, out, told,
 };
-use crate::redis::{SOON, client};
+use crate::redis::{SOON, client, ms};
 
 /// Below the 5 s after which a waiter without messages asks again.
 const TOLD: Duration = Duration::from_secs(3);
@@ -86,7 +86,9 @@ async fn redissons_release_wakes_us_and_its_expired_permit_is_ours() {
     );
 }
 
-#[tokio::test]
+// A waiter that has slept for too long looks by itself.
+in_real_time!(ms(300); any_count_in_a_message_wakes_and_odd_messages_do_not);
+
 async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
     let pulse = Pulse::start();
     let server = RedisServer::start().await;

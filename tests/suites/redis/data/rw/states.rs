@@ -20,34 +20,34 @@ async fn states_and_messages_are_redissons() {
     let (u1, u2, u3) = (owner(1), owner(2), owner(3));
     let writer = format!("{u1}:write");
 
-    granted(&writes, 1, 60_000).await;
+    granted(&writes, 1, 600_000).await;
     assert_fields(&server, &[("mode", "write"), (&writer, "1")]).await;
-    assert_left(&server, "k", 60_000).await;
+    assert_left(&server, "k", 600_000).await;
     let renewed = writes.renew(&[("k", 1, 2, ms(30_000))]).await.unwrap();
     assert_eq!(renewed, Answer::Renewed(vec![true]));
     assert_fields(&server, &[("mode", "write"), (&writer, "2")]).await;
-    assert_left(&server, "k", 60_000).await;
+    assert_left(&server, "k", 600_000).await;
 
-    granted(&reads.inside(1), 2, 10_000).await;
+    granted(&reads.inside(1), 2, 100_000).await;
     assert_fields(&server, &[("mode", "write"), (&writer, "2"), (&u2, "1")]).await;
-    assert_left(&server, &timeout_key(&u2, 1), 10_000).await;
-    assert_left(&server, "k", 60_000).await;
+    assert_left(&server, &timeout_key(&u2, 1), 100_000).await;
+    assert_left(&server, "k", 600_000).await;
     assert_eq!(server.keys().await, ["k".to_owned(), timeout_key(&u2, 1)]);
 
     // Left once, and then for good: the first is told to nobody.
     writes.renew(&[("k", 1, 1, ms(30_000))]).await.unwrap();
     assert_fields(&server, &[("mode", "write"), (&writer, "1"), (&u2, "1")]).await;
-    assert_left(&server, "k", 60_000).await;
+    assert_left(&server, "k", 600_000).await;
     freed(&writes, 1).await;
     assert_fields(&server, &[("mode", "read"), (&u2, "1")]).await;
-    assert_left(&server, "k", 10_000).await;
+    assert_left(&server, "k", 100_000).await;
     assert_said(&mut messages, "1").await;
 
-    granted(&reads, 3, 5_000).await;
-    assert_left(&server, "k", 10_000).await;
+    granted(&reads, 3, 50_000).await;
+    assert_left(&server, "k", 100_000).await;
     freed(&reads, 2).await;
     assert_fields(&server, &[("mode", "read"), (&u3, "1")]).await;
-    assert_left(&server, "k", 5_000).await;
+    assert_left(&server, "k", 50_000).await;
     assert_eq!(server.keys().await, ["k".to_owned(), timeout_key(&u3, 1)]);
     // Redisson publishes nothing here: a waiter learns earlier than it was told that the lock is free.
     assert_said(&mut messages, "0").await;
@@ -120,17 +120,17 @@ async fn turn_and_mark_lie_beside_the_lock_and_end() {
             .unwrap()
     };
     granted(&reads, 1, 30_000).await;
-    let waiting = writes.waiting(ms(5_000));
+    let waiting = writes.waiting(ms(50_000));
     let attempt =
         async |verbs: &Verbs, number| verbs.attempt("k", number, ms(30_000)).await.unwrap();
     attempt(&waiting, 2).await;
     attempt(&waiting, 3).await;
     assert_eq!(value(turn).await, Some(owner(2)));
-    assert_left(&server, turn, 5_000).await;
+    assert_left(&server, turn, 50_000).await;
     attempt(&reads, 4).await;
     assert_eq!(value(mark).await.as_deref(), Some("1"));
     // The answer's and the patience beyond.
-    assert_left(&server, mark, 10_000).await;
+    assert_left(&server, mark, 55_000).await;
     assert_fields(&server, &[("mode", "read"), (&owner(1), "1")]).await;
     freed(&reads, 1).await;
     assert_eq!(value(turn).await, Some(owner(2)));
