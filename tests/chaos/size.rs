@@ -98,7 +98,7 @@ const FULL: Size = Size {
 
 const SMOKE: Size = Size {
     name: "smoke",
-    memory: Seeds { fixed: 3, fresh: 2 },
+    memory: Seeds { fixed: 2, fresh: 1 },
     memory_kind: Seeds { fixed: 1, fresh: 1 },
     redis: Seeds { fixed: 1, fresh: 0 },
     redis_kind: Seeds { fixed: 1, fresh: 0 },
@@ -119,9 +119,22 @@ const SMOKE: Size = Size {
     ground_coverage: GROUND_COVERAGE,
     grounds: &[],
     kinds_of_processes: Some(&["permit"]),
-    // Kinds that share their scripts with one that is played, or that memory plays, and flaws that take more than 1.2 s of the
+    // Kinds that share their code with one that is played, or that memory plays, and flaws that take more than 0.6 s of the
     // processor to catch.
     left_to_full: &[
+        "memory_fenced",
+        "memory_multi",
+        "memory_non_reentrant",
+        "memory_non_reentrant_fair",
+        "memory_red",
+        "memory_semaphore",
+        "memory_spin",
+        "memory_write",
+        "redis_fair",
+        "redis_permit",
+        "redis_semaphore",
+        "flaw_DoubtEndsWithLease_is_caught_by_A5",
+        "flaw_UnpolledKeepsPlace_is_caught_by_A5",
         "redis_flaw_LossUntold_is_caught_by_A19",
         "redis_non_reentrant",
         "redis_spin",
