@@ -163,6 +163,13 @@ pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a waiter counts the turns of others by their messages alone, after a look has shown that a client of this crate has the
+/// key. One look in this time costs little, and turns on a hot key are far shorter.
+pub(crate) const OURS_KNOWN_FOR: Duration = YIELD_TIME;
+
+/// How long a client looks who has a key after each message, once a client of another library had it.
+pub(crate) const FOREIGN_KNOWN_FOR: Duration = Duration::from_secs(10);
+
 /// How long the clients of another library together may take a key repeatedly, until each had as many grants as the last
 /// turn of this client. Their waiters wake slowly, so this is twice the longest turn of this client.
 pub(crate) const FOREIGN_TURN: Duration = HAND_OVER_TIME.saturating_mul(2);

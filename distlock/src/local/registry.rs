@@ -273,6 +273,19 @@ impl Registry {
         self.yielding.lock().in_vain(resource.clone(), now);
     }
 
+    /// A look has shown who has the key: a client of this crate, or one of another library.
+    pub(crate) fn saw_taker(&self, resource: &Resource, is_foreign: bool) {
+        let now = self.session.now();
+        let mut yielding = self.yielding.lock();
+        yielding.saw_taker(resource.clone(), is_foreign, now);
+    }
+
+    /// Whether all who take the key are clients of this crate, as far as a recent look has shown.
+    pub(crate) fn takers_are_ours(&self, resource: &Resource) -> bool {
+        let now = self.session.now();
+        self.yielding.lock().are_ours(resource, now)
+    }
+
     /// Removes the entry of a key that has neither a waiter nor a holder.
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();

@@ -31,7 +31,12 @@ impl RoundRobin {
 
     /// Another client had a turn.
     pub(crate) fn other_had_turn(&mut self) {
-        self.others_granted(self.turn);
+        self.others_had_whole_turns(1);
+    }
+
+    /// Other clients had this number of turns.
+    pub(crate) fn others_had_whole_turns(&mut self, turns: u32) {
+        self.others_granted(self.turn.saturating_mul(turns));
     }
 
     /// Other clients had turns, which published this number of messages. If a turn has several grants, several messages may

@@ -10,14 +10,19 @@ use foldhash::fast::RandomState;
 
 use super::round_robin::RoundRobin;
 use crate::clock::Tick;
-use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
+use crate::config::{FOREIGN_KNOWN_FOR, OURS_KNOWN_FOR, YIELD_AGAIN_AFTER, YIELD_TIME};
 
-/// The keys to yield, and those that nobody took after a yield. Plain data: each call drops entries that are out of date.
+/// The keys to yield, those that nobody took after a yield, and what looks have shown of those who take them. Plain data: each call
+/// drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
     /// With the other clients that heard of the release.
     to_yield: Until<K, RoundRobin>,
     in_vain: Until<K, ()>,
+    /// A client of this crate had the key.
+    ours: Until<K, ()>,
+    /// A client of another library had the key.
+    foreign: Until<K, ()>,
 }
 
 /// Keys, each with a value until a time. Each key is kept for the same time.
@@ -41,6 +46,8 @@ impl<K> Default for YieldList<K> {
         Self {
             to_yield: Until::default(),
             in_vain: Until::default(),
+            ours: Until::default(),
+            foreign: Until::default(),
         }
     }
 }
@@ -72,8 +79,23 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
 
     /// Whether a taker may be waited for: within [`YIELD_AGAIN_AFTER`], no yield of the key was without one.
     pub(super) fn may_wait(&mut self, key: &K, now: Tick) -> bool {
-        self.in_vain.drop_outdated(now);
-        !self.in_vain.until.contains_key(key)
+        !self.in_vain.has(key, now)
+    }
+
+    /// A look has shown who has the key.
+    pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
+        let (seen, known_for) = match is_foreign {
+            true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
+            false => (&mut self.ours, OURS_KNOWN_FOR),
+        };
+        seen.drop_outdated(now);
+        seen.add(key, (), now.after(known_for));
+    }
+
+    /// Whether all who take the key are clients of this crate, as far as a recent look has shown. A yield in vain shows that some who
+    /// listen never take it.
+    pub(super) fn are_ours(&mut self, key: &K, now: Tick) -> bool {
+        self.ours.has(key, now) && !self.foreign.has(key, now) && !self.in_vain.has(key, now)
     }
 }
 
@@ -81,6 +103,11 @@ impl<K: Clone + Eq + Hash, V> Until<K, V> {
     fn add(&mut self, key: K, value: V, until: Tick) {
         self.until.insert(key.clone(), (until, value));
         self.order.push_back((until, key));
+    }
+
+    fn has(&mut self, key: &K, now: Tick) -> bool {
+        self.drop_outdated(now);
+        self.until.contains_key(key)
     }
 
     fn drop_outdated(&mut self, now: Tick) {
@@ -135,5 +162,23 @@ mod tests {
         assert!(!list.may_wait(&"a", start) && list.may_wait(&"b", start));
         assert!(list.may_wait(&"a", start.after(YIELD_AGAIN_AFTER)));
         assert!(list.in_vain.until.is_empty() && list.in_vain.order.is_empty());
+    }
+
+    #[test]
+    fn key_is_taken_by_ours_until_a_look_is_old_or_another_library_has_taken_it() {
+        let mut list = YieldList::default();
+        let start = Tick::default();
+        assert!(!list.are_ours(&"a", start));
+        list.saw_taker("a", false, start);
+        assert!(list.are_ours(&"a", start) && !list.are_ours(&"b", start));
+        assert!(!list.are_ours(&"a", start.after(OURS_KNOWN_FOR)));
+        list.saw_taker("a", true, start);
+        list.saw_taker("a", false, start);
+        assert!(!list.are_ours(&"a", start));
+        let later = start.after(FOREIGN_KNOWN_FOR);
+        list.saw_taker("a", false, later);
+        assert!(list.are_ours(&"a", later));
+        list.in_vain("a", later);
+        assert!(!list.are_ours(&"a", later));
     }
 }

@@ -63,16 +63,25 @@ impl Listener {
 
     /// Another client has the key now. Counts its turn, and those before it.
     pub(super) fn count_turns(&mut self, slot: &QueueSlot<'_>) {
-        self.count_turns_before(self.messages(), slot);
+        let turns = self.uncounted(self.messages());
+        if turns > 0 {
+            slot.with_round_robin(|count| count.others_had_turns(turns));
+        }
     }
 
-    /// Counts the turns after the messages that have arrived, up to the one with this number.
-    pub(super) fn count_turns_before(&mut self, message: i64, slot: &QueueSlot<'_>) {
-        let turns = message - self.counted;
+    /// Counts a turn after each message up to the one with this number.
+    pub(super) fn count_whole_turns_before(&mut self, message: i64, slot: &QueueSlot<'_>) {
+        let turns = self.uncounted(message);
         if turns > 0 {
-            self.counted = message;
-            slot.with_round_robin(|count| count.others_had_turns(clamped(turns)));
+            slot.with_round_robin(|count| count.others_had_whole_turns(turns));
         }
+    }
+
+    /// How many messages up to this one are not counted yet. They count as counted from now on.
+    fn uncounted(&mut self, message: i64) -> u32 {
+        let uncounted = message - self.counted;
+        self.counted = self.counted.max(message);
+        clamped(uncounted)
     }
 }
 

@@ -4,7 +4,8 @@
 //! crate attempt as soon as they hear of a release, so it gives each of them one round trip, or less if one of them has the
 //! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
 //! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
-//! [`local::round_robin`](crate::local).
+//! [`local::round_robin`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
+//! crate, so a look has to show now and then that those take the key.
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
 //! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because
@@ -132,7 +133,7 @@ impl Yielding<'_> {
     /// taken the key first.
     async fn let_pass(&mut self, at_least: u32, mut until: Tick) -> Option<Taken> {
         let (heard, mut taker) = loop {
-            let ahead = self.count_turns_ahead(&mut until).await.max(at_least);
+            let ahead = self.count_turns_ahead(at_least, &mut until).await;
             if ahead == 0 {
                 return None;
             }
@@ -167,33 +168,36 @@ impl Yielding<'_> {
     fn counts_turns(&self) -> bool {
         self.resource.kind.family() == Family::Lock
             && self.session().config.has_one_message_per_release()
-            && self.slot.round_robin().has_turns_of_one_grant()
+            && (self.slot.round_robin().has_turns_of_one_grant()
+                || self.registry.takers_are_ours(self.resource))
     }
 
-    /// Counts the turns of others by their messages, until at most one client is ahead or nothing is heard. So a client that
-    /// has many others ahead of it sends no command for each of their turns. Returns how many are still ahead.
+    /// Counts the turns of others by their messages, until nobody is ahead or nothing is heard. So a client that has others ahead
+    /// of it sends no command for each of their turns. Returns how many are still ahead, `at_least` this number before a message.
     ///
     /// Those may go first until `until`, which is later after each message.
-    async fn count_turns_ahead(&mut self, until: &mut Tick) -> u32 {
-        if !self.counts_turns() {
-            return self.slot.round_robin().ahead();
-        }
+    async fn count_turns_ahead(&mut self, mut at_least: u32, until: &mut Tick) -> u32 {
         loop {
+            if !self.counts_turns() {
+                return self.slot.round_robin().ahead().max(at_least);
+            }
             let heard = self.listener.messages();
             // Whose turn follows the last message is not known yet.
-            self.listener.count_turns_before(heard - 1, self.slot);
-            let ahead = self.slot.round_robin().ahead();
-            if ahead <= 1 {
+            self.listener.count_whole_turns_before(heard - 1, self.slot);
+            let ahead = self.slot.round_robin().ahead().max(at_least);
+            // The last one ahead may be of another library, which a look finds out.
+            if ahead == 0 || (ahead == 1 && !self.registry.takers_are_ours(self.resource)) {
                 return ahead;
             }
             let now = self.session().now();
-            let pause = YIELD_LOOK.saturating_mul(ahead - 1);
+            let pause = YIELD_LOOK.saturating_mul(ahead.max(2) - 1);
             self.listener
                 .changed_before(&self.registry.session.clock, now.after(pause).min(*until))
                 .await;
             if self.listener.messages() == heard {
                 return ahead;
             }
+            at_least = 0;
             let longest = self.session().now().after(YIELD_TIME);
             *until = longest.min(self.request.deadline());
         }
@@ -269,7 +273,9 @@ impl Yielding<'_> {
             Ok(inspected) if inspected.holders.is_empty() => Taker::Nobody,
             Ok(inspected) => {
                 let mut names = inspected.holders.iter();
-                if names.any(|(name, _)| owner::is_foreign(name)) {
+                let is_foreign = names.any(|(name, _)| owner::is_foreign(name));
+                self.registry.saw_taker(resource, is_foreign);
+                if is_foreign {
                     Taker::Foreign
                 } else {
                     Taker::Ours(inspected.ttl)

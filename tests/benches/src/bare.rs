@@ -27,7 +27,7 @@ pub const RELEASE: &str = concat!(
     script!("lock_release.lua")
 );
 /// Renews holds.
-pub const RENEW: &str = script!("lock_renew.lua");
+pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua"));
 /// Acquires several plain locks.
 pub const ACQUIRE_ALL: &str = concat!(script!("held.lua"), script!("lock_acquire_all.lua"));
 /// Releases them.
@@ -36,6 +36,7 @@ pub const RELEASE_ALL: &str = concat!(script!("publish.lua"), script!("lock_rele
 pub const READ_ACQUIRE: &str = concat!(
     script!("owner.lua"),
     script!("rw_lock.lua"),
+    script!("rw_live_reader.lua"),
     script!("rw_read_acquire.lua")
 );
 /// Releases it.
@@ -43,6 +44,7 @@ pub const READ_RELEASE: &str = concat!(
     script!("publish.lua"),
     script!("owner.lua"),
     script!("rw_lock.lua"),
+    script!("rw_live_reader.lua"),
     script!("rw_readers.lua"),
     script!("rw_read_release.lua")
 );

@@ -8,6 +8,7 @@ mod folders;
 mod logs;
 mod one_room;
 mod programs;
+mod scripts;
 mod sizes;
 mod source;
 mod staircase;

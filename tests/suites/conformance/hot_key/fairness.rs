@@ -132,6 +132,22 @@ async fn client_releases_a_hot_key_more_often_once_another_one_waits() {
     assert!(again <= 20, "{again} releases");
 }
 
+/// Each release wakes all of them, and ends a turn of many grants. Those that are not next count the turns, and look now and then
+/// who takes them.
+#[tokio::test(start_paused = true)]
+async fn four_clients_with_many_tasks_rarely_look_who_has_the_turn() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = || Client::builder().faults(&faults).in_memory(&server);
+    let clients = [(); 4].map(|()| client().unwrap());
+    join_all(clients.iter().map(|client| hot_key(client, 20_000))).await;
+    let sent = |op| faults.calls(op) as f64;
+    let turns = sent(Op::Release);
+    let (attempts, looks) = (sent(Op::Attempt) / turns, sent(Op::Inspect) / turns);
+    println!("{turns} turns, {attempts:.2} attempts and {looks:.2} looks for each");
+    assert!(turns > 100.0, "{turns} turns");
+    assert!(attempts < 2.0 && looks < 1.0, "{attempts}, {looks}");
+}
+
 /// Each release wakes all of them. Those that are not next leave the server alone.
 #[tokio::test(start_paused = true)]
 async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
