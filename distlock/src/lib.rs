@@ -36,6 +36,7 @@ pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
 pub use crate::acquire::on_lost::OnLost;
+pub use crate::acquire::path::Acquiring;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::backend::reports::{
     ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport,
@@ -63,7 +64,7 @@ pub use crate::guard::detached::DetachedHold;
 pub use crate::guard::expirable_permit::ExpirablePermit;
 pub use crate::guard::fenced::FencedGuard;
 pub use crate::guard::permit::Permit;
-pub use crate::guard::run::{Acquiring, Run, TryRun};
+pub use crate::guard::run::{Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
 pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot, WaitSnapshot};

@@ -6,7 +6,7 @@ mod lock_set;
 mod multi;
 mod observed;
 pub(crate) mod on_lost;
-mod path;
+pub(crate) mod path;
 mod quorum;
 mod reentry;
 mod terms;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) use self::lock_set::LockSet;
 use self::terms::{Bounds, Terms};
 use crate::error::Error;
-use crate::guard::run::{Acquiring, Run, TryRun};
+use crate::guard::run::{BoxedAcquisition, Run, TryRun};
 use crate::guard::{Guard, Leased};
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
@@ -264,8 +264,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         }
     }
 
-    fn acquiring(self) -> Acquiring<Guard> {
-        Acquiring::new(async move { self.acquire().await })
+    fn acquiring(self) -> BoxedAcquisition {
+        Box::pin(async move { self.acquire().await })
     }
 }
 
@@ -359,15 +359,6 @@ impl<G: Leased> Acquire<G> {
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.bounds().hold_at_least = time;
         self
-    }
-}
-
-impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
-    type Output = Result<G, Error>;
-    type IntoFuture = Acquiring<G>;
-
-    fn into_future(self) -> Acquiring<G> {
-        Acquiring::new(async move { Ok(self.acquire().await?.into()) })
     }
 }
 

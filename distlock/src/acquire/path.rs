@@ -3,7 +3,10 @@
 //! The scopes around the caller are searched first ([`reentry`](super::reentry)). If none of them has the key, the acquisition
 //! goes to [`wait`](crate::wait).
 
-use std::pin::pin;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
 use super::handle::Handle;
 use super::observed::observed;
@@ -15,6 +18,49 @@ use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
 use crate::telemetry::LockType;
 use crate::wait;
+
+/// The future of an [`Acquire`](crate::Acquire), which yields its guard.
+///
+/// # Cancel safety
+/// The same as [`Acquire`](crate::Acquire).
+///
+/// # Examples
+/// See [`Acquire`](crate::Acquire).
+#[must_use = "futures do nothing unless awaited"]
+pub struct Acquiring<G = Guard>(Pin<Box<dyn Future<Output = Result<G, Error>> + Send>>);
+
+impl<G> Acquiring<G> {
+    pub(crate) fn new(acquire: impl Future<Output = Result<G, Error>> + Send + 'static) -> Self {
+        Self(Box::pin(acquire))
+    }
+}
+
+// A panic on the way, of a waker or a subscriber of the log, ends the acquisition and what it was granted.
+impl<G> UnwindSafe for Acquiring<G> {}
+impl<G> RefUnwindSafe for Acquiring<G> {}
+
+impl<G> Future for Acquiring<G> {
+    type Output = Result<G, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<G> fmt::Debug for Acquiring<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
+
+impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
+    type Output = Result<G, Error>;
+    type IntoFuture = Acquiring<G>;
+
+    fn into_future(self) -> Acquiring<G> {
+        Acquiring::new(async move { Ok(self.acquire().await?.into()) })
+    }
+}
 
 impl<G: From<Guard> + 'static> Acquire<G> {
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use crate::error::Error;
-use crate::guard::run::{Acquiring, Guarded, finish, lost_only};
+use crate::guard::run::{BoxedAcquisition, Guarded, finish, lost_only};
 use crate::scope::polled_after_completion;
 
 pin_project! {
@@ -28,7 +28,7 @@ where
     F: Future<Output = T>,
     H: FnOnce(T, Error) -> Result<T, Error>,
 {
-    pub(crate) fn run(acquiring: Acquiring, body: F, on_lost: H) -> Self {
+    pub(crate) fn run(acquiring: BoxedAcquisition, body: F, on_lost: H) -> Self {
         Self {
             guarded: Guarded::new(acquiring, body),
             on_lost: Some(on_lost),
@@ -47,7 +47,7 @@ where
     E: From<Error>,
     H: FnOnce(T, Error) -> Result<T, E>,
 {
-    pub(crate) fn try_run(acquiring: Acquiring, body: F, on_lost: H) -> Self {
+    pub(crate) fn try_run(acquiring: BoxedAcquisition, body: F, on_lost: H) -> Self {
         Self {
             guarded: Guarded::new(acquiring, body),
             on_lost: Some(on_lost),

@@ -3,7 +3,6 @@
 //! The body is pinned once, in the caller's future, and never moved. The whole future is little larger than the body.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -15,43 +14,12 @@ use crate::guard::critical_section::CriticalSection;
 use crate::scope::{poll_body, polled_after_completion};
 use crate::telemetry;
 
-/// The future of an [`Acquire`](crate::Acquire), which yields its guard.
-///
-/// # Cancel safety
-/// The same as [`Acquire`](crate::Acquire).
-///
-/// # Examples
-/// See [`Acquire`](crate::Acquire).
-#[must_use = "futures do nothing unless awaited"]
-pub struct Acquiring<G = Guard>(Pin<Box<dyn Future<Output = Result<G, Error>> + Send>>);
-
-impl<G> Acquiring<G> {
-    pub(crate) fn new(acquire: impl Future<Output = Result<G, Error>> + Send + 'static) -> Self {
-        Self(Box::pin(acquire))
-    }
-}
-
-// A panic on the way, of a waker or a subscriber of the log, ends the acquisition and what it was granted.
-impl<G> UnwindSafe for Acquiring<G> {}
-impl<G> RefUnwindSafe for Acquiring<G> {}
-
-impl<G> Future for Acquiring<G> {
-    type Output = Result<G, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<G> fmt::Debug for Acquiring<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquiring").finish_non_exhaustive()
-    }
-}
+/// An acquisition under way.
+pub(crate) type BoxedAcquisition = Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>;
 
 /// The stages of [`Guarded`].
 enum Stage {
-    Acquiring(Acquiring),
+    Acquiring(BoxedAcquisition),
     Locked(CriticalSection),
     /// The body runs without a lock.
     #[cfg(feature = "macros")]
@@ -81,7 +49,7 @@ pin_project! {
 }
 
 impl<F: Future> Guarded<F> {
-    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
+    pub(crate) fn new(acquiring: BoxedAcquisition, body: F) -> Self {
         Self {
             stage: Stage::Acquiring(acquiring),
             output: None,
@@ -109,7 +77,7 @@ impl<F: Future> Future for Guarded<F> {
         loop {
             match this.stage {
                 Stage::Acquiring(acquiring) => {
-                    let guard = ready!(Pin::new(acquiring).poll(cx))?;
+                    let guard = ready!(acquiring.as_mut().poll(cx))?;
                     *this.stage = Stage::Locked(CriticalSection::new(guard));
                 }
                 Stage::Locked(locked) => {
@@ -162,7 +130,7 @@ pin_project! {
 }
 
 impl<F: Future> Run<F> {
-    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
+    pub(crate) fn new(acquiring: BoxedAcquisition, body: F) -> Self {
         Self {
             guarded: Guarded::new(acquiring, body),
         }
@@ -195,7 +163,7 @@ pin_project! {
 }
 
 impl<F: Future> TryRun<F> {
-    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
+    pub(crate) fn new(acquiring: BoxedAcquisition, body: F) -> Self {
         Self {
             guarded: Guarded::new(acquiring, body),
         }
