@@ -24,12 +24,10 @@ use self::facts::AskedKeys;
 use self::failed::NodeFault;
 use self::layout::Layout;
 pub(super) use self::node::Node;
-pub(super) use self::route::Route;
 pub(super) use self::scan::{ScannedPage, ScannedServer};
 use super::connection::Epochs;
 use super::connection::url::Url;
 use super::names;
-use super::slot::slot_of;
 use super::tracking::Heard;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
@@ -95,16 +93,6 @@ impl Servers {
         match &self.layout {
             Layout::One(_) | Layout::Sentinel { .. } => Ok(()),
             Layout::Cluster(cluster) => cluster.is_opened().await,
-        }
-    }
-
-    /// Where commands for a key go.
-    pub(super) fn route(&self, key: &Key) -> Route<'_> {
-        match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                Route::Single(&single.node)
-            }
-            Layout::Cluster(cluster) => Route::Slot(cluster, slot_of(key.name())),
         }
     }
 

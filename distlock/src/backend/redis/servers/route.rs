@@ -7,9 +7,12 @@ use redis::{Cmd, Value};
 use super::cluster::Cluster;
 use super::layout::ONE;
 use super::node::Node;
+use super::{Layout, Servers};
 use crate::backend::redis::script::{Fill, Script};
+use crate::backend::redis::slot::slot_of;
 use crate::backend::redis::tracking::Track;
 use crate::backend::{ConnectionGap, Fault, Home};
+use crate::resource::key::Key;
 
 /// What has a key.
 #[derive(Clone, Copy)]
@@ -17,6 +20,18 @@ pub(crate) enum Route<'a> {
     Single(&'a Node),
     /// The node of the cluster that has this slot.
     Slot(&'a Arc<Cluster>, u16),
+}
+
+impl Servers {
+    /// Where commands for a key go.
+    pub(crate) fn route(&self, key: &Key) -> Route<'_> {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                Route::Single(&single.node)
+            }
+            Layout::Cluster(cluster) => Route::Slot(cluster, slot_of(key.name())),
+        }
+    }
 }
 
 impl Route<'_> {
