@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::{Guard, Leased};
 use crate::error::Error;
-use crate::hold::Lease;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
 
@@ -279,7 +278,7 @@ impl Guard {
             may_come_late: false,
         };
         // A waiter of this client would get it otherwise.
-        hold.with_lease(Lease::keep_to_its_guards);
+        hold.with_lease(|lease| lease.guards.keep_hold());
         let shares = std::mem::take(&mut self.shares);
         for share in shares {
             owned.may_come_late = share.detach()?;

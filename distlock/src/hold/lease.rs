@@ -10,10 +10,11 @@
 //! 3. Nothing is due once the state is not `Held`: a released hold is never renewed.
 //! 4. A reason to ask the server for the hold stays until a renewal is confirmed that was sent after it came up.
 
+mod guards;
+
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
+use self::guards::LeaseGuards;
 use super::term::Term;
 use crate::clock::Tick;
 use crate::config::{CONFIRM_INTERVAL, Config, MIN_LEASE, RENEWALS_PER_LEASE};
@@ -57,14 +58,10 @@ pub(crate) struct Lease {
     latest_end: Tick,
     /// The lease that the watchdog asks for each time.
     watchdog: Duration,
-    /// How many guards the watchdog keeps without limit.
-    kept: u32,
+    /// The guards that keep the hold.
+    pub(crate) guards: LeaseGuards,
     /// The margin in milliseconds: the deadline is this long before the end of the lease in the server.
     margin_ms: u32,
-    /// The terms of the other live guards.
-    ending: SmallVec<[Term; 1]>,
-    /// The end of the longest fixed term. The server is asked for it also after that guard has ended.
-    until: Tick,
     /// When the watchdog renews next, if it keeps a guard.
     renew_at: Tick,
     /// No renewal is sent before this time, because the last one has just failed.
@@ -83,11 +80,6 @@ pub(crate) struct Lease {
     passed_on: u32,
     /// How many of them had done so when the renewal in flight was sent.
     asked_about: u32,
-    /// Whether the hold is never handed over. This is so after a guard had a lease of its own or admitted another hold,
-    /// for example.
-    stays: bool,
-    /// Whether there is no guard yet, because other keys of the acquisition are missing. It is not renewed until then.
-    waits_for_guard: bool,
 }
 
 impl Lease {
@@ -99,10 +91,8 @@ impl Lease {
             deadline: end,
             latest_end: end,
             watchdog,
-            kept: 0,
+            guards: LeaseGuards::default(),
             margin_ms: 0,
-            ending: SmallVec::new(),
-            until: Tick::default(),
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
             in_flight: false,
@@ -112,8 +102,6 @@ impl Lease {
             passed_on_since: Tick::NEVER,
             passed_on: 0,
             asked_about: 0,
-            stays: false,
-            waits_for_guard: false,
         };
         new.join(term);
         new
@@ -128,54 +116,10 @@ impl Lease {
 
     /// Adds a guard.
     pub(crate) fn join(&mut self, term: Term) {
-        match term {
-            Term::Kept => {
-                self.kept += 1;
-                self.renew_at = self.renew_by(self.renew_at);
-            }
-            Term::KeptUntil(_) => {
-                self.ending.push(term);
-                self.renew_at = self.renew_by(self.renew_at);
-            }
-            Term::Until(end) => {
-                self.ending.push(term);
-                self.until = self.until.max(end);
-                self.stays = true;
-            }
+        self.guards.join(term);
+        if matches!(term, Term::Kept | Term::KeptUntil(_)) {
+            self.renew_at = self.renew_by(self.renew_at);
         }
-    }
-
-    /// From now on the hold is never handed over.
-    pub(crate) fn keep_to_its_guards(&mut self) {
-        self.stays = true;
-    }
-
-    /// It is not renewed before [`has_guard`](Lease::has_guard).
-    pub(crate) fn wait_for_guard(&mut self) {
-        self.waits_for_guard = true;
-    }
-
-    /// There is a guard. Returns whether it was waited for.
-    pub(crate) fn has_guard(&mut self) -> bool {
-        std::mem::take(&mut self.waits_for_guard)
-    }
-
-    /// Removes a guard. The lease is never shortened, so a fixed lease of this guard stays in effect.
-    pub(crate) fn leave(&mut self, term: Term) {
-        if term == Term::Kept {
-            self.kept = self.kept.saturating_sub(1);
-        // Any guard with an equal term will do: nothing else tells them apart here.
-        } else if let Some(at) = self.ending.iter().position(|ending| *ending == term) {
-            self.ending.swap_remove(at);
-        }
-    }
-
-    /// Lengthens the term of a guard that has a lease of its own. The server is asked for it at once.
-    pub(crate) fn extend(&mut self, term: Term, end: Tick) {
-        if let Some(ending) = self.ending.iter_mut().find(|ending| **ending == term) {
-            *ending = Term::Until(end);
-        }
-        self.until = self.until.max(end);
     }
 
     fn margin(&self) -> Duration {
@@ -207,38 +151,15 @@ impl Lease {
 
     /// Gives the hold to a new guard. It has no other guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
-        // What was asked for the guards before is not asked for any more.
-        self.until = Tick::default();
+        self.guards.forget_ended();
         self.join(term);
-    }
-
-    /// When the limit of the last guard ends the hold, even if the server keeps it for longer.
-    fn limit(&self) -> Tick {
-        let last = self.ending.iter().max_by_key(|term| term.end());
-        match last {
-            Some(Term::KeptUntil(end)) if self.kept == 0 => *end,
-            _ => Tick::NEVER,
-        }
-    }
-
-    /// Until when the watchdog renews for the guards that have a limit.
-    fn renewed_until(&self) -> Tick {
-        let kept = |term: &Term| match term {
-            Term::KeptUntil(end) => Some(*end),
-            Term::Kept | Term::Until(_) => None,
-        };
-        self.ending
-            .iter()
-            .filter_map(kept)
-            .max()
-            .unwrap_or_default()
     }
 
     /// The loss at `now`, whether it was announced or not.
     pub(crate) fn loss_at(&self, now: Tick) -> Option<Loss> {
         match self.state {
             State::Lost(loss) => Some(loss),
-            State::Held if now >= self.limit() => Some(Loss::HeldTooLong),
+            State::Held if now >= self.guards.limit() => Some(Loss::HeldTooLong),
             State::Held if now >= self.deadline => Some(Loss::Expired),
             State::Held | State::Released => None,
         }
@@ -255,12 +176,12 @@ impl Lease {
 
     /// Whether the server has confirmed the longest fixed term.
     pub(crate) fn reaches_its_terms(&self) -> bool {
-        self.until <= self.deadline
+        self.guards.until() <= self.deadline
     }
 
     /// The deadline, or the limit if that comes first.
     pub(crate) fn end(&self) -> Tick {
-        self.deadline.min(self.limit())
+        self.deadline.min(self.guards.limit())
     }
 
     pub(crate) fn latest_end(&self) -> Tick {
@@ -277,7 +198,9 @@ impl Lease {
     /// watchdog's lease is left.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         // A rule of tests/model: hand_over_needs_half_of_the_lease.
-        self.is_held(now) && !self.stays && self.server_end().left(now) >= self.watchdog / 2
+        self.is_held(now)
+            && !self.guards.stays()
+            && self.server_end().left(now) >= self.watchdog / 2
     }
 
     /// Returns the action that is due at `now`. A renewal that is due by `soon` is due already, unless the last one has just
@@ -322,14 +245,14 @@ impl Lease {
     }
 
     fn next_renewal(&self, unstated: bool) -> Tick {
-        let wanted_at = if unstated || self.until > self.deadline {
+        let wanted_at = if unstated || self.guards.until() > self.deadline {
             self.not_before
-        } else if self.kept > 0 || self.renewed_until() > self.deadline {
+        } else if self.guards.any_is_kept() || self.guards.renewed_until() > self.deadline {
             self.renew_at
         } else {
             Tick::NEVER
         };
-        if self.in_flight || self.waits_for_guard {
+        if self.in_flight || self.guards.waits_for_one() {
             Tick::NEVER
         } else {
             wanted_at.min(self.confirm_at()).max(self.not_before)
@@ -358,10 +281,11 @@ impl Lease {
             Duration::ZERO => Duration::ZERO,
             left => left + self.margin(),
         };
-        let fixed = with_margin(self.until);
-        let kept = match self.kept {
-            0 => self.watchdog.min(with_margin(self.renewed_until())),
-            _ => self.watchdog,
+        let fixed = with_margin(self.guards.until());
+        let kept = if self.guards.any_is_kept() {
+            self.watchdog
+        } else {
+            self.watchdog.min(with_margin(self.guards.renewed_until()))
         };
         fixed.max(kept).max(MIN_LEASE)
     }

@@ -171,7 +171,7 @@ impl Hold {
         }
         let mut state = self.state.lock();
         state.taken_until = state.taken_until.max(since.after(at_least));
-        state.lease.keep_to_its_guards();
+        state.lease.guards.keep_hold();
     }
 
     /// Records the connection over which its release was sent, while that is not answered; `None` if it has failed.

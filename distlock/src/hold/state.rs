@@ -178,7 +178,7 @@ impl State {
     /// Admits another hold of the key, which may outlive this one. From now on this one is never handed over.
     pub(super) fn let_in(&mut self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
         self.check(enclosing)?;
-        self.lease.keep_to_its_guards();
+        self.lease.guards.keep_hold();
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl State {
         self.check(guard)?;
         let term = own.get();
         if matches!(term, Term::Until(earlier) if earlier < end) {
-            self.lease.extend(term, end);
+            self.lease.guards.extend(term, end);
             own.extend(end);
         }
         Ok(())
@@ -241,7 +241,7 @@ impl State {
         ended.store(true, Ordering::Release);
         // Before its term is removed, which may be the reason.
         let loss = self.loss_of(term, now);
-        self.lease.leave(term);
+        self.lease.guards.leave(term);
         // Each guard leaves once, so the count is not 0 before. Saturating, because drops call this and must not panic.
         self.count = self.count.saturating_sub(1);
         let last = self.count == 0;

@@ -173,7 +173,7 @@ impl Registry {
         let entries = self.entries.lock();
         for freed in self.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
-                holder.hold.with_lease(Lease::keep_to_its_guards);
+                holder.hold.with_lease(|lease| lease.guards.keep_hold());
             }
         }
     }

@@ -213,7 +213,7 @@ impl OpenShare {
 
     /// There is a guard, also if this hold had to wait for others. From now on it is renewed.
     pub(crate) fn has_guard(&self) {
-        if self.hold().with_lease(Lease::has_guard) {
+        if self.hold().with_lease(|lease| lease.guards.has_one()) {
             // It waited for the other keys. From now on it is renewed.
             self.registry.session.schedule_check(self.hold());
         }

@@ -106,7 +106,7 @@ fn hold_with_a_limit_ends_before_the_lease_that_another_guard_left_it() {
     lease.join(Term::KeptUntil(at(320)));
     due(&mut lease, at(100), false);
     lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
-    lease.leave(Term::Kept);
+    lease.guards.leave(Term::Kept);
     assert_eq!(lease.deadline(), at(400));
     assert_eq!(due(&mut lease, at(250), false), Due::Nothing(at(320)));
     assert_eq!(
@@ -120,11 +120,11 @@ fn limit_is_that_of_the_guards_that_live() {
     let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
     for term in [Term::KeptUntil(at(9_000)), Term::Until(at(9_000))] {
         lease.join(term);
-        lease.leave(term);
+        lease.guards.leave(term);
     }
     lease.join(Term::Kept);
     assert_eq!(lease.loss_at(at(299)), None);
-    lease.leave(Term::Kept);
+    lease.guards.leave(Term::Kept);
     let mut now = at(0);
     let lost = loop {
         match due(&mut lease, now, false) {
@@ -143,7 +143,7 @@ fn limit_is_that_of_the_guards_that_live() {
 fn limit_of_the_last_guard_counts_although_the_lease_is_longer() {
     let mut lease = kept();
     lease.join(Term::KeptUntil(at(50)));
-    lease.leave(Term::Kept);
+    lease.guards.leave(Term::Kept);
     assert_eq!(lease.loss_at(at(50)), Some(Loss::HeldTooLong));
     assert_eq!(lease.release(at(50)), Err(Loss::HeldTooLong));
 }
@@ -162,15 +162,15 @@ fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it(
 #[test]
 fn extended_lease_is_asked_for_at_once_and_counts_when_it_is_confirmed() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
-    lease.extend(Term::Until(at(500)), at(900));
+    lease.guards.extend(Term::Until(at(500)), at(900));
     assert!(!lease.reaches_its_terms() && lease.deadline() == at(500));
     assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(890)));
     lease.answered(at(10), ms(890), Answer::Renewed, at(11));
     assert!(lease.reaches_its_terms() && lease.deadline() == at(900));
     assert_eq!(due(&mut lease, at(12), false), Due::Nothing(at(900)));
     // The guard leaves with the term that it has now.
-    lease.leave(Term::Until(at(900)));
-    assert!(lease.ending.is_empty());
+    lease.guards.leave(Term::Until(at(900)));
+    assert!(lease.guards.ending.is_empty());
 }
 
 #[test]
@@ -236,14 +236,14 @@ fn only_a_fresh_hold_that_the_watchdog_alone_keeps_passes_on() {
 fn hold_that_is_kept_to_its_guards_is_not_handed_over() {
     let mut lease = kept();
     assert!(lease.may_pass_on(at(0)));
-    lease.keep_to_its_guards();
+    lease.guards.keep_hold();
     assert!(!lease.may_pass_on(at(0)));
 }
 
 #[test]
 fn hold_that_is_handed_over_is_renewed_for_the_new_guard() {
     let mut lease = kept();
-    lease.leave(Term::Kept);
+    lease.guards.leave(Term::Kept);
     assert_eq!(due(&mut lease, at(100), false), Due::Nothing(at(300)));
     lease.pass_on(Term::Kept);
     assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
@@ -252,10 +252,10 @@ fn hold_that_is_handed_over_is_renewed_for_the_new_guard() {
 #[test]
 fn hold_that_waits_for_its_guard_is_not_renewed_before_it_has_one() {
     let mut lease = kept();
-    assert!(!lease.has_guard());
-    lease.wait_for_guard();
+    assert!(!lease.guards.has_one());
+    lease.guards.wait_for_one();
     assert_eq!(due(&mut lease, at(100), true), Due::Nothing(at(300)));
-    assert!(lease.has_guard() && !lease.has_guard());
+    assert!(lease.guards.has_one() && !lease.guards.has_one());
     assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
 }
 
@@ -264,7 +264,7 @@ fn limit_of_one_guard_ends_nothing_while_another_is_kept_without_one() {
     let mut lease = kept();
     lease.join(Term::KeptUntil(at(250)));
     assert_eq!((lease.end(), lease.loss_at(at(260))), (at(300), None));
-    lease.leave(Term::Kept);
+    lease.guards.leave(Term::Kept);
     assert_eq!(lease.end(), at(250));
     assert_eq!(lease.loss_at(at(260)), Some(Loss::HeldTooLong));
 }
@@ -413,15 +413,15 @@ proptest! {
                 Step::JoinKept => lease.join(Term::Kept),
                 Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
                 Step::JoinKeptUntil(by) => lease.join(Term::KeptUntil(at(now + by))),
-                Step::Extend(by) => if let Some(term @ Term::Until(_)) = lease.ending.first().copied() {
-                    lease.extend(term, term.end().max(at(now + by)));
+                Step::Extend(by) => if let Some(term @ Term::Until(_)) = lease.guards.ending.first().copied() {
+                    lease.guards.extend(term, term.end().max(at(now + by)));
                 },
-                Step::LeaveLimited => if let Some(term) = lease.ending.first().copied() {
-                    lease.leave(term);
+                Step::LeaveLimited => if let Some(term) = lease.guards.ending.first().copied() {
+                    lease.guards.leave(term);
                 },
                 Step::PassedOn => lease.passed_on(at(now)),
                 Step::Verify => lease.verify(at(now)),
-                Step::Leave => lease.leave(Term::Kept),
+                Step::Leave => lease.guards.leave(Term::Kept),
                 Step::Release => {
                     let _ = lease.release(at(now));
                     over = true;

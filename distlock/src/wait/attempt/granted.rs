@@ -6,7 +6,7 @@ use super::{Attempts, Outcome, Sent};
 use crate::backend::Attempt;
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
-use crate::hold::{Grant, HoldRef, InDoubtAttempt, Lease};
+use crate::hold::{Grant, HoldRef, InDoubtAttempt};
 use crate::local::OpenShare;
 use crate::telemetry::{self, Meter};
 
@@ -78,10 +78,10 @@ impl Attempts<'_> {
         let share = OpenShare::new(self.registry, hold_ref);
         // None of them is handed over alone: their guard ends all of them, by one command where it can.
         if self.attempts.len() > 1 {
-            share.hold().with_lease(Lease::keep_to_its_guards);
+            share.hold().with_lease(|lease| lease.guards.keep_hold());
         }
         if self.is_part {
-            share.hold().with_lease(Lease::wait_for_guard);
+            share.hold().with_lease(|lease| lease.guards.wait_for_one());
         }
         share
     }

@@ -10,7 +10,7 @@ use super::round::{Apart, Refusal, Round};
 use crate::clock::Tick;
 use crate::config::QUORUM_GRACE;
 use crate::error::Error;
-use crate::hold::{Hold, Lease};
+use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
 use crate::sync::{Unordered, first};
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
@@ -314,7 +314,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
 fn shares_of(opened: OpenShares) -> impl Iterator<Item = HoldShare> {
     opened.into_iter().map(|open| {
         // A part of a Redlock means nothing without the others, so it is never handed over alone.
-        open.hold().with_lease(Lease::keep_to_its_guards);
+        open.hold().with_lease(|lease| lease.guards.keep_hold());
         HoldShare::new(open, None)
     })
 }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
-use crate::hold::{Hold, HoldRef, HoldView, Lease, QuorumMembers, Term};
+use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
 use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
 use crate::sync::runtime::Handle;
@@ -197,7 +197,7 @@ impl Parts {
             match tried {
                 Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
                     // Never handed over: the next waiter needs the other servers as well.
-                    open.hold().with_lease(Lease::keep_to_its_guards);
+                    open.hold().with_lease(|lease| lease.guards.keep_hold());
                     HoldShare::new(open, None)
                 }),
                 Ok(TryOutcome::Held { .. }) | Err(_) => None,
