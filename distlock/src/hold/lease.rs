@@ -11,13 +11,15 @@
 //! 4. A reason to ask the server for the hold stays until a renewal is confirmed that was sent after it came up.
 
 mod guards;
+mod verification;
 
 use std::time::Duration;
 
 use self::guards::LeaseGuards;
+use self::verification::Verification;
 use super::term::Term;
 use crate::clock::Tick;
-use crate::config::{CONFIRM_INTERVAL, Config, MIN_LEASE, RENEWALS_PER_LEASE};
+use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +72,8 @@ pub(crate) struct Lease {
     /// When the first of the renewals was sent that have failed since the server answered one. `NEVER` if the last one was
     /// answered.
     failing_since: Tick,
-    /// When the last command was sent that showed that the server has the hold.
-    confirmed: Tick,
-    /// Since when there is a reason to ask the server for the hold at once. `NEVER` if there is none.
-    doubted_since: Tick,
-    /// Since when the hold was handed over without asking the server for it. `NEVER` if it was not.
-    passed_on_since: Tick,
-    /// How many guards have handed it over since the server confirmed it.
-    passed_on: u32,
-    /// How many of them had done so when the renewal in flight was sent.
-    asked_about: u32,
+    /// Whether the server is asked for the hold ahead of that time.
+    pub(crate) verification: Verification,
 }
 
 impl Lease {
@@ -97,11 +91,7 @@ impl Lease {
             not_before: sent,
             in_flight: false,
             failing_since: Tick::NEVER,
-            confirmed: sent,
-            doubted_since: Tick::NEVER,
-            passed_on_since: Tick::NEVER,
-            passed_on: 0,
-            asked_about: 0,
+            verification: Verification::granted(sent),
         };
         new.join(term);
         new
@@ -129,24 +119,6 @@ impl Lease {
     /// When the lease ends in the server, by the last confirmation.
     pub(crate) fn server_end(&self) -> Tick {
         self.deadline.after(self.margin())
-    }
-
-    /// A guard has handed the hold over at `now`. The server is asked for the hold now, or at the end of the
-    /// [`CONFIRM_INTERVAL`].
-    pub(crate) fn passed_on(&mut self, now: Tick) {
-        // A rule of tests/model: hand_over_is_confirmed.
-        self.passed_on += 1;
-        self.passed_on_since = self.passed_on_since.min(now);
-    }
-
-    /// How many guards have handed the hold over since the server confirmed it.
-    pub(crate) fn unconfirmed(&self) -> u32 {
-        self.passed_on
-    }
-
-    /// The server may have lost the hold, and is asked for it at once.
-    pub(crate) fn verify(&mut self, now: Tick) {
-        self.doubted_since = self.doubted_since.min(now);
     }
 
     /// Gives the hold to a new guard. It has no other guard.
@@ -218,10 +190,7 @@ impl Lease {
         }
         let lease = self.requested(now);
         self.in_flight = true;
-        // What comes up from now on is not answered by this renewal.
-        self.doubted_since = Tick::NEVER;
-        self.passed_on_since = Tick::NEVER;
-        self.asked_about = self.passed_on;
+        self.verification.asked();
         self.latest_end = self.latest_end.max(now.after(lease));
         Due::Renew(lease)
     }
@@ -255,16 +224,10 @@ impl Lease {
         if self.in_flight || self.guards.waits_for_one() {
             Tick::NEVER
         } else {
-            wanted_at.min(self.confirm_at()).max(self.not_before)
+            wanted_at
+                .min(self.verification.due_at())
+                .max(self.not_before)
         }
-    }
-
-    /// When to ask the server whether it still has the hold. Whole milliseconds, so that the questions for many keys go
-    /// in one batch.
-    fn confirm_at(&self) -> Tick {
-        let earliest = self.confirmed.after(CONFIRM_INTERVAL);
-        let passed_on = self.passed_on_since.max(earliest).to_whole_millis();
-        self.doubted_since.min(passed_on)
     }
 
     /// When to renew: at `planned`, or earlier if less than two thirds of the watchdog's lease would be left then. This
@@ -313,17 +276,15 @@ impl Lease {
                 // Invariant 2: the answer to an earlier renewal may come last.
                 self.deadline = self.deadline.max(end);
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
-                self.confirmed = self.confirmed.max(sent);
+                self.verification.confirmed(sent);
                 self.failing_since = Tick::NEVER;
-                // Only the hand-overs from before the renewal was sent: the server says nothing about later ones.
-                self.passed_on -= std::mem::take(&mut self.asked_about);
                 None
             }
             Answer::Unknown => {
                 self.not_before = now.after(Config::retry_pause(self.watchdog));
                 self.failing_since = self.failing_since.min(sent);
                 // The question is still open, whatever the reason for it was.
-                self.verify(now);
+                self.verification.verify(now);
                 None
             }
             Answer::NotOurs => self.gone(),
@@ -343,7 +304,7 @@ impl Lease {
     pub(crate) fn forget_in_flight(&mut self) {
         if std::mem::take(&mut self.in_flight) {
             // At once: it is unknown whether that renewal was carried out.
-            self.verify(Tick::default());
+            self.verification.verify(Tick::default());
         }
     }
 

@@ -258,7 +258,7 @@ impl Hold {
     pub(crate) fn verify(&self, now: Tick) {
         // The server counts permits without a lease. It has no holds of theirs.
         if self.resource.kind.has_lease() {
-            self.state.lock().lease.verify(now);
+            self.state.lock().lease.verification.verify(now);
         }
     }
 

@@ -127,7 +127,7 @@ impl State {
             deadline: self.lease.deadline(),
             taken_until: self.taken_until,
             latest_end: self.lease.latest_end(),
-            unconfirmed: self.lease.unconfirmed(),
+            unconfirmed: self.lease.verification.unconfirmed(),
         }
     }
 
@@ -209,7 +209,7 @@ impl State {
         let is_free = self.waits_for_release && self.lease.may_pass_on(now);
         if is_free {
             self.waits_for_release = false;
-            self.lease.passed_on(now);
+            self.lease.verification.passed_on(now);
         }
         is_free
     }

@@ -157,7 +157,7 @@ impl Registry {
         ended.needs_checks = self.check_later(entry, &hold.resource);
         if let QueueEffect::HandedOver(wake) = effect {
             // Before the next waiter can take it, which has the watchdog look at the hold.
-            hold.with_lease(|lease| lease.passed_on(now));
+            hold.with_lease(|lease| lease.verification.passed_on(now));
             ended.after = AfterGuard::HandedOver(wake);
         } else if was_dropped && may_pass_on && entry.queue.is_empty() {
             hold.wait_for_release();

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::CONFIRM_INTERVAL;
 
 const WATCHDOG: Duration = Duration::from_millis(300);
 
@@ -300,16 +301,16 @@ fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     let interval = CONFIRM_INTERVAL;
     let mut lease = kept();
     let first = at(0).after(interval);
-    lease.passed_on(at(1));
-    lease.passed_on(at(2));
+    lease.verification.passed_on(at(1));
+    lease.verification.passed_on(at(2));
     assert_eq!(due(&mut lease, at(3), false), Due::Nothing(first));
     assert_eq!(due(&mut lease, first, false), Due::Renew(WATCHDOG));
     // This hand-over comes after the question, which answers the two before it only.
-    lease.passed_on(first.after(ms(1)));
-    assert_eq!(lease.unconfirmed(), 3);
+    lease.verification.passed_on(first.after(ms(1)));
+    assert_eq!(lease.verification.unconfirmed(), 3);
     let answered = first.after(ms(2));
     lease.answered(first, WATCHDOG, Answer::Renewed, answered);
-    assert_eq!(lease.unconfirmed(), 1);
+    assert_eq!(lease.verification.unconfirmed(), 1);
     assert_eq!(
         due(&mut lease, answered, false),
         Due::Nothing(first.after(interval))
@@ -317,22 +318,22 @@ fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     let later = first.after(interval);
     assert_eq!(due(&mut lease, later, false), Due::Renew(WATCHDOG));
     lease.answered(later, WATCHDOG, Answer::Renewed, later);
-    assert_eq!(lease.unconfirmed(), 0);
+    assert_eq!(lease.verification.unconfirmed(), 0);
 }
 
 #[test]
 fn hold_that_was_confirmed_long_ago_is_asked_for_with_its_first_hand_over() {
     let mut lease = kept();
-    lease.passed_on(at(50));
+    lease.verification.passed_on(at(50));
     assert_eq!(due(&mut lease, at(50), false), Due::Renew(WATCHDOG));
 }
 
 #[test]
 fn doubt_is_settled_by_an_answer_to_what_was_sent_after_it() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
-    lease.verify(at(10));
+    lease.verification.verify(at(10));
     assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(490)));
-    lease.verify(at(11));
+    lease.verification.verify(at(11));
     lease.answered(at(10), ms(490), Answer::Renewed, at(12));
     assert_eq!(due(&mut lease, at(12), false), Due::Renew(ms(488)));
     lease.answered(at(12), ms(488), Answer::Unknown, at(13));
@@ -419,8 +420,8 @@ proptest! {
                 Step::LeaveLimited => if let Some(term) = lease.guards.ending.first().copied() {
                     lease.guards.leave(term);
                 },
-                Step::PassedOn => lease.passed_on(at(now)),
-                Step::Verify => lease.verify(at(now)),
+                Step::PassedOn => lease.verification.passed_on(at(now)),
+                Step::Verify => lease.verification.verify(at(now)),
                 Step::Leave => lease.guards.leave(Term::Kept),
                 Step::Release => {
                     let _ = lease.release(at(now));

@@ -143,7 +143,7 @@ impl Session {
             telemetry::ended_before_the_loss(
                 &hold.resource.key,
                 hold.owner,
-                hold.lease(Lease::unconfirmed),
+                hold.lease(|lease| lease.verification.unconfirmed()),
             );
         }
     }
