@@ -154,7 +154,7 @@ impl Registry {
         // Not if the entry has a newer holder: that grant shows that the server does not have this hold any more.
         let may_pass_on = may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
         let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
-        ended.needs_checks = self.check_later(entry, &hold.resource);
+        ended.needs_checks = self.checked.check_later(entry, &hold.resource);
         if let QueueEffect::HandedOver(wake) = effect {
             // Before the next waiter can take it, which has the watchdog look at the hold.
             hold.with_lease(|lease| lease.verification.passed_on(now));
@@ -207,7 +207,7 @@ impl Registry {
             let mut entries = self.entries.lock();
             // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
             let is_alone = is_alone
-                && self.same_data_of_others(resource).all(|other| {
+                && self.used_kinds.same_data_of_others(resource).all(|other| {
                     let entry = entries.get(&other);
                     entry.is_none_or(|entry| entry.queue.is_empty())
                 });

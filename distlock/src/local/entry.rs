@@ -1,6 +1,9 @@
 //! One key that has waiters or a holder in this client.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::queue::Queue;
 use super::round_robin::RoundRobin;
@@ -9,6 +12,11 @@ use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::hold::Hold;
+use crate::resource::key::Resource;
+
+/// The keys that have waiters or a holder in this client. Boxed, because up to half of the slots of a table are empty, and an
+/// entry is large.
+pub(super) type Entries = HashMap<Resource, Box<Entry>, RandomState>;
 
 /// One key that has waiters or a holder in this client.
 #[derive(Debug)]

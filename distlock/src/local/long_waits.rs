@@ -77,7 +77,7 @@ impl Registry {
         let entries = self.entries.lock();
         for resource in waits.iter().flat_map(|wait| &wait.resources) {
             holders.entry(resource).or_insert_with(|| {
-                let mut held = self.same_data(resource);
+                let mut held = self.used_kinds.same_data(resource);
                 let held = held.find_map(|held| entries.get(&held)?.holder.as_ref());
                 held.map(|holder| holder.hold.owner)
             });
@@ -101,7 +101,11 @@ impl Registry {
         };
         let own = |resource| {
             let sole = self.taken_by(runner, resource);
-            let taken = sole.or_else(|| self.shared_by(runner, resource, wait))?;
+            let shared = || {
+                let watchdog = &self.session.watchdog;
+                self.shared_holds.hold_of(runner, resource, wait, watchdog)
+            };
+            let taken = sole.or_else(shared)?;
             Some((resource, taken))
         };
         let Some((own, taken)) = wait.resources.iter().find_map(own) else {
@@ -120,6 +124,7 @@ impl Registry {
     fn taken_by(&self, runner: Runner, resource: &Resource) -> Option<Arc<Hold>> {
         let entries = self.entries.lock();
         let mut held = self
+            .used_kinds
             .same_data(resource)
             .filter_map(|held| entries.get(&held)?.holder.as_ref());
         let own = held.find(|holder| {
@@ -129,27 +134,6 @@ impl Registry {
                 && holder.hold.count() > 0
         })?;
         Some(Arc::clone(&own.hold))
-    }
-
-    /// A read of this task, or permits of it. An acquisition does not find permits in the scope around it, since they admit
-    /// it as any other.
-    fn shared_by(&self, runner: Runner, resource: &Resource, wait: &Wait) -> Option<Arc<Hold>> {
-        let family = resource.kind.family();
-        if family == Family::Lock {
-            return None;
-        }
-        // Copied, so that the mutex of the watchdog is not locked under this one.
-        let numbers = self.shared_holds.lock().of(runner);
-        let mut held = numbers
-            .into_iter()
-            .filter_map(|number| self.session.watchdog.find(number));
-        held.find(|hold| {
-            let Resource { kind, key } = &hold.resource;
-            let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner);
-            (kind.family(), key) == (family, &resource.key)
-                && hold.count() > 0
-                && (!hold.in_a_scope.is_set() || is_around())
-        })
     }
 
     /// Logs the waits that have become long, from a separate task, which asks the server who holds the keys. Returns when to

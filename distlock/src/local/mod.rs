@@ -4,6 +4,7 @@
 //! and asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter. If it is not,
 //! [`session::release`](crate::session) releases it: its caller sends the release, or the releaser does so in the background.
 
+mod checked_heads;
 mod end;
 mod entry;
 mod lives;
@@ -16,6 +17,7 @@ mod share;
 mod shared_holds;
 mod slot;
 pub(crate) mod snapshot;
+mod used_kinds;
 mod waits;
 mod waker;
 mod yield_list;

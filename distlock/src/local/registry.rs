@@ -9,18 +9,18 @@
 //! 5. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
 //!    with it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::panic::{Location, RefUnwindSafe};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 use scopeguard::defer;
 
-use super::entry::Entry;
-use super::queue::HeadCheck;
+use super::checked_heads::{CheckedHeads, FoundHeads};
+use super::entry::{Entries, Entry};
 use super::shared_holds::SharedHolds;
+use super::used_kinds::UsedKinds;
 use super::waits::limits::WaiterLimits;
-use super::waits::runner::Runner;
 use super::waker::SlotWaker;
 use super::yield_list::YieldList;
 use crate::clock::Tick;
@@ -29,25 +29,20 @@ use crate::foreign;
 use crate::hold::{Hold, Lease};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
-use crate::resource::kind::{Kind, Line};
+use crate::resource::kind::Line;
 use crate::session::{Callbacks, Session};
-use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
-    /// Boxed, because up to half of the slots of a table are empty, and an entry is large.
     pub(super) entries: Mutex<Entries>,
-    /// The keys whose first waiter is checked at intervals. Taken after `entries`.
-    checked: Mutex<HashSet<Resource, RandomState>>,
+    pub(super) checked: CheckedHeads,
     pub(super) yielding: Mutex<YieldList<Resource>>,
     pub(super) limits: Arc<WaiterLimits>,
-    /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
-    used_kinds: AtomicU32,
-    /// The holds that have no entry, by the tasks that acquired them.
-    pub(super) shared_holds: Mutex<SharedHolds>,
+    pub(super) used_kinds: UsedKinds,
+    pub(super) shared_holds: SharedHolds,
     /// Pairs of lines that the log has named: where a hold was acquired, and where the same task waits for it.
     pub(super) told_for_itself: Mutex<HashSet<[&'static Location<'static>; 2], RandomState>>,
 }
@@ -55,65 +50,22 @@ pub(crate) struct Registry {
 // A panic leaves nothing half-changed here: no foreign code runs under a mutex of a client.
 impl RefUnwindSafe for Registry {}
 
-type Entries = HashMap<Resource, Box<Entry>, RandomState>;
-
 impl Registry {
     pub(crate) fn new(session: Arc<Session>) -> Arc<Self> {
         let registry = Arc::new(Self {
             session,
             entries: Mutex::default(),
-            checked: Mutex::default(),
+            checked: CheckedHeads::default(),
             yielding: Mutex::default(),
             limits: Arc::default(),
-            used_kinds: AtomicU32::new(0),
-            shared_holds: Mutex::default(),
+            used_kinds: UsedKinds::new(),
+            shared_holds: SharedHolds::default(),
             told_for_itself: Mutex::default(),
         });
         // Weak: the registry keeps the session, and neither would be dropped otherwise.
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
         registry.session.watchdog.inspection.set(callbacks);
         registry
-    }
-
-    pub(super) fn note_use_of(&self, kind: Kind) {
-        let bit = 1 << kind as u32;
-        // Relaxed, here and below: what is looked for under a mutex was noted before it was put there.
-        if self.used_kinds.load(Ordering::Relaxed) & bit == 0 {
-            self.used_kinds.fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
-    /// The resources that may have the data of this one in this client: those of its family whose kind was ever acquired.
-    pub(super) fn same_data<'r>(
-        &self,
-        resource: &'r Resource,
-    ) -> impl Iterator<Item = Resource> + use<'r> {
-        self.of_used_kinds(resource, |_| true)
-    }
-
-    /// Those of them that are of another kind.
-    pub(super) fn same_data_of_others<'r>(
-        &self,
-        resource: &'r Resource,
-    ) -> impl Iterator<Item = Resource> + use<'r> {
-        let own = resource.kind;
-        self.of_used_kinds(resource, move |kind| kind != own)
-    }
-
-    fn of_used_kinds<'r, W: Fn(Kind) -> bool>(
-        &self,
-        resource: &'r Resource,
-        wanted: W,
-    ) -> impl Iterator<Item = Resource> + use<'r, W> {
-        // Relaxed, as in `note_use_of`. Read once for all kinds.
-        let used = self.used_kinds.load(Ordering::Relaxed);
-        let is_used = move |kind: Kind| used & (1 << kind as u32) != 0;
-        let kinds = resource.kind.same_data().iter().copied();
-        let kinds = kinds.filter(move |kind| is_used(*kind) && wanted(*kind));
-        kinds.map(|kind| Resource {
-            kind,
-            key: resource.key.clone(),
-        })
     }
 
     /// Whether a hold of this client has the resource, with a lease that has not ended.
@@ -136,9 +88,9 @@ impl Registry {
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
         if hold.resource.kind.line() == Line::Shared {
-            return self.note_shared(hold);
+            return self.shared_holds.note(hold, &self.session.watchdog);
         }
-        self.note_use_of(hold.resource.kind);
+        self.used_kinds.note(hold.resource.kind);
         let now = hold.latest_guard().since;
         let (former, left_over) = {
             let mut entries = self.entries.lock();
@@ -158,82 +110,27 @@ impl Registry {
         }
     }
 
-    /// Records which task acquired a hold that has no entry, so that a wait of the same task finds it.
-    pub(super) fn note_shared(&self, hold: &Hold) {
-        if let Some(runner) = Runner::current() {
-            let is_held = |number| self.session.watchdog.has(number);
-            let number = hold.owner.number();
-            self.shared_holds.lock().add(runner, number, is_held);
-        }
-    }
-
     /// This client has freed the key by force. A hold of its own that had the key is lost, and nobody takes it over any more.
     pub(crate) fn freed_by_force(&self, resource: &Resource) {
         self.session.tracking.freed(resource);
         let entries = self.entries.lock();
-        for freed in self.same_data(resource) {
+        for freed in self.used_kinds.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
                 holder.hold.with_lease(|lease| lease.guards.keep_hold());
             }
         }
     }
 
-    /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
-    /// [begin soon](crate::session::Watchdog::inspect_soon), which the caller asks for outside of the mutex.
-    #[must_use]
-    pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) -> bool {
-        let is_new = !entry.is_checked && entry.queue.needs_its_head();
-        if is_new {
-            entry.is_checked = true;
-            self.checked.lock().insert(resource.clone());
-        }
-        is_new
-    }
-
     /// Checks the first waiters of all queues where somebody needs them. One that has not been polled since the last check
     /// loses its place, and the hold in its slot goes on to the next one. Returns whether there is any such queue.
     fn check_heads(self: &Arc<Self>) -> bool {
         let now = self.session.now();
-        let mut asked = Vec::new();
-        let mut absent = Vec::new();
-        let mut effects = Vec::new();
-        let mut tickets = BTreeSet::new();
-        let is_any_left = {
-            let mut entries = self.entries.lock();
-            let mut checked = self.checked.lock();
-            checked.retain(|resource| {
-                // Its last waiter has left, and the entry has gone with it.
-                let Some(entry) = entries.get_mut(resource) else {
-                    return false;
-                };
-                match entry.queue.check_head(|head| head.is_present()) {
-                    HeadCheck::Fine => entry.is_checked = false,
-                    HeadCheck::Ask(head) => asked.push(head),
-                    HeadCheck::Absent(ticket, head) => {
-                        absent.push((resource.key.clone(), head));
-                        tickets.insert(ticket);
-                        let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
-                        effects.push(effect);
-                    }
-                }
-                if entry.is_idle() {
-                    entries.remove(resource);
-                    return false;
-                }
-                entry.is_checked
-            });
-            if !tickets.is_empty() {
-                // A waiter for several keys has one ticket in all their queues, and is absent in each.
-                entries.retain(|_, entry| {
-                    let left = entry.queue.those_of(&tickets);
-                    for ticket in &left {
-                        effects.push(entry.queue.leave(*ticket, |hold| hold.may_pass_on(now)));
-                    }
-                    left.is_empty() || !entry.is_idle()
-                });
-            }
-            !checked.is_empty()
-        };
+        let FoundHeads {
+            asked,
+            absent,
+            effects,
+            is_any_left,
+        } = self.checked.check(&mut self.entries.lock(), now);
         // Outside of the mutexes: these may run any code. If one of them panics, the others are called, and the holds continue.
         defer! { foreign::each(effects, |effect| self.follow(effect)); }
         defer! { foreign::each(asked, |head| head.ask()); }

@@ -287,6 +287,7 @@ impl Registry {
         let entries = self.entries.lock();
         let seen_key = |resource: &Resource| {
             let mut held = self
+                .used_kinds
                 .same_data(resource)
                 .filter_map(|held| entries.get(&held));
             let held = held.find(|entry| entry.holder.is_some());

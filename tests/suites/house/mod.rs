@@ -149,6 +149,8 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lives",
             "end",
             "registry",
+            "used_kinds",
+            "checked_heads",
             "entry",
             "shared_holds",
             "yield_list",

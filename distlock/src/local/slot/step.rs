@@ -83,7 +83,7 @@ impl<'a> QueueSlot<'a> {
     /// A slot that is not in the queue yet.
     pub(super) fn new(registry: &'a Arc<Registry>, joining: Joining<'a>) -> Self {
         let kind = joining.resource.kind;
-        registry.note_use_of(kind);
+        registry.used_kinds.note(kind);
         Self {
             registry,
             // An acquisition that a scope admits must not wait behind waiters that the scope's hold excludes.
@@ -128,7 +128,10 @@ impl<'a> QueueSlot<'a> {
             let rank = self.joining.rank.take();
             let ticket = entry.queue.join(waker, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
-            let needs_checks = self.registry.check_later(entry, self.joining.resource);
+            let needs_checks = self
+                .registry
+                .checked
+                .check_later(entry, self.joining.resource);
             // A hold that was handed to a waiter behind its place.
             let unwanted = if self.joining.takes_over {
                 None
@@ -300,7 +303,8 @@ impl<'a> QueueSlot<'a> {
         }
         self.registry.session.watch(hold);
         if hold.resource.kind.line() == Line::Shared {
-            self.registry.note_shared(hold);
+            let watchdog = &self.registry.session.watchdog;
+            self.registry.shared_holds.note(hold, watchdog);
         }
         self.leave_with(hold, Some(hold.latest_guard().since));
     }
