@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::backend::Through;
 use crate::error::{Blocker, Error};
-use crate::hold::{Hold, HoldView, NestError};
-use crate::local::{Around, HoldShare, OpenShare};
+use crate::hold::{Around, Hold, HoldView, NestError};
+use crate::local::{HoldShare, OpenShare};
 use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};

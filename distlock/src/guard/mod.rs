@@ -20,8 +20,6 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 
 pub use self::leased::Leased;
-#[cfg(feature = "test-util")]
-use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::guard::token::HasToken;
 use crate::hold::{Hold, HoldView};
@@ -365,13 +363,6 @@ impl Guard {
     /// See [`Section`].
     pub fn section(&self) -> Section {
         Section::new(self.view.clone())
-    }
-
-    /// The current time, and the time when the guard stops or stopped holding unless it is renewed. Both are by the
-    /// clock of the first hold's client.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        (self.view.members()[0].now(), self.view.deadline())
     }
 
     /// How many of its holds the guard has now, by this process's clock.

@@ -8,6 +8,7 @@
 //! 3. An owner is never used again once a release was sent for it: a hold is handed over, or taken back from a dropped guard,
 //!    only before that.
 
+mod around;
 mod flag;
 mod grant;
 mod hint;
@@ -24,6 +25,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::around::Around;
 pub(crate) use self::flag::Flag;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
 use self::hint::Hint;

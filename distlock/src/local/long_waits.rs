@@ -18,7 +18,7 @@ use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 use crate::session::Session;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 use crate::telemetry::{self, Meter};
 
 impl Registry {

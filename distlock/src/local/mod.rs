@@ -28,5 +28,5 @@ pub(crate) use self::registry::Registry;
 pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
+pub(crate) use self::waits::Wait;
 pub(crate) use self::waits::limits::WaiterSlot;
-pub(crate) use self::waits::{Around, Wait};

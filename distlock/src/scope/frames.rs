@@ -16,8 +16,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::foreign;
-use crate::hold::{Flag, HoldRef, HoldView};
-use crate::local::Around;
+use crate::hold::{Around, Flag, HoldRef, HoldView};
 use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;

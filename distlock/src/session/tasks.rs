@@ -11,7 +11,8 @@ use crate::config::RETRY_BACKOFF;
 use crate::mutex::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::runtime::{Handle, Id};
-use crate::task::{OnDemandTask, RunningTask, boxed};
+use crate::sync::task::boxed;
+use crate::task::{OnDemandTask, RunningTask};
 
 /// Which tasks run, and where the next one is started.
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! Tasks of a client that run only while there is work for them.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -16,15 +15,6 @@ pub(crate) struct OnDemandTask {
 #[must_use = "dropping it records that the task has ended"]
 #[derive(Debug)]
 pub(crate) struct RunningTask(Arc<AtomicBool>);
-
-/// What the tasks of a client carry out, as one type: the compiler makes all of a runtime's parts for a task anew for each type of
-/// future, and that is a third of a second for each of twenty.
-pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// To be given to `spawn`, except where tasks start so often that the allocation counts.
-pub(crate) fn boxed(task: impl Future<Output = ()> + Send + 'static) -> BoxedTask {
-    Box::pin(task)
-}
 
 impl OnDemandTask {
     /// Whether one runs. The answer may be out of date when it arrives: [`begin`](OnDemandTask::begin) decides.

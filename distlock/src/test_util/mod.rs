@@ -106,9 +106,11 @@ pub fn connections(client: &Client) -> Vec<ConnectionSeen> {
 /// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is
 /// earlier. Both are counted from the start of the client's clock. The second may be in the past.
 pub fn held_until(guard: &Guard) -> (Duration, Duration) {
-    let (now, until) = guard.held_until();
+    let view = guard.view();
+    // By the clock of the first hold's client.
+    let now = view.members()[0].now();
     let start = Tick::default();
-    (now.since(start), until.since(start))
+    (now.since(start), view.deadline().since(start))
 }
 
 /// On how many servers the guard of a Redlock is held now, by this process's clock.

@@ -190,6 +190,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "flag",
             "sent_over",
             "hint",
+            "around",
         ],
     ),
     (

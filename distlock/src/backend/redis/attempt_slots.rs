@@ -15,7 +15,7 @@ use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
 use crate::foreign;
 use crate::resource::key::Key;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 
 /// Who sends an attempt.
 pub(super) enum Sender {

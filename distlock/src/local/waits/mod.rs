@@ -12,19 +12,12 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
-use uuid::Uuid;
 
 use self::numbered::Numbered;
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
-
-/// The scopes around an acquisition.
-pub(crate) trait Around: fmt::Debug + Send + Sync {
-    /// The holds of this client in whose critical sections the acquisition waits.
-    fn holds(&self, client: Uuid) -> Vec<(Owner, Key)>;
-}
 
 /// An acquisition that waits.
 #[derive(Clone, Debug)]

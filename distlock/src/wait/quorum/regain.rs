@@ -21,9 +21,8 @@ use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
 use crate::local::{HoldShare, ShareRef};
 use crate::mutex::Mutex;
 use crate::sync::runtime::Handle;
-use crate::sync::task::AbortHandle;
+use crate::sync::task::{AbortHandle, boxed};
 use crate::sync::{Unordered, all};
-use crate::task::boxed;
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
 
 /// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.

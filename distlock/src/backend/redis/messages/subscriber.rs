@@ -24,7 +24,8 @@ use crate::clock::Clock;
 use crate::config::SUBSCRIPTION_LINGER;
 use crate::foreign;
 use crate::mutex::{Mutex, RwLock};
-use crate::task::{OnDemandTask, boxed};
+use crate::sync::task::boxed;
+use crate::task::OnDemandTask;
 
 /// The subscriptions of one client, at all of its servers.
 pub(crate) struct Subscriptions {

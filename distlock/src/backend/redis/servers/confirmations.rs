@@ -26,7 +26,7 @@ use crate::config::{Confirmation, Replicas};
 use crate::error::show;
 use crate::foreign;
 use crate::mutex::Mutex;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 
 /// The confirmations of the grants of one server.
 pub(super) struct Confirmations {

@@ -17,7 +17,7 @@ use crate::config::look_up::LookUp;
 use crate::config::{LOOK_UP_PATIENCE, MOST_NAMES_KEPT};
 use crate::foreign;
 use crate::mutex::Mutex;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 use crate::telemetry;
 
 /// Looks up the names of the servers of one client.

@@ -6,7 +6,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, ToRedisArgs, Value};
 use tokio::task::JoinHandle;
 
-use crate::task::boxed;
+use crate::sync::task::boxed;
 
 /// A connection of the driver. Its task ends with the last clone, also if the server reads nothing more.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::ReconnectPause;
 use crate::foreign;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 use crate::telemetry;
 
 impl Link {

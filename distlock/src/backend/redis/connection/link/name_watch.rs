@@ -23,7 +23,7 @@ use crate::config::LOOK_UP_PATIENCE;
 use crate::mutex::Mutex;
 use crate::sync::Unordered;
 use crate::sync::random::random_range;
-use crate::task::boxed;
+use crate::sync::task::boxed;
 use crate::telemetry;
 
 /// A look at a name, which is under way.

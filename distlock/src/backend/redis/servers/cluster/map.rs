@@ -23,7 +23,8 @@ use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT};
 use crate::foreign;
 use crate::sync::Unordered;
 use crate::sync::random::random_range;
-use crate::task::{OnDemandTask, RunningTask, boxed};
+use crate::sync::task::boxed;
+use crate::task::{OnDemandTask, RunningTask};
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]

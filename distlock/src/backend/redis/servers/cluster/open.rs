@@ -16,7 +16,8 @@ use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
 use crate::foreign;
-use crate::task::{OnDemandTask, RunningTask, boxed};
+use crate::sync::task::boxed;
+use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
 /// What the log calls the connections of this file.

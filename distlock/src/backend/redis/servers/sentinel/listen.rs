@@ -13,7 +13,7 @@ use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
 use crate::config::{RECONNECT_BACKOFF, SENTINEL_LOOK};
-use crate::task::boxed;
+use crate::sync::task::boxed;
 use crate::telemetry;
 
 /// The channel on which a Sentinel says that another server is the master.
