@@ -17,7 +17,6 @@ mod hold;
 #[cfg(all(test, distlock_shuttle))]
 mod interleavings;
 mod local;
-mod mutex;
 mod primitives;
 mod resource;
 mod scope;

@@ -12,7 +12,7 @@ use tokio::task::futures::TaskLocalFuture;
 use crate::client::Client;
 #[cfg(feature = "macros")]
 use crate::error::Error;
-use crate::mutex::RwLock;
+use crate::sync::RwLock;
 use crate::telemetry;
 
 static INSTALLED: RwLock<Clients> = RwLock::new(Clients {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::tick::{Tick, nanos};
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Notified, Notify};

@@ -1,7 +1,7 @@
 //! The clock of the memory backend, made of the clocks of tokio's runtimes.
 
 use super::tick::Tick;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::runtime::Handle;
 use crate::sync::time::Instant;
 

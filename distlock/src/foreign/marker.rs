@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::thread;
 
-use crate::mutex;
+use crate::sync::mutexes_held;
 
 /// The first breach of the rule in this process.
 static BREACH: OnceLock<String> = OnceLock::new();
@@ -87,7 +87,7 @@ pub(super) fn check(what: &'static str) {
 ///
 /// The panic may end a task that nobody looks at, so each later call panics as well, on any thread.
 pub(super) fn check_mutexes(what: &'static str) {
-    let held = mutex::held();
+    let held = mutexes_held();
     if held > 0 {
         let breach = format!("{what} is called while the thread has locked {held} mutexes");
         if IS_EXPECTED.get() {
@@ -109,7 +109,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::mutex::{Mutex, RwLock};
+    use crate::sync::{Mutex, RwLock};
 
     /// The panic of foreign code that is called while the thread has locked a mutex.
     fn panic_under(lock: impl FnOnce(&dyn Fn()), call: impl Fn()) -> String {

@@ -1,6 +1,6 @@
 //! Calls of foreign code: wakers, subscribers of the log, recorders of metrics, and functions that the user has set.
 //!
-//! Such code may do anything: call this crate again, block, or panic. So it never runs under a [mutex](crate::mutex) of this
+//! Such code may do anything: call this crate again, block, or panic. So it never runs under a [mutex](crate::sync) of this
 //! crate, and each sort of call goes through one function here. With the feature `test-util` these functions panic if the
 //! thread has locked such a mutex. `clippy.toml` names the methods and macros that only this file and `telemetry` may use.
 

@@ -47,10 +47,10 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::MOST_ENTRIES;
 use crate::error::Loss;
-use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::Meter;
 

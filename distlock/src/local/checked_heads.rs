@@ -10,8 +10,8 @@ use super::queue::{HeadCheck, QueueEffect};
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
+use crate::sync::Mutex;
 
 /// The keys whose first waiter is checked. Their mutex is taken after that of the entries.
 #[derive(Debug, Default)]

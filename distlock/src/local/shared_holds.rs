@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 use super::waits::Wait;
 use super::waits::runner::Runner;
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::session::Watchdog;
+use crate::sync::Mutex;
 
 /// How many holds that have ended may stay before a clean-up, beside as many as there were after the last one.
 const SPARE: usize = 64;

@@ -17,10 +17,10 @@ use uuid::Uuid;
 
 use crate::foreign;
 use crate::hold::{Around, Flag, HoldRef, HoldView};
-use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::resource::owner::Owner;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a

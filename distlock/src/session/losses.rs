@@ -7,9 +7,9 @@ use crate::clock::Tick;
 use crate::config::LOSSES_SHOWN;
 use crate::error::Loss;
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::owner::Owner;
+use crate::sync::Mutex;
 
 /// A hold that was lost.
 #[derive(Clone, Debug)]

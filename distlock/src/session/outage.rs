@@ -13,8 +13,8 @@ use super::per_server::PerServer;
 use crate::backend::{Backend, Fault};
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The most keys of which the client knows that their grants were not confirmed. Of others, a refusal counts as what it looks

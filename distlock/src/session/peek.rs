@@ -14,7 +14,7 @@ use crate::backend::{Home, Peeked, Target};
 use crate::clock::Tick;
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::{Notify, Unordered, oneshot};
 
 /// When a lease is over of which the server says that this is left.

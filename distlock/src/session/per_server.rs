@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::mutex::RwLock;
+use crate::sync::RwLock;
 
 /// One value for each server of a client.
 pub(super) struct PerServer<T> {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::backend::reports::client_id;
 use crate::config::{ClientName, NAMES_KEPT};
 use crate::error::HeldBy;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// The names of the clients that were reported last, by their ids.
 /// The names of clients, by their ids.

@@ -4,8 +4,8 @@ use lru::LruCache;
 
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, NUMBERS_KEPT};
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 
 /// What is known of the number of each semaphore whose permits are waited for.
 /// The numbers by their keys. The one that was seen last is the first.

@@ -3,8 +3,8 @@
 use lru::LruCache;
 
 use crate::config::TOKENS_KEPT;
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 
 /// The highest token of each key, of the keys that were used last.
 /// The tokens by their keys.

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use super::release::releaser;
 use super::{Session, free, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::task::boxed;

@@ -21,8 +21,8 @@ use slab::Slab;
 
 use super::Session;
 use crate::foreign;
-use crate::mutex::Mutex;
 use crate::sync::AtomicWaker;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// What has to be ended if the future beside it is not polled any more.

@@ -8,6 +8,8 @@
 #![allow(unused_imports, reason = "not every set of features uses each of them")]
 
 pub(crate) mod atomic;
+#[cfg(all(feature = "test-util", not(all(test, distlock_shuttle))))]
+mod counted;
 mod first;
 mod mutex;
 mod notify;
@@ -24,8 +26,11 @@ pub(crate) use std::sync::OnceLock;
 
 pub(crate) use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+#[cfg(all(feature = "test-util", not(all(test, distlock_shuttle))))]
+pub(crate) use self::counted::{Mutex, MutexGuard, RwLock, mutexes_held};
 pub(crate) use self::first::first;
-pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(all(feature = "test-util", not(all(test, distlock_shuttle)))))]
+pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock};
 pub(crate) use self::notify::{Notified, Notify};
 pub(crate) use self::select::select;
 pub(crate) use self::thread_local::thread_local;
@@ -37,4 +42,10 @@ pub(crate) use self::waker::AtomicWaker;
 pub(crate) fn point() {
     // The explorer decides at each use of one of its own values.
     atomic::AtomicBool::new(false).load(atomic::Ordering::SeqCst);
+}
+
+/// The tasks of an explored run share a thread, so none is counted.
+#[cfg(all(feature = "test-util", test, distlock_shuttle))]
+pub(crate) fn mutexes_held() -> u32 {
+    0
 }

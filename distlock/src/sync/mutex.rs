@@ -1,4 +1,6 @@
-//! What the [mutexes](crate::mutex) of this crate are made of.
+//! The mutexes of this crate. No [foreign code](crate::foreign) runs under any of them.
+//!
+//! With the feature `test-util` they are wrapped by those of `counted`.
 
 #[cfg(not(all(test, distlock_shuttle)))]
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -22,8 +22,8 @@ use super::labels::{LockType, Outcome};
 use crate::config::KeyClass;
 use crate::error::Loss;
 use crate::foreign;
-use crate::mutex::RwLock;
 use crate::resource::key::Key;
+use crate::sync::RwLock;
 
 const ACQUISITIONS: &str = "distlock_acquisitions_total";
 const ACQUIRE_WAIT: &str = "distlock_acquire_wait_seconds";

@@ -11,11 +11,11 @@ use crate::backend::{
 };
 use crate::client::Client;
 use crate::error::{Error, HeldBy};
-use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
+use crate::sync::Mutex;
 
 /// The bare verbs of a client's backend, with owners that the caller numbers. For tests that compare two backends.
 #[derive(Clone, Debug)]

@@ -36,7 +36,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["config"],
     &["error"],
     &["foreign"],
-    &["mutex", "task"],
+    &["task"],
     &["sync"],
 ];
 

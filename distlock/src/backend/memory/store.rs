@@ -12,7 +12,7 @@ use super::families::{fair, lock, number, permit, rw, semaphore};
 use super::tokens::Tokens;
 use crate::backend::{NamedClient, watched};
 use crate::clock::{Clock, Tick};
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
 
 /// The name of a key, with its client's prefix.

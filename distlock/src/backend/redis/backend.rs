@@ -17,9 +17,9 @@ use crate::backend::{Fault, Home, Renewal, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::error::{Error, show};
-use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 use crate::sync::all;
 
 /// One client's connections to its servers.

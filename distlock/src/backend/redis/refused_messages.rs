@@ -6,8 +6,8 @@ use redis::Value;
 
 use super::reply;
 use super::servers::Servers;
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// How the scripts begin the answer that says why a message was not published.

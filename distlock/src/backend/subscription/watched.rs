@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::signal::Signal;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::Notify;
 
 /// Makes both sides.

@@ -11,8 +11,8 @@ use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::local::waker::SlotWaker;
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.

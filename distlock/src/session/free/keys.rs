@@ -9,8 +9,8 @@ use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::foreign;
-use crate::mutex::Mutex;
 use crate::resource::key::Resource;
+use crate::sync::Mutex;
 use crate::sync::{Notify, oneshot};
 
 /// What a waiter is told.

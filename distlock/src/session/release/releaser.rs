@@ -27,9 +27,9 @@ use super::tries::end_owner;
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE};
 use crate::foreign;
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::session::Session;
 use crate::session::per_server::PerServer;
+use crate::sync::Mutex;
 use crate::sync::{Notify, Semaphore};
 use crate::telemetry::CountedRelease;
 

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use super::pending::PendingRelease;
 use crate::clock::Tick;
 use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
-use crate::mutex::Mutex;
 use crate::resource::key::Key;
+use crate::sync::Mutex;
 
 /// Answered releases.
 #[derive(Debug, Default)]

@@ -20,9 +20,9 @@ use crate::clock::{Clock, Tick};
 use crate::config::{TRACK_AFTER, TRACK_LOOK};
 use crate::foreign;
 use crate::hold::Hold;
-use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
+use crate::sync::Mutex;
 use crate::sync::Notify;
 use crate::sync::atomic::{AtomicBool, Ordering};
 

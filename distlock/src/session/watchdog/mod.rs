@@ -33,11 +33,11 @@ use crate::config::{
 use crate::foreign;
 use crate::hold::lease::Answer;
 use crate::hold::{Confirmed, Hold, Lease, WatchdogAction};
-use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 use crate::sync::Notify;
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
 /// The watched holds, and the task's way to learn of a change.

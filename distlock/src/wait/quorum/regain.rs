@@ -19,7 +19,7 @@ use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
 use crate::local::{HoldShare, ShareRef};
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::runtime::Handle;
 use crate::sync::task::{AbortHandle, boxed};
 use crate::sync::{Unordered, all};

@@ -8,7 +8,7 @@ use crate::backend::memory::store::State;
 use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::watch;
 

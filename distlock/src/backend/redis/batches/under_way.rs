@@ -2,7 +2,7 @@
 
 use super::Operation;
 use super::collector::Collector;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// What a client has under way to its server, and what waits to go there.
 pub(crate) struct Batches {

@@ -14,7 +14,7 @@ use super::mode::PubSubMode;
 use crate::backend::Fault;
 use crate::backend::redis::connection::{Link, REPEATED_AFTER};
 use crate::clock::Clock;
-use crate::mutex::{Mutex, RwLock};
+use crate::sync::{Mutex, RwLock};
 use crate::telemetry;
 
 /// What the shares, the driver's callbacks and the tasks have in common.

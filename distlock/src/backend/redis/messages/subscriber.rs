@@ -23,8 +23,8 @@ use crate::backend::redis::connection::{Link, LinkConfig, OnPush};
 use crate::clock::Clock;
 use crate::config::SUBSCRIPTION_LINGER;
 use crate::foreign;
-use crate::mutex::{Mutex, RwLock};
 use crate::sync::task::boxed;
+use crate::sync::{Mutex, RwLock};
 use crate::task::OnDemandTask;
 
 /// The subscriptions of one client, at all of its servers.

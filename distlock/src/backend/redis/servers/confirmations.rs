@@ -25,7 +25,7 @@ use crate::backend::{Fault, cause};
 use crate::config::{Confirmation, Replicas};
 use crate::error::show;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::task::boxed;
 
 /// The confirmations of the grants of one server.

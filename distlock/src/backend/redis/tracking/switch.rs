@@ -10,7 +10,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::Connected;
 use crate::backend::redis::reply;
 use crate::config::{TRACK_SPARED, TRACK_SPARED_MOST};
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// What is known of one server.

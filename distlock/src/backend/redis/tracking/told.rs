@@ -8,7 +8,7 @@ use crate::backend::Told;
 use crate::backend::redis::names;
 use crate::config::MOST_NAMES_TOLD;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::Notify;
 
 /// The words of all servers of one client. The driver's tasks add them and wait for nobody.

@@ -16,7 +16,7 @@ use crate::backend::{Fault, cause};
 use crate::config::look_up::LookUp;
 use crate::config::{LOOK_UP_PATIENCE, MOST_NAMES_KEPT};
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::task::boxed;
 use crate::telemetry;
 

@@ -17,8 +17,8 @@ use crate::config::Config;
 use crate::config::address_map::AddressMap;
 use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::error::Error;
-use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
+use crate::sync::Mutex;
 
 /// How connections are made.
 #[derive(Debug)]

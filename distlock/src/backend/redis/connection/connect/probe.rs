@@ -16,7 +16,7 @@ use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
 use crate::error::show;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// Connects to a server and asks what it is. Fails if it is not what is expected.
 ///

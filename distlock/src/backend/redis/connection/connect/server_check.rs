@@ -15,7 +15,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::reply;
 use crate::config::MOST_NAMES_KEPT;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// What each connection for commands finds out about its server, and which servers the log already names.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// The id of a run; `None` if the user may not ask for it, or if the server has none.
 pub(crate) type Run = Option<Arc<str>>;

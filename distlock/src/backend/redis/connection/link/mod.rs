@@ -51,7 +51,7 @@ use crate::backend::redis::connection::connect::{Driven, Expected};
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::TIMEOUTS_TO_REPLACE;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {

@@ -20,7 +20,7 @@ use crate::backend::redis::connection::addresses::{
 };
 use crate::backend::redis::connection::connect::{Connector, Expected, probe_at};
 use crate::config::LOOK_UP_PATIENCE;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::Unordered;
 use crate::sync::random::random_range;
 use crate::sync::task::boxed;

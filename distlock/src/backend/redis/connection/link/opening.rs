@@ -12,7 +12,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::{Endpoint, first_of, in_common_order};
 use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, tls};
 use crate::config::{GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER};
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// An established connection.
 #[derive(Clone)]

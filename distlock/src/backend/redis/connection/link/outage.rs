@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::stake::Stake;
 use crate::config::ENDS_TOLD_AGAIN_AFTER;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// The time between two log lines about the same lasting failure.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::backend::redis::connection::addresses::{Endpoint, LookedAt, Place};
 use crate::backend::redis::connection::connect::Expected;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 
 /// One of the connections to a server.
 pub(crate) trait Member: Send + Sync {

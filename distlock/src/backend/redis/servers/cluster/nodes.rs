@@ -14,7 +14,7 @@ use crate::backend::redis::servers::node::Node;
 use crate::backend::redis::servers::shared::Shared;
 use crate::backend::redis::slot::slot_of;
 use crate::config::NODE_LINGER;
-use crate::mutex::RwLock;
+use crate::sync::RwLock;
 use crate::telemetry;
 
 /// The nodes that were used, and the map of the slots.

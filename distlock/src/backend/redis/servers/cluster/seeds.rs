@@ -14,7 +14,7 @@ use super::Cluster;
 use super::moved::map_at;
 use super::seed_place::{Elsewhere, SeedPlace};
 use crate::backend::redis::connection::{Address, Connector, Look, Named};
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// The seeds of a cluster.

@@ -35,7 +35,7 @@ use crate::backend::{Fault, cause};
 use crate::config::{Config, RECONNECT_BACKOFF};
 use crate::error::show;
 use crate::foreign;
-use crate::mutex::Mutex;
+use crate::sync::Mutex;
 use crate::sync::Unordered;
 use crate::task::OnDemandTask;
 use crate::telemetry;

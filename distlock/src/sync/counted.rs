@@ -1,11 +1,11 @@
-//! Mutexes that count how many of them a thread has locked.
+//! Mutexes that count how many of them a thread has locked, so that a test fails if [foreign code](crate::foreign) runs under one.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use crate::sync;
+use super::mutex;
 
 thread_local! {
     /// How many guards of these mutexes the thread has.
@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// How many mutexes of this crate the thread has locked.
-pub(crate) fn held() -> u32 {
+pub(crate) fn mutexes_held() -> u32 {
     // A thread that ends has destroyed its values by now, and holds nothing.
     HELD.try_with(Cell::get).unwrap_or(0)
 }
@@ -68,15 +68,15 @@ impl<G: DerefMut> DerefMut for Guard<G> {
 }
 
 /// The guard of a [`Mutex`].
-pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
+pub(crate) type MutexGuard<'a, T> = Guard<mutex::MutexGuard<'a, T>>;
 
 /// A mutex of `parking_lot` whose guards are counted.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(sync::Mutex<T>);
+pub(crate) struct Mutex<T>(mutex::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(sync::Mutex::new(value))
+        Self(mutex::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -90,18 +90,18 @@ impl<T> Mutex<T> {
 
 /// A read/write lock of `parking_lot` whose guards are counted.
 #[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(sync::RwLock<T>);
+pub(crate) struct RwLock<T>(mutex::RwLock<T>);
 
 impl<T> RwLock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(sync::RwLock::new(value))
+        Self(mutex::RwLock::new(value))
     }
 
-    pub(crate) fn read(&self) -> Guard<sync::RwLockReadGuard<'_, T>> {
+    pub(crate) fn read(&self) -> Guard<mutex::RwLockReadGuard<'_, T>> {
         Guard::new(self.0.read())
     }
 
-    pub(crate) fn write(&self) -> Guard<sync::RwLockWriteGuard<'_, T>> {
+    pub(crate) fn write(&self) -> Guard<mutex::RwLockWriteGuard<'_, T>> {
         Guard::new(self.0.write())
     }
 }
