@@ -1,6 +1,7 @@
 //! Rows 100 and 115: the name in the URL is pointed at another server, or stands for several masters.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock::Client;
 use distlock_tests::log::lines_with;
@@ -11,8 +12,11 @@ use distlock_tests::{
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
-const NAME: &str = "turning.test";
-const SEED: &str = "rotating-seed.test";
+/// A name that no other play of a row has. All rows share one log, and a row finds its own lines by its name.
+fn own_name(begins: &str) -> String {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    format!("{begins}{}.test", NAMES.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Turns the name to and fro, and looks for the warnings.
 async fn turn(row: &Row, (client, names): (&Client, &Names), name: &str, turns: [SocketAddr; 2]) {
@@ -42,23 +46,21 @@ async fn turn(row: &Row, (client, names): (&Client, &Names), name: &str, turns: 
 
 async fn f100_answers_that_change_again_after_a_move_are_told_in_one_warning(row: &Row) {
     let servers = [RedisServer::start().await, RedisServer::start().await];
-    let names = Names::new();
-    names.lead(NAME, [servers[0].addr()]);
-    let builder = Client::builder().by_names(&names).look_up_interval(ms(50));
-    let client = builder.connect("redis://turning.test").await.unwrap();
+    let (names, name) = (Names::new(), own_name("turning"));
+    let client = client_by(&names, &name, &[servers[0].addr()]).await;
     let turns = servers.each_ref().map(RedisServer::addr);
-    turn(row, (&client, &names), NAME, turns).await;
+    turn(row, (&client, &names), &name, turns).await;
 }
 
 async fn f100_seed_whose_answers_change_again_after_a_move_is_told_of_in_one_warning(row: &Row) {
     let cluster = || RedisCluster::builder().replicas(false).start();
     let clusters = [cluster().await, cluster().await];
-    let names = Names::new();
+    let (names, seed) = (Names::new(), own_name("rotating-seed"));
     let turns = clusters.each_ref().map(|cluster| cluster.node(0).addr());
-    names.lead(SEED, [turns[0]]);
+    names.lead(&seed, [turns[0]]);
     let builder = Client::builder().by_names(&names).look_up_interval(ms(50));
-    let client = builder.connect("redis+cluster://rotating-seed.test").await;
-    turn(row, (&client.unwrap(), &names), SEED, turns).await;
+    let client = builder.connect(&format!("redis+cluster://{seed}")).await;
+    turn(row, (&client.unwrap(), &names), &seed, turns).await;
 }
 
 /// Completes when the client has new connections in the place of these.
@@ -79,22 +81,22 @@ async fn client_by(names: &Names, name: &str, to: &[SocketAddr]) -> Client {
 }
 
 async fn f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_once(row: &Row) {
-    const NAME: &str = "twins.test";
+    let name = &*own_name("twins");
     let servers = [RedisServer::start().await, RedisServer::start().await];
     let [first, second] = servers.each_ref().map(|server| Proxy::start(server.addr()));
     let mut proxies = [(first.await, &servers[0]), (second.await, &servers[1])];
     proxies.sort_by_key(|(proxy, _)| proxy.addr());
     let [(one, used), (other, _)] = &proxies;
     let (names, turned) = (Names::new(), Names::new());
-    let client = client_by(&names, NAME, &[one.addr(), other.addr()]).await;
-    let later = client_by(&turned, NAME, &[other.addr(), one.addr()]).await;
+    let client = client_by(&names, name, &[one.addr(), other.addr()]).await;
+    let later = client_by(&turned, name, &[other.addr(), one.addr()]).await;
     let guard = client.lock("k").acquire().await.unwrap();
     assert!(later.lock("k").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
     let mut words = vec![
         "WARN".to_owned(),
-        format!("{NAME}:6379 ({})", one.addr()),
-        format!("{NAME}:6379 ({})", other.addr()),
+        format!("{name}:6379 ({})", one.addr()),
+        format!("{name}:6379 ({})", other.addr()),
     ];
     for server in &servers {
         words.push(server.info("server").await["run_id"].clone());
@@ -114,7 +116,7 @@ async fn f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_o
 }
 
 async fn f115_replica_and_second_address_of_the_server_are_no_other_masters(row: &Row) {
-    const NAME: &str = "alike.test";
+    let name = &*own_name("alike");
     let [server, replica] = [RedisServer::start().await, RedisServer::start().await];
     let port = server.port().to_string();
     replica.cli(&["REPLICAOF", "127.0.0.1", &port]).await;
@@ -127,14 +129,14 @@ async fn f115_replica_and_second_address_of_the_server_are_no_other_masters(row:
     let [_used, again] = &of_server;
     let names = Names::new();
     let addresses = [&of_replica, &of_server[0], again].map(Proxy::addr);
-    let client = client_by(&names, NAME, &addresses).await;
+    let client = client_by(&names, name, &addresses).await;
     lock_once(&client, "k").await;
     let asked = || async { again.accepted() > 0 && of_replica.accepted() > 0 };
     eventually_eq(SOON, "both were asked", true, asked).await;
     reconnected(&client, &server).await;
     let asked = || async { again.accepted() > 1 && of_replica.accepted() > 1 };
     eventually_eq(SOON, "both were asked again", true, asked).await;
-    assert_eq!(lines_with(&["WARN", NAME, "is a master, too"]), 0);
+    assert_eq!(lines_with(&["WARN", name, "is a master, too"]), 0);
     row.injected("address of the same server", again.accepted());
 }
 

@@ -16,8 +16,7 @@ fn verdict(report: &Value, check: &str) -> String {
 }
 
 async fn report(args: &[&str], status: i32) -> Value {
-    let words = args.iter().copied().chain(["doctor", "--json"]);
-    let output = plain_output(words).await;
+    let output = doctor_output(&[args, &["doctor", "--json"]].concat()).await;
     assert_eq!(
         output.status.code(),
         Some(status),
@@ -74,7 +73,8 @@ async fn lines_that_the_user_may_not_ask_for_are_unknown() {
     let server = RedisServer::builder().without_default_user().start().await;
     server.set_user("shop", &rights::of(rights::LOCKS)).await;
     let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
-    let shown = plain_output(["--url", &url, "doctor", "--prefix", "shop:", "--json"]).await;
+    let words = ["--url", &url, "doctor", "--prefix", "shop:", "--json"];
+    let shown = doctor_output(&words).await;
     assert_eq!(shown.status.code(), Some(0), "{}", stdout(&shown));
     assert!(!stdout(&shown).contains(PASSWORD));
     let report: Value = serde_json::from_str(&stdout(&shown)).unwrap();

@@ -24,6 +24,14 @@ async fn json(options: &[&str], args: &[&str], status: i32) -> Value {
     serde_json::from_str(&stdout(&ends(options, &args, status).await)).unwrap()
 }
 
+/// What `doctor` says if nothing is bad.
+async fn healthy_report(options: &[&str]) -> Value {
+    let output = doctor_output(&[options, &["doctor", "--json"]].concat()).await;
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
+    serde_json::from_str(&said).unwrap()
+}
+
 /// Holds each of the keys by a process of its own, sees all of them by each command, and frees the first one by force.
 async fn every_command_works(options: &[&str], keys: &[String]) {
     let hold = |key: &String| {
@@ -31,7 +39,7 @@ async fn every_command_works(options: &[&str], keys: &[String]) {
             "run",
             key,
             "--lease",
-            "3s",
+            "9s",
             "--",
             "sh",
             "-c",
@@ -96,7 +104,7 @@ async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
     let options = ["--url", url.as_str()];
     every_command_works(&options, &keys).await;
 
-    let healthy = json(&options, &["doctor"], 0).await;
+    let healthy = healthy_report(&options).await;
     let layout = (
         "ok".to_owned(),
         "3 masters among 6 nodes, all slots are served".to_owned(),
@@ -116,7 +124,7 @@ async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
     assert!(tried.iter().all(is_ok), "{healthy:#}");
 
     cluster.cut_replicas(0).await;
-    let alone = json(&options, &["doctor"], 0).await;
+    let alone = healthy_report(&options).await;
     let none = lines(&alone, "replicas");
     let none = none
         .iter()
@@ -229,7 +237,7 @@ async fn every_command_works_behind_sentinels_also_after_a_failover() {
     let (url, keys) = (set.url(), ["job:1".to_owned(), "job:2".to_owned()]);
     let options = ["--url", url.as_str()];
     every_command_works(&options, &keys).await;
-    let report = json(&options, &["doctor"], 0).await;
+    let report = healthy_report(&options).await;
     let replicas = ("ok".to_owned(), "2 replicas".to_owned());
     assert_eq!(lines(&report, "replicas"), [replicas], "{report:#}");
     assert_eq!(lines(&report, "cluster"), []);
@@ -253,7 +261,7 @@ async fn every_command_works_behind_sentinels_also_after_a_failover() {
     // Unlike a single server, one behind Sentinels should have a replica.
     set.wait_until_stable().await;
     set.cut_replicas().await;
-    let alone = json(&options, &["doctor"], 0).await;
+    let alone = healthy_report(&options).await;
     let none = ("warn".to_owned(), "none".to_owned());
     assert_eq!(lines(&alone, "replicas"), [none], "{alone:#}");
 }
@@ -274,7 +282,7 @@ async fn every_command_works_over_tls_with_the_authority_of_a_file() {
     let url = server.tls_url();
     let options = ["--url", url.as_str(), "--tls-ca-file", &ours];
     every_command_works(&options, &["job:1".to_owned(), "job:2".to_owned()]).await;
-    json(&options, &["doctor"], 0).await;
+    healthy_report(&options).await;
 
     // A certificate that nobody vouches for is refused, with the reason.
     for refused in [

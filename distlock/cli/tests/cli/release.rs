@@ -13,7 +13,7 @@ async fn lock_of_another_is_released_with_yes_and_a_second_time_there_is_none() 
             "run",
             "job",
             "--lease",
-            "1s",
+            "6s",
             "--",
             "sh",
             "-c",

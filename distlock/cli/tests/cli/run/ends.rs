@@ -45,7 +45,7 @@ async fn command_that_ignores_term_is_killed_after_the_time_it_has() {
 async fn server_goes_away_and_the_command_goes_on_until_the_lease_is_over() {
     let mut server = RedisServer::start().await;
     let script = "trap 'echo term; exit 0' TERM; echo running; while :; do sleep 0.02; done";
-    let args = ["run", "job", "--lease", "3s", "--", "sh", "-c", script];
+    let args = ["run", "job", "--lease", "6s", "--", "sh", "-c", script];
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     let killed = Instant::now();

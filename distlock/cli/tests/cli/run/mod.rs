@@ -102,7 +102,7 @@ async fn wait_that_ends_while_the_lock_is_taken_exits_with_75_and_never_starts_t
     let server = RedisServer::start().await;
     let mut holder = start(&server, &["run", "job", "--", "sh", "-c", UNTIL_TOLD]);
     holder.expect("running", SOON).await;
-    let args = ["run", "job", "--wait", "100ms", "--", "echo", "started"];
+    let args = ["run", "job", "--wait", "2s", "--", "echo", "started"];
     let output = output(&server, &args).await;
     assert_eq!(output.status.code(), Some(75));
     assert_eq!(stdout(&output), "");
@@ -118,7 +118,7 @@ async fn wait_that_ends_looks_once_more_and_says_which_machine_has_the_lock() {
         ],
     );
     holder.expect("running", SOON).await;
-    for wait in ["0", "100ms"] {
+    for wait in ["0", "2s"] {
         let late = output(&server, &["run", "job", "--wait", wait, "--", "true"]).await;
         let said = stderr(&late);
         assert_eq!(late.status.code(), Some(75), "{said}");
