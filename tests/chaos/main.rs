@@ -108,11 +108,13 @@ fn on_real_servers(size: Size) -> Vec<Trial> {
     let trial = |name: String, kind, seeds| {
         let test = name.clone();
         Trial::test(name, move || {
-            let runs = runs(&test, kind, seeds);
-            let outcomes = each(runs, size.redis_runs_at_once, |run| {
-                on_redis(run, size.redis_scale)
-            });
-            outcomes.judge(size.redis_coverage)
+            let play = || {
+                let runs = runs(&test, kind, seeds);
+                each(runs, size.redis_runs_at_once, |run| {
+                    on_redis(run, size.redis_scale)
+                })
+            };
+            judge_one_of(play, |outcomes| &outcomes.fixed, size.redis_coverage)
         })
     };
     // The longest ones first.
@@ -140,10 +142,12 @@ fn on_several_servers(size: Size) -> impl Iterator<Item = Trial> {
             let (test, kind) = (format!("{on}_{name}"), *kind);
             let (name, is_played) = (test.clone(), size.grounds.contains(&&*test));
             let trial = Trial::test(name, move || {
-                let outcomes = each(runs(&test, kind, size.ground), 1, |run| {
-                    on_ground(ground, run, size.ground_scale)
-                });
-                outcomes.judge(size.ground_coverage)
+                let play = || {
+                    each(runs(&test, kind, size.ground), 1, |run| {
+                        on_ground(ground, run, size.ground_scale)
+                    })
+                };
+                judge_one_of(play, |outcomes| &outcomes.fixed, size.ground_coverage)
             });
             trial.with_ignored_flag(!is_played)
         });
@@ -159,12 +163,13 @@ fn processes(size: Size) -> Result<(), Failed> {
             .is_none_or(|played| played.contains(&name))
     };
     let kinds = KINDS.into_iter().filter(|(name, _)| is_played(name));
-    let runs = kinds.flat_map(of_kind).collect();
-    let outcomes = each(runs, size.redis_runs_at_once, |run| {
-        config(run, size.processes_scale).only_kills().run(run.seed)
-    });
-    outcomes.others.covers(KILLS_COVERAGE)?;
-    outcomes.judge(KILLS_COVERAGE)
+    let play = || {
+        let runs = kinds.clone().flat_map(of_kind).collect();
+        each(runs, size.redis_runs_at_once, |run| {
+            config(run, size.processes_scale).only_kills().run(run.seed)
+        })
+    };
+    judge_one_of(play, |outcomes| &outcomes.others, KILLS_COVERAGE)
 }
 
 /// A seed and the kind of lock on which it is played.
@@ -235,6 +240,24 @@ fn each(runs: VecDeque<Run>, at_once: usize, play: impl Fn(Run) -> Outcome + Syn
     outcomes.into_inner().unwrap()
 }
 
+/// Plays on real servers. How many operations meet there depends on what else the machine does, so runs that violate no rule and
+/// reach too little are played again, three times at most.
+fn judge_one_of(
+    play: impl Fn() -> Outcomes,
+    counted: fn(&Outcomes) -> &Outcome,
+    least: Coverage,
+) -> Result<(), Failed> {
+    for _ in 0..2 {
+        let outcomes = play();
+        if !outcomes.is_sound() || counted(&outcomes).covers(least).is_ok() {
+            return outcomes.judge(least);
+        }
+    }
+    let outcomes = play();
+    counted(&outcomes).covers(least)?;
+    outcomes.judge(least)
+}
+
 /// The outcome of the runs of a test.
 #[derive(Debug, Default)]
 struct Outcomes {
@@ -250,6 +273,10 @@ impl Outcomes {
             &mut self.others
         };
         sum.add(outcome);
+    }
+
+    fn is_sound(&self) -> bool {
+        self.fixed.sound().is_ok() && self.others.sound().is_ok()
     }
 
     /// No run may violate a rule, and the runs of fixed seeds must reach the minimal coverage.

@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Listed] = &[
 ];
 
 /// The lease of the watchdog.
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(2_000);
 
 fn clients_made_before_and_after_the_fork_have_six_ids() {
     let before = Client::in_memory();
