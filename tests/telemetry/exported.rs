@@ -191,7 +191,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     let url = server.url();
     let connect = async || {
         let builder = Client::builder().metrics_key_class(class);
-        let builder = builder.watchdog_timeout(Duration::from_secs(3));
+        let builder = builder.watchdog_timeout(Duration::from_secs(9));
         builder.connect(&url).await.unwrap()
     };
     let (client, other) = (connect().await, connect().await);
