@@ -21,6 +21,7 @@ mod used_kinds;
 mod waits;
 mod waker;
 mod yield_list;
+mod yielded_keys;
 
 pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::queue::Ticket;

@@ -22,7 +22,7 @@ use super::shared_holds::SharedHolds;
 use super::used_kinds::UsedKinds;
 use super::waits::limits::WaiterLimits;
 use super::waker::SlotWaker;
-use super::yield_list::YieldList;
+use super::yielded_keys::YieldedKeys;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
 use crate::foreign;
@@ -39,7 +39,7 @@ pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
     pub(super) entries: Mutex<Entries>,
     pub(super) checked: CheckedHeads,
-    pub(super) yielding: Mutex<YieldList<Resource>>,
+    pub(crate) yielded: YieldedKeys,
     pub(super) limits: Arc<WaiterLimits>,
     pub(super) used_kinds: UsedKinds,
     pub(super) shared_holds: SharedHolds,
@@ -56,7 +56,7 @@ impl Registry {
             session,
             entries: Mutex::default(),
             checked: CheckedHeads::default(),
-            yielding: Mutex::default(),
+            yielded: YieldedKeys::default(),
             limits: Arc::default(),
             used_kinds: UsedKinds::new(),
             shared_holds: SharedHolds::default(),
@@ -156,31 +156,6 @@ impl Registry {
         let wakers = self.entries.try_lock_for(COPIED_MUTEX).map(wakers_of);
         foreign::each(wakers.into_iter().flatten(), |waker| waker.wake());
         was_closed
-    }
-
-    /// Whether a waiter that yields waits until somebody takes the key, for longer than clients of this crate need.
-    pub(crate) fn may_wait_for_foreign(&self, resource: &Resource) -> bool {
-        let now = self.session.now();
-        self.yielding.lock().may_wait(resource, now)
-    }
-
-    /// A waiter yielded, and nobody took the key.
-    pub(crate) fn nobody_took(&self, resource: &Resource) {
-        let now = self.session.now();
-        self.yielding.lock().in_vain(resource.clone(), now);
-    }
-
-    /// A look has shown who has the key: a client of this crate, or one of another library.
-    pub(crate) fn saw_taker(&self, resource: &Resource, is_foreign: bool) {
-        let now = self.session.now();
-        let mut yielding = self.yielding.lock();
-        yielding.saw_taker(resource.clone(), is_foreign, now);
-    }
-
-    /// Whether all who take the key are clients of this crate, as far as a recent look has shown.
-    pub(crate) fn takers_are_ours(&self, resource: &Resource) -> bool {
-        let now = self.session.now();
-        self.yielding.lock().are_ours(resource, now)
     }
 
     /// Removes the entry of a key that has neither a waiter nor a holder.

@@ -152,10 +152,11 @@ impl Yielding<'_> {
         if self.resource.kind.family() != Family::Lock || until >= latest {
             return None;
         }
-        if taker == Taker::Nobody && self.registry.may_wait_for_foreign(self.resource) {
+        if taker == Taker::Nobody && self.may_wait_for_foreign() {
             taker = self.wait_for_taker(until).await;
             if taker == Taker::Nobody {
-                self.registry.nobody_took(self.resource);
+                let now = self.session().now();
+                self.registry.yielded.nobody_took(self.resource, now);
             }
         }
         if taker == Taker::Foreign {
@@ -164,12 +165,22 @@ impl Yielding<'_> {
         None
     }
 
+    fn may_wait_for_foreign(&self) -> bool {
+        let now = self.session().now();
+        let yielded = &self.registry.yielded;
+        yielded.may_wait_for_foreign(self.resource, now)
+    }
+
+    fn takers_are_ours(&self) -> bool {
+        let now = self.session().now();
+        self.registry.yielded.takers_are_ours(self.resource, now)
+    }
+
     /// Whether each message ends a turn, so that a waiter can count turns without a look.
     fn counts_turns(&self) -> bool {
         self.resource.kind.family() == Family::Lock
             && self.session().config.has_one_message_per_release()
-            && (self.slot.round_robin().has_turns_of_one_grant()
-                || self.registry.takers_are_ours(self.resource))
+            && (self.slot.round_robin().has_turns_of_one_grant() || self.takers_are_ours())
     }
 
     /// Counts the turns of others by their messages, until nobody is ahead or nothing is heard. So a client that has others ahead
@@ -186,7 +197,7 @@ impl Yielding<'_> {
             self.listener.count_whole_turns_before(heard - 1, self.slot);
             let ahead = self.slot.round_robin().ahead().max(at_least);
             // The last one ahead may be of another library, which a look finds out.
-            if ahead == 0 || (ahead == 1 && !self.registry.takers_are_ours(self.resource)) {
+            if ahead == 0 || (ahead == 1 && !self.takers_are_ours()) {
                 return ahead;
             }
             let now = self.session().now();
@@ -274,7 +285,8 @@ impl Yielding<'_> {
             Ok(inspected) => {
                 let mut names = inspected.holders.iter();
                 let is_foreign = names.any(|(name, _)| owner::is_foreign(name));
-                self.registry.saw_taker(resource, is_foreign);
+                let now = session.now();
+                self.registry.yielded.saw_taker(resource, is_foreign, now);
                 if is_foreign {
                     Taker::Foreign
                 } else {

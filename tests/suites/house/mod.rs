@@ -153,6 +153,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "checked_heads",
             "entry",
             "shared_holds",
+            "yielded_keys",
             "yield_list",
             "waits",
             "waker",

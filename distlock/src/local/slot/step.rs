@@ -72,7 +72,7 @@ impl Registry {
         let mut slot = QueueSlot::new(self, joining);
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(joining.resource));
         if queues_now {
-            let others = self.yielding.lock().take(joining.resource, joining.since);
+            let others = self.yielded.take(joining.resource, joining.since);
             slot.join_queue(others);
         }
         slot
