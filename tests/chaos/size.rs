@@ -123,6 +123,7 @@ const SMOKE: Size = Size {
     // processor to catch.
     left_to_full: &[
         "memory_fenced",
+        "memory_permit",
         "memory_multi",
         "memory_non_reentrant",
         "memory_non_reentrant_fair",
@@ -132,7 +133,11 @@ const SMOKE: Size = Size {
         "memory_write",
         "redis_fair",
         "redis_permit",
+        "redis_read_write",
         "redis_semaphore",
+        "flawless_lock_is_not_caught",
+        "flaw_PermitsGivenAgain_is_caught_by_A1",
+        "flaw_ReaderBesideWriter_is_caught_by_A1",
         "flaw_DoubtEndsWithLease_is_caught_by_A5",
         "flaw_UnpolledKeepsPlace_is_caught_by_A5",
         "redis_flaw_LossUntold_is_caught_by_A19",

@@ -258,8 +258,8 @@ async fn replica_alone_is_told_with_what_to_write() {
     replicate(&replica, &master).await;
     let (address, url) = (replica.addr().to_string(), replica.url());
     // Each is asked again: on a busy machine, the time may be over before the server has said what it is.
-    eventually(SOON, "what to write instead of a replica", || async {
-        let builder = Client::builder().connect_timeout(ms(500));
+    eventually(3 * SOON, "what to write instead of a replica", || async {
+        let builder = Client::builder().connect_timeout(ms(2_000));
         let error = builder.connect(&url).await.unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Unreachable { .. }), "{text}");
@@ -269,11 +269,15 @@ async fn replica_alone_is_told_with_what_to_write() {
     })
     .await;
     let lazy = Client::connect_lazy(&url).unwrap();
-    eventually(SOON, "a refused wait that names the replica", || async {
-        let error = lazy.lock("k").acquire().wait(ms(300)).await.unwrap_err();
-        assert!(error.is_unavailable(), "{error}");
-        error.to_string().contains("is a replica")
-    })
+    eventually(
+        3 * SOON,
+        "a refused wait that names the replica",
+        || async {
+            let error = lazy.lock("k").acquire().wait(ms(2_000)).await.unwrap_err();
+            assert!(error.is_unavailable(), "{error}");
+            error.to_string().contains("is a replica")
+        },
+    )
     .await;
     replica.cli(&["REPLICAOF", "NO", "ONE"]).await;
     lock_once(&lazy, "k").await;
