@@ -99,7 +99,7 @@ fn check(
     let mut hold = counted.each(before);
     // A renewal that is under way takes memory for a moment.
     while hold > bounds.hold && since.elapsed() < SOON {
-        counted.run(tokio::time::sleep(Duration::from_millis(5)));
+        counted.run(async { tokio::time::sleep(Duration::from_millis(5)).await });
         hold = counted.each(before);
     }
     println!("{hold} bytes for each hold");

@@ -148,7 +148,7 @@ mod tests {
     async fn idle_waiters_are_not_polled_until_they_look() {
         // A machine that stands still wakes all of them: where each polls by itself, they are polled every time.
         let mut counts = Vec::new();
-        while counts.len() < 5 {
+        while counts.len() < 15 {
             counts.extend(polls_of(1_000).await);
             if counts.last().is_some_and(|polls| *polls < 100) {
                 return;
