@@ -167,7 +167,7 @@ pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// key. One look in this time costs little, and turns on a hot key are far shorter.
 pub(crate) const OURS_KNOWN_FOR: Duration = YIELD_TIME;
 
-/// How long a client looks who has a key after each message, once a client of another library had it.
+/// For how long after a client of another library had a key, waiters look after each message who has it.
 pub(crate) const FOREIGN_KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// How long the clients of another library together may take a key repeatedly, until each had as many grants as the last

@@ -9,13 +9,12 @@ use distlock_tests::{
     RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq, lock_once,
 };
 
-use super::credentials::server;
+use super::credentials::{USERS, server};
 use crate::redis::{SOON, ms};
 
 /// A second user, who may do all that the first one may.
 async fn other_user(server: &RedisServer) {
-    let rights = ["ACL", "SETUSER", "other", "on", "+@all", "~*", "&*", ">new"];
-    server.cli(&rights).await;
+    server.cli(&USERS[1]).await;
 }
 
 #[tokio::test]
@@ -102,21 +101,6 @@ fn changing(is_new: &Arc<AtomicUsize>) -> Builder {
         async { Ok::<_, io::Error>(credentials) }
     })
 }
-
-/// The two users, who may do anything.
-const USERS: [[&str; 8]; 2] = [
-    [
-        "ACL",
-        "SETUSER",
-        "shop",
-        "on",
-        "+@all",
-        "~*",
-        "&*",
-        ">p@ss/word",
-    ],
-    ["ACL", "SETUSER", "other", "on", "+@all", "~*", "&*", ">new"],
-];
 
 #[tokio::test]
 async fn changed_credentials_are_sent_over_each_connection_to_each_node_of_a_cluster() {

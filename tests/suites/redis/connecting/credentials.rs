@@ -21,9 +21,9 @@ in_real_time!(
 /// For clients that cannot connect: each of them goes on for so long.
 const CONNECT: Duration = ms(1_000);
 
-pub(super) async fn server() -> RedisServer {
-    let server = RedisServer::start().await;
-    let rights = [
+/// The two users, who may do anything.
+pub(super) const USERS: [[&str; 8]; 2] = [
+    [
         "ACL",
         "SETUSER",
         "shop",
@@ -32,8 +32,13 @@ pub(super) async fn server() -> RedisServer {
         "~*",
         "&*",
         ">p@ss/word",
-    ];
-    server.cli(&rights).await;
+    ],
+    ["ACL", "SETUSER", "other", "on", "+@all", "~*", "&*", ">new"],
+];
+
+pub(super) async fn server() -> RedisServer {
+    let server = RedisServer::start().await;
+    server.cli(&USERS[0]).await;
     server
 }
 
