@@ -22,7 +22,6 @@ mod resource;
 mod scope;
 mod session;
 mod sync;
-mod task;
 mod telemetry;
 mod wait;
 

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::session::PendingRelease;
-use crate::task::OnDemandTask;
+use crate::sync::on_demand::OnDemandTask;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -10,9 +10,9 @@ use super::{Session, free, peek, watchdog};
 use crate::config::RETRY_BACKOFF;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::task::boxed;
-use crate::task::{OnDemandTask, RunningTask};
 
 /// Which tasks run, and where the next one is started.
 #[derive(Debug, Default)]

@@ -13,6 +13,7 @@ mod counted;
 mod first;
 mod mutex;
 mod notify;
+pub(crate) mod on_demand;
 pub(crate) mod random;
 pub(crate) mod runtime;
 mod select;

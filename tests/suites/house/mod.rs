@@ -36,7 +36,6 @@ const DISTLOCK: Staircase<'_> = &[
     &["config"],
     &["error"],
     &["foreign"],
-    &["task"],
     &["sync"],
 ];
 

@@ -46,7 +46,7 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
         "scope/section.rs",
         "session/",
         "sync/counted.rs",
-        "task/",
+        "sync/on_demand.rs",
         "wait/",
     ];
     let mut beside: Vec<String> = Vec::new();

@@ -19,7 +19,7 @@ use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_PING};
 use crate::error::show;
-use crate::task::RunningTask;
+use crate::sync::on_demand::RunningTask;
 
 /// The most channels in one command.
 const BATCH: usize = 500;

@@ -22,9 +22,9 @@ use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT};
 use crate::foreign;
 use crate::sync::Unordered;
+use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::random::random_range;
 use crate::sync::task::boxed;
-use crate::task::{OnDemandTask, RunningTask};
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]

@@ -16,8 +16,8 @@ use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
 use crate::foreign;
+use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::task::boxed;
-use crate::task::{OnDemandTask, RunningTask};
 use crate::telemetry;
 
 /// What the log calls the connections of this file.

@@ -37,7 +37,7 @@ use crate::error::show;
 use crate::foreign;
 use crate::sync::Mutex;
 use crate::sync::Unordered;
-use crate::task::OnDemandTask;
+use crate::sync::on_demand::OnDemandTask;
 use crate::telemetry;
 
 /// The Sentinels of one service.
