@@ -130,10 +130,10 @@ mod tests {
             let polls = Arc::clone(&polls);
             tasks.spawn(async move { counted(polls, latch.wait().into_future()).await });
         }
-        // All have been polled for the first time, and are idle.
+        // Until all have been polled for the first time, and are idle. None of them runs before this task sleeps.
         let mut before = 0;
         let mut since = Instant::now();
-        while before != polls.load(Ordering::Relaxed) {
+        while before < 3 * idle || before != polls.load(Ordering::Relaxed) {
             (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
             sleep(UNWATCHED / 4).await;
         }
