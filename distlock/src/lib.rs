@@ -11,7 +11,6 @@ mod client;
 mod clock;
 mod config;
 mod error;
-mod foreign;
 mod guard;
 mod hold;
 #[cfg(all(test, distlock_shuttle))]

@@ -9,10 +9,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use super::tick::{Tick, nanos};
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::time::{Instant, sleep};
+use crate::sync::{Mutex, foreign};
 use crate::sync::{Notified, Notify};
 
 /// How long after a suspend its sleepers are woken at the latest.

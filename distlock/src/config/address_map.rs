@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::source::panicked;
 use crate::error::Cause;
-use crate::foreign;
+use crate::sync::foreign;
 
 /// A host and a port.
 pub(crate) type HostPort = (String, u16);

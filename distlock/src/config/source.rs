@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::error::Cause;
-use crate::foreign;
+use crate::sync::foreign;
 
 /// The pending answer of a function.
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;

@@ -1,8 +1,7 @@
 //! A flag that is set once. Setting it wakes all that wait for it.
 
-use crate::foreign;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Notified, Notify};
+use crate::sync::{Notified, Notify, foreign};
 
 /// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
 #[derive(Debug, Default)]

@@ -21,9 +21,8 @@ use super::HoldRef;
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::foreign;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::watch;
+use crate::sync::{foreign, watch};
 
 /// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]

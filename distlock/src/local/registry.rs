@@ -25,12 +25,11 @@ use super::waker::SlotWaker;
 use super::yielded_keys::YieldedKeys;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
-use crate::foreign;
 use crate::hold::{Hold, Lease};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
 use crate::session::{Callbacks, Session};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, foreign};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.

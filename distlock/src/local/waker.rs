@@ -2,9 +2,8 @@
 
 use std::convert::Infallible;
 
-use crate::foreign;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Notified, Notify};
+use crate::sync::{Notified, Notify, foreign};
 
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.

@@ -15,13 +15,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::foreign;
 use crate::hold::{Around, Flag, HoldRef, HoldView};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::resource::owner::Owner;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, foreign};
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.

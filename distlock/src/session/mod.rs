@@ -49,11 +49,11 @@ use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
 use crate::error::Loss;
-use crate::foreign;
 use crate::hold::{Flag, GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::owner::Owners;
+use crate::sync::foreign;
 use crate::telemetry;
 
 /// The part of a client that its holds need.

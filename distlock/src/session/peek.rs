@@ -13,8 +13,7 @@ use super::Session;
 use crate::backend::{Home, Peeked, Target};
 use crate::clock::Tick;
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
-use crate::foreign;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, foreign};
 use crate::sync::{Notify, Unordered, oneshot};
 
 /// When a lease is over of which the server says that this is left.

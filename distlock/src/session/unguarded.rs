@@ -20,10 +20,9 @@ use pin_project_lite::pin_project;
 use slab::Slab;
 
 use super::Session;
-use crate::foreign;
-use crate::sync::AtomicWaker;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{AtomicWaker, foreign};
 
 /// What has to be ended if the future beside it is not polled any more.
 pub(crate) trait Unguarded: Send + 'static {

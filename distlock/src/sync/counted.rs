@@ -1,4 +1,4 @@
-//! Mutexes that count how many of them a thread has locked, so that a test fails if [foreign code](crate::foreign) runs under one.
+//! Mutexes that count how many of them a thread has locked, so that a test fails if [foreign code](crate::sync::foreign) runs under one.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

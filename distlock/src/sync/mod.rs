@@ -1,4 +1,4 @@
-//! What tasks and threads meet in: atomics, mutexes, wake-ups, channels, tasks, timers.
+//! What tasks and threads meet in: atomics, mutexes, wake-ups, channels, tasks, timers, and calls of [foreign code](foreign).
 //!
 //! Each item is that of the standard library, of `parking_lot` or of tokio. The unit tests that are compiled with
 //! `--cfg distlock_shuttle` get another one, which lets the explorer `shuttle` decide at each use which task goes on: the folder
@@ -11,6 +11,7 @@ pub(crate) mod atomic;
 #[cfg(all(feature = "test-util", not(all(test, distlock_shuttle))))]
 mod counted;
 mod first;
+pub(crate) mod foreign;
 mod mutex;
 mod notify;
 pub(crate) mod on_demand;

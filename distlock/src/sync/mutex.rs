@@ -1,4 +1,4 @@
-//! The mutexes of this crate. No [foreign code](crate::foreign) runs under any of them.
+//! The mutexes of this crate. No [foreign code](crate::sync::foreign) runs under any of them.
 //!
 //! With the feature `test-util` they are wrapped by those of `counted`.
 

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::events::{TARGET, refused};
 use super::labels::{LockType, Outcome};
 use crate::error::Error;
-use crate::foreign;
 use crate::resource::key::Key;
+use crate::sync::foreign;
 
 /// The span of an acquisition, unless nobody collects spans of this level. Then the cost is a comparison of levels.
 pub(crate) fn acquire_span<'k>(

@@ -10,10 +10,10 @@ use tracing::field::DisplayValue;
 use uuid::Uuid;
 
 use crate::error::{Error, Loss, show};
-use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Kind, Nesting};
 use crate::resource::owner::Owner;
+use crate::sync::foreign;
 
 pub(super) const TARGET: &str = "distlock";
 

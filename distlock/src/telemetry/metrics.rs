@@ -21,9 +21,8 @@ use metrics::{
 use super::labels::{LockType, Outcome};
 use crate::config::KeyClass;
 use crate::error::Loss;
-use crate::foreign;
 use crate::resource::key::Key;
-use crate::sync::RwLock;
+use crate::sync::{RwLock, foreign};
 
 const ACQUISITIONS: &str = "distlock_acquisitions_total";
 const ACQUIRE_WAIT: &str = "distlock_acquire_wait_seconds";

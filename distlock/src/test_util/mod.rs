@@ -30,10 +30,10 @@ pub use crate::backend::{
     Through, Told, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
-pub use crate::foreign::{ForeignPanic, is_waking};
 pub use crate::resource::key::{Key, Resource};
 pub use crate::resource::kind::Kind;
 pub use crate::resource::permit_id::PermitId;
+pub use crate::sync::foreign::{ForeignPanic, is_waking};
 
 /// The sizes of a client's maps. All are zero when the client holds nothing, waits for nothing and has nothing to
 /// release.

@@ -35,7 +35,6 @@ const DISTLOCK: Staircase<'_> = &[
     &["clock", "resource"],
     &["config"],
     &["error"],
-    &["foreign"],
     &["sync"],
 ];
 

@@ -37,7 +37,6 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
     let explored = [
         "backend/memory/",
         "clock/",
-        "foreign/",
         "guard/",
         "hold/",
         "local/",
@@ -46,6 +45,7 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
         "scope/section.rs",
         "session/",
         "sync/counted.rs",
+        "sync/foreign/",
         "sync/on_demand.rs",
         "wait/",
     ];

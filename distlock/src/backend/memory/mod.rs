@@ -46,11 +46,11 @@ use super::{
 #[cfg(feature = "testing")]
 use crate::clock::Tick;
 use crate::config::Config;
-use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 use crate::sync::atomic::Ordering;
+use crate::sync::foreign;
 
 impl MemoryServer {
     /// A connection for one client.

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::backend::{RedisBackend, restarted};
 use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
-use crate::foreign;
 use crate::resource::key::Key;
+use crate::sync::foreign;
 use crate::sync::task::boxed;
 
 /// Who sends an attempt.

@@ -15,9 +15,9 @@ use super::script::{self, Call, Fill, Script};
 use crate::backend::{Fault, Target, cause};
 use crate::config::WAIT_FOR_OTHERS;
 use crate::error::show;
-use crate::foreign;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
+use crate::sync::foreign;
 
 /// How an operation was sent that did not go alone at once.
 enum Sent<'a> {

@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use super::signal::Signal;
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::Notify;
+use crate::sync::{Mutex, foreign};
 
 /// Makes both sides.
 #[cfg_attr(

@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use futures_util::stream;
 
-use crate::foreign;
 use crate::hold::HoldView;
-use crate::sync::watch;
+use crate::sync::{foreign, watch};
 use crate::telemetry;
 
 /// A candidate.

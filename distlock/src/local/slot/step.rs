@@ -7,7 +7,6 @@ use std::time::Duration;
 use scopeguard::defer;
 
 use crate::clock::Tick;
-use crate::foreign;
 use crate::hold::{Hold, HoldRef, HoldTerms};
 use crate::local::entry::Entry;
 use crate::local::queue::Ticket;
@@ -17,7 +16,7 @@ use crate::local::share::OpenShare;
 use crate::local::waker::SlotWaker;
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
-use crate::sync::Notified;
+use crate::sync::{Notified, foreign};
 
 /// How an acquisition waits in the queue of a key.
 #[derive(Clone, Copy, Debug)]

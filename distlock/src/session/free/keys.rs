@@ -8,9 +8,8 @@ use foldhash::fast::RandomState;
 use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::error::HeldBy;
-use crate::foreign;
 use crate::resource::key::Resource;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, foreign};
 use crate::sync::{Notify, oneshot};
 
 /// What a waiter is told.

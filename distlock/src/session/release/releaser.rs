@@ -25,11 +25,10 @@ use super::pending::PendingRelease;
 use super::remembered::RememberedReleases;
 use super::tries::end_owner;
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE};
-use crate::foreign;
 use crate::hold::Hold;
 use crate::session::Session;
 use crate::session::per_server::PerServer;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, foreign};
 use crate::sync::{Notify, Semaphore};
 use crate::telemetry::CountedRelease;
 

@@ -18,13 +18,12 @@ use super::Session;
 use crate::backend::Told;
 use crate::clock::{Clock, Tick};
 use crate::config::{TRACK_AFTER, TRACK_LOOK};
-use crate::foreign;
 use crate::hold::Hold;
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
-use crate::sync::Mutex;
 use crate::sync::Notify;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, foreign};
 
 /// The tracked holds of one client.
 #[derive(Debug)]

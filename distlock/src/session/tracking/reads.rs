@@ -10,10 +10,9 @@ use self::lines::Lines;
 use super::plan::{Name, Numbers, Outcome};
 use crate::backend::{Home, Target};
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
-use crate::foreign;
 use crate::hold::{Hold, Lease};
 use crate::session::Session;
-use crate::sync::{Unordered, all};
+use crate::sync::{Unordered, all, foreign};
 
 /// Keys of one server, with the owners that have them.
 type Batch = Vec<(Name, Numbers)>;

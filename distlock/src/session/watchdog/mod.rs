@@ -30,14 +30,13 @@ use crate::clock::Tick;
 use crate::config::{
     INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
 };
-use crate::foreign;
 use crate::hold::lease::Answer;
 use crate::hold::{Confirmed, Hold, Lease, WatchdogAction};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
-use crate::sync::Notify;
 use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Notify, foreign};
 use crate::telemetry;
 
 /// The watched holds, and the task's way to learn of a change.

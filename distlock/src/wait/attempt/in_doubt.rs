@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use super::{Attempts, Outcome};
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
-use crate::foreign;
 use crate::hold::InDoubtAttempt;
 use crate::session::{PendingRelease, Session, Unguarded};
+use crate::sync::foreign;
 use crate::telemetry;
 
 /// Owners that may have a hold in the server, or wait in its queue.

@@ -7,10 +7,9 @@ use crate::backend::memory::store::State;
 
 use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::watch;
+use crate::sync::{Mutex, foreign};
 
 /// What is planned for the next commands.
 #[derive(Debug, Default)]

@@ -11,12 +11,11 @@ use crate::backend::memory::server::MemoryServer;
 use crate::backend::memory::store::{State, Store, Value};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
-use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Holder;
-use crate::sync::Mutex;
 use crate::sync::watch;
+use crate::sync::{Mutex, foreign};
 
 /// An acquisition that waits at a [`MemoryServer`]; listed by [`MemoryServer::waiters`].
 ///

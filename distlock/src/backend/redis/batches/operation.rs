@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use super::collector::Collected;
 use crate::backend::Fault;
 use crate::backend::redis::script::Call;
-use crate::foreign;
 use crate::resource::key::Key;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
+use crate::sync::foreign;
 
 /// What an operation does.
 pub(crate) enum Wanted {

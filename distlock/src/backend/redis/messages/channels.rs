@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::backend::{Signal, watched};
 use crate::clock::Tick;
-use crate::foreign;
+use crate::sync::foreign;
 
 /// A channel's name.
 pub(crate) type Channel = Arc<str>;

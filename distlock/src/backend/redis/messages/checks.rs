@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use crate::foreign;
+use crate::sync::foreign;
 
 /// The questions of all waiters to one server.
 #[derive(Debug, Default)]

@@ -22,10 +22,9 @@ use crate::backend::Subscription;
 use crate::backend::redis::connection::{Link, LinkConfig, OnPush};
 use crate::clock::Clock;
 use crate::config::SUBSCRIPTION_LINGER;
-use crate::foreign;
 use crate::sync::on_demand::OnDemandTask;
 use crate::sync::task::boxed;
-use crate::sync::{Mutex, RwLock};
+use crate::sync::{Mutex, RwLock, foreign};
 
 /// The subscriptions of one client, at all of its servers.
 pub(crate) struct Subscriptions {

@@ -24,9 +24,8 @@ use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::{Confirmation, Replicas};
 use crate::error::show;
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::task::boxed;
+use crate::sync::{Mutex, foreign};
 
 /// The confirmations of the grants of one server.
 pub(super) struct Confirmations {

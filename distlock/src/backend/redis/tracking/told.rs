@@ -7,9 +7,8 @@ use redis::{PushInfo, PushKind, Value};
 use crate::backend::Told;
 use crate::backend::redis::names;
 use crate::config::MOST_NAMES_TOLD;
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::Notify;
+use crate::sync::{Mutex, foreign};
 
 /// The words of all servers of one client. The driver's tasks add them and wait for nobody.
 #[derive(Debug, Default)]

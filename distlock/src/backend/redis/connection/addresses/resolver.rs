@@ -15,9 +15,8 @@ use tokio::time::timeout;
 use crate::backend::{Fault, cause};
 use crate::config::look_up::LookUp;
 use crate::config::{LOOK_UP_PATIENCE, MOST_NAMES_KEPT};
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::task::boxed;
+use crate::sync::{Mutex, foreign};
 use crate::telemetry;
 
 /// Looks up the names of the servers of one client.

@@ -12,7 +12,7 @@ use super::{Connected, Link, OnPush, is_current};
 use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::ReconnectPause;
-use crate::foreign;
+use crate::sync::foreign;
 use crate::sync::task::boxed;
 use crate::telemetry;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use crate::foreign;
+use crate::sync::foreign;
 
 /// Numbers the connections of one client, to all of its servers, and the changes of the nodes that have its keys, so that
 /// no two have the same number.

@@ -50,8 +50,7 @@ use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::{Driven, Expected};
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::TIMEOUTS_TO_REPLACE;
-use crate::foreign;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, foreign};
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {

@@ -20,11 +20,10 @@ use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::Sending;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT};
-use crate::foreign;
-use crate::sync::Unordered;
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::random::random_range;
 use crate::sync::task::boxed;
+use crate::sync::{Unordered, foreign};
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use crate::backend::redis::servers::failed::NodeFault;
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
-use crate::foreign;
+use crate::sync::foreign;
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::task::boxed;
 use crate::telemetry;

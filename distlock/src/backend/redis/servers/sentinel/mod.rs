@@ -34,10 +34,9 @@ use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
 use crate::config::{Config, RECONNECT_BACKOFF};
 use crate::error::show;
-use crate::foreign;
-use crate::sync::Mutex;
 use crate::sync::Unordered;
 use crate::sync::on_demand::OnDemandTask;
+use crate::sync::{Mutex, foreign};
 use crate::telemetry;
 
 /// The Sentinels of one service.
