@@ -13,8 +13,6 @@ mod config;
 mod error;
 mod guard;
 mod hold;
-#[cfg(all(test, distlock_shuttle))]
-mod interleavings;
 mod local;
 mod primitives;
 mod resource;

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "redis")]
 pub mod fuzz;
+#[cfg(all(test, distlock_shuttle))]
+mod interleavings;
 mod verbs;
 
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 type Staircase<'a> = &'a [&'a [&'a str]];
 
 const DISTLOCK: Staircase<'_> = &[
-    &["guide", "interleavings", "test_util", "testing"],
+    &["guide", "test_util", "testing"],
     &["__private"],
     &["client"],
     &["primitives"],

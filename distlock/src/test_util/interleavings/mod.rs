@@ -6,7 +6,7 @@
 //! Time stands still while any task can go on. If none can, it moves to the next timer, up to the `patience` of the scenario. A
 //! scenario without patience thus finds each wake-up that is lost, also where a later look would have helped.
 //!
-//! With the feature `test-util`, `mistakes` has each scenario find the mistakes that a lock library could contain.
+//! `mistakes` has each scenario find the mistakes that a lock library could contain.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -16,7 +16,6 @@ mod hand_over;
 mod holds;
 mod keys;
 mod messages;
-#[cfg(feature = "test-util")]
 mod mistakes;
 mod numbers;
 mod outages;
@@ -79,9 +78,7 @@ impl Inside {
 /// Clients of a server. `FLAW` names a mistake that all of them make.
 fn clients<const N: usize>(server: &MemoryServer) -> [Client; N] {
     std::array::from_fn(|_| {
-        let builder = Client::builder();
-        #[cfg(feature = "test-util")]
-        let builder = mistakes::with_flaw(builder);
+        let builder = mistakes::with_flaw(Client::builder());
         builder.in_memory(server).unwrap()
     })
 }
@@ -89,10 +86,7 @@ fn clients<const N: usize>(server: &MemoryServer) -> [Client; N] {
 /// An acquisition that may be left unpolled.
 fn left_alone(acquire: Acquire) -> Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>> {
     let waiter = acquire.into_future();
-    #[cfg(feature = "test-util")]
-    return mistakes::around_waiter(waiter);
-    #[cfg(not(feature = "test-util"))]
-    Box::pin(waiter)
+    mistakes::around_waiter(waiter)
 }
 
 /// Acquires, is inside, and releases.

@@ -14,7 +14,7 @@ use self::flaws::{Flaw, Flawed};
 
 // The package has none of this: the flaws are no part of the library.
 #[allow(dead_code, unreachable_pub, reason = "another crate uses the rest")]
-#[path = "../../../tests/harness/backends/src/flaws/mod.rs"]
+#[path = "../../../../tests/harness/backends/src/flaws/mod.rs"]
 mod flaws;
 
 /// A flaw, a scenario that finds it, and one of the texts that its panic has.
@@ -227,7 +227,7 @@ fn each_flaw_is_found_by_its_scenario() {
     let program = env::current_exe().unwrap();
     for (flaw, scenario, how) in FOUND {
         let played = Command::new(&program)
-            .args([&format!("interleavings::{scenario}"), "--exact"])
+            .args([&format!("test_util::interleavings::{scenario}"), "--exact"])
             .env("FLAW", format!("{flaw:?}"))
             .env("SCHEDULES", SCHEDULES)
             .output()
@@ -250,7 +250,7 @@ fn each_flaw_is_found_by_its_scenario() {
 
 #[test]
 fn page_of_the_tests_says_what_finds_each_flaw() {
-    const PAGE: &str = include_str!("../../../tests/README.md");
+    const PAGE: &str = include_str!("../../../../tests/README.md");
     let name = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
     let here = FOUND
         .iter()
