@@ -81,7 +81,7 @@
 //!
 //! # Waits that acquire nothing
 //! [`until_free`] waits until nobody holds a key, and stands in no queue. All such waiters of a client are one: its session watches the
-//! key for them. A candidate for a leader's lock stands in no queue either, and pauses before it attempts; see [`vacancy`].
+//! key for them. A candidate for a leader's lock (`client/leader/`) stands in no queue either, and pauses before it attempts.
 //!
 //! # When the server does not answer
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
@@ -107,7 +107,6 @@ mod single;
 mod turn;
 mod unanswered;
 mod until_free;
-mod vacancy;
 mod waiter;
 mod yielding;
 
@@ -121,7 +120,6 @@ pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 pub(crate) use self::single::TryOutcome;
 use self::single::try_keys;
 pub(crate) use self::until_free::until_free;
-pub(crate) use self::vacancy::Vacancy;
 use self::waiter::Waiter;
 use crate::error::{Blocker, Error};
 use crate::local::{OpenShares, Registry};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::state::{Running, State};
+use super::vacancy::Vacancy;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Blocker, Error};
 use crate::guard::fenced::FencedGuard;
@@ -13,7 +14,6 @@ use crate::guard::run::lost_only;
 use crate::primitives::FencedLock;
 use crate::sync::first;
 use crate::sync::random::random_range;
-use crate::wait::Vacancy;
 
 pub(super) struct Campaign {
     lock: FencedLock,

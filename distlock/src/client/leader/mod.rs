@@ -2,6 +2,7 @@
 
 mod campaign;
 mod state;
+mod vacancy;
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::session::{Session, over_at};
 use crate::sync::random::random_range;
 
 /// The wait of one candidate.
-pub(crate) struct Vacancy {
+pub(super) struct Vacancy {
     session: Arc<Session>,
     target: Target,
     subscription: Option<Subscription>,
@@ -33,7 +33,7 @@ pub(crate) struct Vacancy {
 const USUAL_LISTENERS: u32 = 8;
 
 impl Vacancy {
-    pub(crate) fn new(session: &Arc<Session>, resource: &Resource) -> Self {
+    pub(super) fn new(session: &Arc<Session>, resource: &Resource) -> Self {
         Self {
             session: Arc::clone(session),
             target: Target::of(resource, session.owners.next()),
@@ -45,7 +45,7 @@ impl Vacancy {
     }
 
     /// To be called before each attempt, so that a message that arrives during the attempt counts as new.
-    pub(crate) fn attempts(&mut self) {
+    pub(super) fn attempts(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.mark_seen();
         }
@@ -56,7 +56,7 @@ impl Vacancy {
     }
 
     /// Sleeps until the next attempt makes sense, after one that was refused: the holder's lease has this much left.
-    pub(crate) async fn next(&mut self, lease_left: Option<Duration>) {
+    pub(super) async fn next(&mut self, lease_left: Option<Duration>) {
         // A long sleep relies on the tasks.
         self.session.start_tasks();
         let lease_end = over_at(lease_left, self.session.now());
