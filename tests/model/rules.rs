@@ -44,7 +44,7 @@ rules! {
     // Attempts and releases.
     attempt_is_in_doubt_before_it_is_sent: releases, "wait/attempt/mod.rs", "begin", NOTHING_IS_LEFT;
     own_owner_is_granted_again: releases, "backend/redis/families/lock.rs", "attempt", NOT_ITS_OWN_REFUSAL;
-    owner_is_not_used_again: releases, "resource/owner.rs", "next", NO_TWO_CLAIMS;
+    owner_is_not_used_again: releases, "session/owners.rs", "next", NO_TWO_CLAIMS;
     late_grant_is_released: releases, "wait/attempt/granted.rs", "granted", NOTHING_AFTER_THE_WAIT;
     release_names_its_owner: releases, "backend/redis/families/lock.rs", "release", NO_TWO_CLAIMS;
     release_is_sent_until_it_is_answered: releases, "session/release/tries.rs", "retry_until_confirmed", NOTHING_IS_LEFT;

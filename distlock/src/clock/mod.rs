@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pin_project_lite::pin_project;
 
@@ -25,11 +25,13 @@ pub(crate) use self::tick::AtomicTick;
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 pub use self::tick::Tick;
-use crate::config::MAX_WAIT;
 use crate::sync::Notified;
 #[cfg(any(test, feature = "redis"))]
 use crate::sync::time::Instant;
 use crate::sync::time::{Sleep, sleep};
+
+/// The longest part of a sleep, a year: tokio's timers can hold about two years, so a longer sleep takes several steps.
+const LONGEST_STEP: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across
 /// restarts. This clock may be set back.
@@ -145,10 +147,9 @@ impl<'a> Step<'a> {
             // Before the clock is read: a suspend after that ends the step.
             Clock::Boot(boot) if left()? > LONGEST_UNWATCHED => match boot.read_again() {
                 None => (None, LONGEST_UNWATCHED),
-                watched => (watched, MAX_WAIT),
+                watched => (watched, LONGEST_STEP),
             },
-            // Tokio's timers cannot hold the longest times, so such a sleep takes several steps.
-            _ => (None, MAX_WAIT),
+            _ => (None, LONGEST_STEP),
         };
         Some(Self {
             timer: sleep(left()?.min(longest)),
@@ -192,8 +193,6 @@ impl Future for SleepUntil<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test]

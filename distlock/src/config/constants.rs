@@ -60,10 +60,6 @@ pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
 /// timeout: several times the longest usual round trip.
 pub(crate) const CONCLUSIVE_SILENCE: Duration = Duration::from_millis(500);
 
-/// The longest key in bytes, including the prefix. Real names are far shorter, and a key of this length does not slow
-/// Redis down.
-pub(crate) const MAX_KEY_BYTES: usize = 4096;
-
 /// The longest name of a client in bytes: longer than the names of containers, and short enough for a table.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 

@@ -6,9 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config;
 use crate::error::Error;
 use crate::resource::kind::Kind;
+
+/// The longest key in bytes, including the prefix. Real names are far shorter, and a key of this length does not slow
+/// Redis down.
+const MAX_KEY_BYTES: usize = 4096;
 
 /// A validated key with its client's prefix. Clones are cheap: they share one string.
 #[cfg_attr(
@@ -25,16 +28,15 @@ pub struct Key {
 }
 
 impl Key {
-    /// Makes a key. Refuses an empty key, and a key that is longer than [`config::MAX_KEY_BYTES`] including the prefix.
+    /// Makes a key. Refuses an empty key, and a key that is longer than [`MAX_KEY_BYTES`] including the prefix.
     pub(crate) fn new(prefix: &str, key: &str) -> Result<Self, Error> {
         if key.is_empty() {
             return Err(Error::invalid_key(key, "it is empty"));
         }
         let length = prefix.len() + key.len();
-        if length > config::MAX_KEY_BYTES {
+        if length > MAX_KEY_BYTES {
             let why = format!(
-                "it has {length} bytes with its prefix, at most {} are allowed",
-                config::MAX_KEY_BYTES
+                "it has {length} bytes with its prefix, at most {MAX_KEY_BYTES} are allowed"
             );
             return Err(Error::invalid_key(key, why));
         }
@@ -50,10 +52,9 @@ impl Key {
         })
     }
 
-    /// The same key, whose number expires so long after its last use. At most
-    /// [`MAX_EXPIRE_AFTER`](config::MAX_EXPIRE_AFTER).
+    /// The same key, whose number expires so long after its last use. The caller has checked that it is 45 days at most.
     pub(crate) fn expiring(mut self, after: Duration) -> Self {
-        // Milliseconds of 45 days, the longest that is allowed, fit.
+        // Milliseconds of 45 days fit.
         self.expires_after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
         self
     }
@@ -149,11 +150,11 @@ mod tests {
             "\r\n",
             "{x}:y",
             "ключ",
-            &"k".repeat(config::MAX_KEY_BYTES),
+            &"k".repeat(MAX_KEY_BYTES),
         ] {
             assert_eq!(Key::new("", key).unwrap().text(), key);
         }
-        let long = "k".repeat(config::MAX_KEY_BYTES + 1);
+        let long = "k".repeat(MAX_KEY_BYTES + 1);
         for (prefix, key) in [("", ""), ("p:", ""), ("", long.as_str()), ("p", &long[1..])] {
             assert!(matches!(
                 Key::new(prefix, key),

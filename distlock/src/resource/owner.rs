@@ -6,8 +6,6 @@ use uuid::Uuid;
 #[cfg(feature = "redis")]
 use uuid::fmt::Hyphenated;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
 /// An owner is a grant by the server, and not an acquisition. The client gives each attempt a new number and never uses
@@ -170,29 +168,5 @@ mod tests {
             assert_eq!(owner.text(), expected);
             assert_eq!(owner.encode(&mut OWNER_BUFFER.clone()), expected.as_bytes());
         }
-    }
-}
-
-/// The owners of one client's acquisitions: each was never used before.
-#[derive(Debug)]
-pub(crate) struct Owners {
-    client: Uuid,
-    next: AtomicU64,
-}
-
-impl Owners {
-    pub(crate) fn new(client: Uuid) -> Self {
-        Self {
-            client,
-            // 0 is nobody: what needs no owner, such as a subscription to the channel of a key, has that number.
-            next: AtomicU64::new(1),
-        }
-    }
-
-    /// An owner that was never used before.
-    pub(crate) fn next(&self) -> Owner {
-        // A rule of tests/model: owner_is_not_used_again.
-        // Relaxed: the number only has to be different each time.
-        Owner::new(self.client, self.next.fetch_add(1, Ordering::Relaxed))
     }
 }
