@@ -15,11 +15,10 @@ use crate::client::Client;
 use crate::client::installed;
 use crate::client::quorum::Quorum;
 use crate::client::source::LockSource;
-use crate::error::Error;
+use crate::error::{Error, polled_after_completion};
 use crate::guard::Guard;
 use crate::guard::run::Guarded;
 use crate::resource::mode::Mode;
-use crate::scope::polled_after_completion;
 use crate::telemetry;
 
 /// A type that can be the value of `client = ..`. `By` keeps the implementations apart.

@@ -7,8 +7,8 @@ use smallvec::smallvec;
 
 use super::handle::Handle;
 use crate::config::{
-    MAX_NUMBER, MIN_LEASE, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold,
-    check_lease_with, check_permits, checked_max_hold, checked_wait,
+    MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_permits,
+    checked_max_hold, checked_wait,
 };
 use crate::error::{Error, exact};
 use crate::hold::HoldTerms;
@@ -56,7 +56,7 @@ impl Terms {
         let registry = handle.latest_registry();
         let config = &registry.session.config;
         if let Some(lease) = self.lease {
-            check_lease_with(config.lease_margin, lease, MIN_LEASE)?;
+            config.check_lease(lease)?;
         }
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use crate::client::installed::{Carried, carry};
-use crate::scope::{Frames, frames, polled_after_completion, within};
+use crate::error::polled_after_completion;
+use crate::scope::{Frames, frames, within};
 
 /// Carries the enclosing scopes into another task: inside `future`, acquiring a key that an enclosing scope holds
 /// re-enters that hold.

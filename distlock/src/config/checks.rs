@@ -19,7 +19,7 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
 }
 
 /// Rejects a lease of which less than `least` is left without the client's margin.
-pub(crate) fn check_lease_with(
+pub(super) fn check_lease_with(
     margin: Duration,
     lease: Duration,
     least: Duration,

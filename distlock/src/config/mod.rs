@@ -29,7 +29,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use self::address_map::AddressMap;
 pub(crate) use self::checks::*;
-use self::checks::{TIMES_OR_MAX, check_timeout, checked_margin};
+use self::checks::{TIMES_OR_MAX, check_lease_with, check_timeout, checked_margin};
 #[cfg(feature = "redis")]
 pub(crate) use self::confirmation::Confirmation;
 #[cfg(feature = "redis")]
@@ -290,6 +290,16 @@ impl Config {
     /// [`CONCLUSIVE_SILENCE`], or less if a command may go unanswered for a short time only.
     pub(crate) fn conclusive_silence(&self) -> Duration {
         CONCLUSIVE_SILENCE.min(self.response_timeout / 4)
+    }
+
+    /// Rejects a lease that no server can keep, and one of which nothing is left without the client's margin.
+    pub(crate) fn check_lease(&self, lease: Duration) -> Result<(), Error> {
+        check_lease_with(self.lease_margin, lease, MIN_LEASE)
+    }
+
+    /// The same for a Redlock, of which more has to be left.
+    pub(crate) fn check_quorum_lease(&self, lease: Duration) -> Result<(), Error> {
+        check_lease_with(self.lease_margin, lease, MIN_QUORUM_LEASE)
     }
 
     /// The longest pause between two tries of a failed command.

@@ -6,6 +6,7 @@ mod classes;
 mod debug;
 mod held_by;
 mod loss;
+mod misuse;
 mod text;
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -16,6 +17,7 @@ pub use self::blocker::Blocker;
 use self::busy::timed_out;
 pub use self::held_by::HeldBy;
 pub use self::loss::Loss;
+pub(crate) use self::misuse::polled_after_completion;
 pub(crate) use self::text::{LEASES, exact, show};
 use self::text::{bounds_of_lease, cut, not_ended};
 
@@ -344,6 +346,16 @@ impl Error {
             key: key.to_owned(),
             reason,
             body_completed: false,
+        }
+    }
+
+    /// An answer did not come in time, and no error of another crate says why.
+    pub(crate) fn unavailable(key: &str, after: Duration, why: &'static str) -> Self {
+        let why: Box<dyn std::error::Error + Send + Sync> = why.into();
+        Self::Unavailable {
+            key: key.to_owned(),
+            after,
+            cause: Arc::from(why),
         }
     }
 

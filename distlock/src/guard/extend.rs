@@ -6,8 +6,6 @@ use futures_util::future::select_all;
 use smallvec::SmallVec;
 
 use super::Guard;
-use crate::backend::cause;
-use crate::config::{MIN_LEASE, check_lease_with};
 use crate::error::{Error, Loss};
 use crate::local::{HoldShare, ShareRef};
 use crate::sync::time::Instant;
@@ -101,7 +99,7 @@ impl Guard {
 
     fn check_extension(&self, shares: &ShareRefs, lease: Duration) -> Result<(), Error> {
         for share in shares {
-            check_lease_with(share.session().config.lease_margin, lease, MIN_LEASE)?;
+            share.session().config.check_lease(lease)?;
         }
         if shares.iter().all(ShareRef::has_own_lease) {
             return Ok(());
@@ -138,11 +136,11 @@ impl Guard {
             biased;
             () = confirmed => Ok(()),
             () = self.lost() => Err(self.view.lost(Loss::Expired)),
-            () = first.clock.sleep_until(since.after(patience)) => Err(Error::Unavailable {
-                key: self.key().to_owned(),
-                after: first.now().since(since),
-                cause: cause("the server did not confirm the longer lease"),
-            }),
+            () = first.clock.sleep_until(since.after(patience)) => Err(Error::unavailable(
+                self.key(),
+                first.now().since(since),
+                "the server did not confirm the longer lease",
+            )),
         }
     }
 }

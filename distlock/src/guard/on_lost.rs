@@ -5,9 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::error::Error;
+use crate::error::{Error, polled_after_completion};
 use crate::guard::run::{BoxedAcquisition, Guarded, finish, lost_only};
-use crate::scope::polled_after_completion;
 
 pin_project! {
     /// The future of [`OnLost::run`](crate::OnLost::run) and [`OnLost::try_run`](crate::OnLost::try_run).

@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::error::Error;
+use crate::error::{Error, polled_after_completion};
 use crate::guard::Guard;
 use crate::guard::critical_section::CriticalSection;
-use crate::scope::{poll_body, polled_after_completion};
+use crate::scope::poll_body;
 use crate::telemetry;
 
 /// An acquisition under way.

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 pub(crate) use self::frames::{Frame, Frames, frames, within};
 pub use self::section::Section;
-use crate::error::Error;
+use crate::error::{Error, polled_after_completion};
 
 pin_project! {
     /// A future that runs inside a critical section, made by [`Guard::scope`](crate::Guard::scope).
@@ -75,13 +75,6 @@ pub(crate) fn poll_body<F: Future>(
     let output = ready!(section.poll_in(cx, |cx| unfinished.poll(cx)));
     section.enter(|| body.set(None));
     Poll::Ready(output)
-}
-
-/// Tells the caller of a finished future about the mistake. Without this panic the caller's task would hang. The futures of
-/// `std` and of tokio panic as well.
-#[track_caller]
-pub(crate) fn polled_after_completion() -> ! {
-    panic!("a future of distlock was polled after its completion")
 }
 
 impl<F> fmt::Debug for Scope<'_, F> {

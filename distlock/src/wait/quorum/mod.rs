@@ -33,9 +33,9 @@ pub(crate) use self::regain::QuorumHold;
 use self::round::{Apart, Refusal, Round};
 use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
-use crate::backend::{Subscription, cause};
+use crate::backend::Subscription;
 use crate::clock::Tick;
-use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE, check_lease_with};
+use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE};
 use crate::error::{Blocker, Error};
 use crate::local::{HoldShare, HoldShares};
 use crate::session::Session;
@@ -57,8 +57,7 @@ pub(crate) fn margin(one: &ClientRequest) -> Result<Duration, Error> {
     if lease < MIN_QUORUM_LEASE {
         return Err(Error::InvalidLease { lease, margin });
     }
-    let of_client = one.registry.session.config.lease_margin;
-    check_lease_with(of_client, lease, MIN_QUORUM_LEASE)?;
+    one.registry.session.config.check_quorum_lease(lease)?;
     Ok(margin)
 }
 
@@ -326,10 +325,8 @@ impl<'a> Rounds<'a> {
     }
 
     fn no_answer(&self, since: Tick) -> Error {
-        Error::Unavailable {
-            key: self.request().requested[0].resource.key.text().to_owned(),
-            after: self.now().since(since),
-            cause: cause("too few of the servers answered"),
-        }
+        let key = self.request().requested[0].resource.key.text();
+        let why = "too few of the servers answered";
+        Error::unavailable(key, self.now().since(since), why)
     }
 }
