@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod handle;
+pub(crate) mod handles;
 mod lock_set;
 mod multi;
 mod observed;

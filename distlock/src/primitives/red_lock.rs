@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
+use crate::acquire::handles::{ask_majority, majority_of};
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::resource::owner::Holder;
-use crate::sync::all;
-use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
@@ -105,9 +104,9 @@ impl RedLock {
     /// # Examples
     /// See [`RedLock`].
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        let answers = self.request(Handle::inspect).await?;
+        let answers = ask_majority(&self.handles, Handle::inspect).await?;
         let held = answers.iter().filter(|one| !one.holders.is_empty());
-        Ok(held.count() >= quorum::of(self.handles.len()))
+        Ok(held.count() >= majority_of(&self.handles))
     }
 
     /// Returns the owners that hold the lock, for all servers together. One hold has a different owner on each server.
@@ -129,7 +128,7 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        let answers = self.request(Handle::holders).await?;
+        let answers = ask_majority(&self.handles, Handle::holders).await?;
         Ok(answers.into_iter().flatten().collect())
     }
 
@@ -153,11 +152,11 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        let answers = self.request(Handle::inspect).await?;
+        let answers = ask_majority(&self.handles, Handle::inspect).await?;
         let mut leases: Vec<Duration> = answers.into_iter().filter_map(|one| one.ttl).collect();
         leases.sort_unstable();
         // As many leases as are needed last at least as long as this one.
-        let last_needed = leases.len().checked_sub(quorum::of(self.handles.len()));
+        let last_needed = leases.len().checked_sub(majority_of(&self.handles));
         Ok(last_needed.map(|at| leases[at]))
     }
 
@@ -182,26 +181,7 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
-        let answers = self.request(Handle::force_release).await?;
+        let answers = ask_majority(&self.handles, Handle::force_release).await?;
         Ok(answers.contains(&true))
-    }
-
-    /// Asks all servers, and returns the answers if a majority gave one.
-    async fn request<'a, T, F>(
-        &'a self,
-        question: impl Fn(&'a Handle) -> F,
-    ) -> Result<Vec<T>, Error>
-    where
-        T: Send + 'a,
-        F: Future<Output = Result<T, Error>> + Send + 'a,
-    {
-        let (answers, mut failed): (Vec<_>, Vec<_>) = all(self.handles.iter().map(question))
-            .await
-            .into_iter()
-            .partition(Result::is_ok);
-        match failed.pop() {
-            Some(Err(error)) if answers.len() < quorum::of(self.handles.len()) => Err(error),
-            _ => Ok(answers.into_iter().flatten().collect()),
-        }
     }
 }

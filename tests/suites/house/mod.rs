@@ -87,7 +87,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "acquire",
         &[
             "on_lost", "attach", "path", "mod", "terms", "multi", "quorum", "reentry", "observed",
-            "lock_set", "handle",
+            "lock_set", "handles", "handle",
         ],
     ),
     ("acquire/multi", &["mod", "in_scopes", "group"]),
