@@ -64,12 +64,12 @@ impl<'a> Observation<'a> {
 
     /// The meter that counts the acquisition.
     fn meter(&self) -> Meter {
-        let config = &self.one.registry.session.config;
+        let class_of = self.one.registry.session.config.metrics_key_class;
         let first = self.one.requested();
         match self.lock_type {
             LockType::Single(_) => first.meter,
             LockType::Multi | LockType::Red => {
-                Meter::new(self.lock_type, &first.resource.key, config)
+                Meter::new(self.lock_type, &first.resource.key, class_of)
             }
         }
     }

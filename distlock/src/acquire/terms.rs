@@ -67,7 +67,7 @@ impl Terms {
             key,
         };
         let requested = RequestedKey {
-            meter: Meter::of(&resource, config),
+            meter: Meter::of(&resource, config.metrics_key_class),
             resource,
             permits,
             backoff: handle.backoff(),

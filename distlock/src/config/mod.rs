@@ -56,10 +56,6 @@ pub(crate) struct MaxWaiters {
     pub(crate) total: u32,
 }
 
-/// Names the class of a key.
-#[cfg(feature = "metrics")]
-pub(crate) type KeyClass = fn(&str) -> &'static str;
-
 /// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -76,8 +72,8 @@ pub(crate) struct Config {
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
     pub(crate) warn_after: Duration,
-    #[cfg(feature = "metrics")]
-    pub(crate) metrics_key_class: Option<KeyClass>,
+    /// Names the class of a key. Without the feature `metrics` nobody can set it.
+    pub(crate) metrics_key_class: Option<fn(&str) -> &'static str>,
     #[cfg(feature = "redis")]
     pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
@@ -136,7 +132,6 @@ impl Default for Config {
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
             warn_after: WARN_AFTER,
-            #[cfg(feature = "metrics")]
             metrics_key_class: None,
             #[cfg(feature = "redis")]
             fencing_token_ttl: None,

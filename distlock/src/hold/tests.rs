@@ -5,7 +5,6 @@ use uuid::Uuid;
 use super::*;
 use crate::backend::Attempt;
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
@@ -39,7 +38,7 @@ fn granted() -> Arc<HoldRef> {
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
-        meter: Meter::of(&resource, &Config::default()),
+        meter: Meter::of(&resource, None),
     };
     HoldRef::granted(grant, origin)
 }

@@ -3,6 +3,9 @@
 use crate::error::Error;
 use crate::resource::kind::Kind;
 
+/// Names the class of a key.
+pub(crate) type KeyClass = fn(&str) -> &'static str;
+
 /// The type of lock that is acquired, in spans and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockType {

@@ -8,10 +8,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::labels::{LockType, Outcome};
+use super::labels::{KeyClass, LockType, Outcome};
 #[cfg(feature = "metrics")]
 use super::metrics;
-use crate::config::Config;
 use crate::error::Loss;
 use crate::resource::key::{Key, Resource};
 
@@ -23,15 +22,15 @@ impl Meter {
     /// Whether anything is counted.
     pub(crate) const COUNTS: bool = cfg!(feature = "metrics");
 
-    pub(crate) fn new(lock_type: LockType, key: &Key, config: &Config) -> Self {
+    pub(crate) fn new(lock_type: LockType, key: &Key, class_of: Option<KeyClass>) -> Self {
         Self(
             #[cfg(feature = "metrics")]
-            metrics::OfType::get(lock_type, key, config.metrics_key_class),
+            metrics::OfType::get(lock_type, key, class_of),
         )
     }
 
-    pub(crate) fn of(resource: &Resource, config: &Config) -> Self {
-        Self::new(LockType::Single(resource.kind), &resource.key, config)
+    pub(crate) fn of(resource: &Resource, class_of: Option<KeyClass>) -> Self {
+        Self::new(LockType::Single(resource.kind), &resource.key, class_of)
     }
 
     /// An acquisition ended after `waited`.

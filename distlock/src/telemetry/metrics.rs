@@ -18,8 +18,7 @@ use metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use super::labels::{LockType, Outcome};
-use crate::config::KeyClass;
+use super::labels::{KeyClass, LockType, Outcome};
 use crate::error::Loss;
 use crate::resource::key::Key;
 use crate::sync::{RwLock, foreign};

@@ -72,7 +72,7 @@ impl Attempts<'_> {
             margin: self.margin(attempt),
             in_doubt,
             epoch: sent.epoch,
-            meter: Meter::of(&target.resource, &self.session().config),
+            meter: Meter::of(&target.resource, self.session().config.metrics_key_class),
         };
         let hold_ref = HoldRef::granted(grant, self.session().of_guards.origin(terms.margin));
         let share = OpenShare::new(self.registry, hold_ref);
