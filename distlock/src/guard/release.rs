@@ -1,12 +1,8 @@
 //! The ways in which a guard ends by its name. A guard that is dropped ends with its [shares](HoldShare).
 
-use smallvec::{SmallVec, smallvec};
-
 use super::Guard;
 use crate::error::Error;
-use crate::local::{HoldShare, HoldShares};
-use crate::session::{Release, confirm_all};
-use crate::sync::Unordered;
+use crate::local::{HoldShare, HoldShares, end_all};
 
 impl Guard {
     /// Releases the lock and waits for the confirmation.
@@ -49,9 +45,8 @@ impl Guard {
     async fn release_all(mut self) -> Result<(), Error> {
         // Read before the shares end: after that, no member counts as held.
         let lost = self.view.loss();
-        let ended = self.take_shares().into_iter().map(HoldShare::end);
-        let released = release_several(ended.collect(), self.view.needs());
-        match (lost, released.await) {
+        let needs = self.view.needs();
+        match (lost, end_all(self.take_shares(), needs).await) {
             (Some(lost), _) => Err(lost),
             // Parts that were lost while the guard around this one kept the majority.
             (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
@@ -78,41 +73,4 @@ impl Guard {
             None => std::mem::take(&mut self.shares),
         }
     }
-}
-
-/// Releases several holds at once. Holds of one client are released by one command where that is possible. When enough
-/// releases of a quorum are confirmed, the others continue in the background.
-async fn release_several(
-    ended: Vec<Result<Option<Release>, Error>>,
-    needs: usize,
-) -> Result<(), Error> {
-    let all = ended.len();
-    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(all);
-    let mut groups: Vec<SmallVec<[Release; 1]>> = Vec::new();
-    for one in ended {
-        match one {
-            Ok(None) => results.push(Ok(())),
-            Err(lost) => results.push(Err(lost)),
-            Ok(Some(release)) => {
-                match groups.iter_mut().find(|group| group[0].goes_with(&release)) {
-                    Some(group) => group.push(release),
-                    None => groups.push(smallvec![release]),
-                }
-            }
-        }
-    }
-    let enough = |results: &[Result<(), Error>]| {
-        let confirmed = results.iter().filter(|result| result.is_ok());
-        needs < all && confirmed.count() >= needs
-    };
-    let mut answers: Unordered<'_, _> = groups.into_iter().map(confirm_all).collect();
-    while !enough(&results)
-        && let Some(more) = answers.next().await
-    {
-        results.extend(more);
-    }
-    if enough(&results) {
-        return Ok(());
-    }
-    results.into_iter().collect()
 }

@@ -27,7 +27,7 @@ pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
 pub(crate) use self::round_robin::RoundRobin;
-pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef};
+pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef, end_all};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
 pub(crate) use self::waits::Wait;
 pub(crate) use self::waits::limits::WaiterSlot;

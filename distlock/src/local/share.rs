@@ -12,7 +12,7 @@ use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef, Lease, Term};
 use crate::resource::kind::Nesting;
-use crate::session::{Ending, Release, Session, Unguarded};
+use crate::session::{Ending, Release, Session, Unguarded, release_several};
 use crate::sync::OwnedSemaphorePermit;
 use crate::sync::atomic::AtomicBool;
 use crate::telemetry;
@@ -268,6 +268,12 @@ impl OpenShare {
             _ => Tick::default(),
         }
     }
+}
+
+/// Ends all shares, and waits until as many releases as are needed are confirmed.
+pub(crate) async fn end_all(shares: HoldShares, needs: usize) -> Result<(), Error> {
+    let ended = shares.into_iter().map(HoldShare::end).collect();
+    release_several(ended, needs).await
 }
 
 /// Shares that have no guard yet, since others are missing.

@@ -36,7 +36,7 @@ use self::owners::Owners;
 use self::peek::Peeks;
 pub(crate) use self::peek::over_at;
 use self::release::Releaser;
-pub(crate) use self::release::{Ending, PendingRelease, Release, confirm_all};
+pub(crate) use self::release::{Ending, PendingRelease, Release, release_several};
 use self::retirement::Retirement;
 pub(crate) use self::retry::Retry;
 use self::seen_names::SeenNames;

@@ -169,6 +169,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "remembered",
             "in_flight",
             "mod",
+            "several",
             "confirm",
             "pending",
             "ending",

@@ -220,7 +220,7 @@ impl Drop for Release {
 }
 
 /// Sends several releases of one client in one command, and returns the result of each.
-pub(crate) async fn confirm_all(
+pub(super) async fn confirm_all(
     mut releases: SmallVec<[Release; 1]>,
 ) -> SmallVec<[Result<(), Error>; 1]> {
     let Some(first) = releases.first() else {

@@ -19,16 +19,18 @@ mod in_flight;
 mod pending;
 pub(crate) mod releaser;
 mod remembered;
+mod several;
 mod tries;
 
 use std::sync::Arc;
 
 use scopeguard::defer;
 
-pub(crate) use self::confirm::{Release, confirm_all};
+pub(crate) use self::confirm::Release;
 pub(crate) use self::ending::Ending;
 pub(crate) use self::pending::PendingRelease;
 pub(crate) use self::releaser::Releaser;
+pub(crate) use self::several::release_several;
 use super::Session;
 use crate::clock::Tick;
 use crate::error::Loss;
