@@ -53,7 +53,8 @@ use crate::telemetry;
 /// new connections. It sends nothing for the holds of the original, and neither uses nor closes the original's connections. In
 /// the copy, the holds of the original are [lost](crate::Loss::NewIdentity), and acquisitions that waited start again if the copy
 /// polls them. A lock server [in memory](Client::in_memory) is copied as well. The two servers know nothing of each other, so the
-/// two processes do not exclude each other. In the copy's server, the original's holds end with their leases.
+/// two processes do not exclude each other. In the copy's server, the original's holds end with their leases. A copy that no `fork` of the C library made, but a bare system call,
+/// learns it when it is about to send something, which then fails.
 ///
 /// Tokio does not support a fork while a runtime runs. Fork outside of any runtime, either before other threads exist or while no
 /// other thread uses the client. Make a new runtime in the copy. Neither use nor drop the former runtime in the copy

@@ -180,7 +180,7 @@ impl HoldRef {
 
     /// Whether the hold is left to another process, or to a former identity of the client.
     pub(crate) fn is_left_alone(&self) -> bool {
-        !self.origin.client.identity.is_valid()
+        self.origin.client.identity.is_known_invalid()
     }
 
     fn is_held_at(&self, now: Tick) -> bool {

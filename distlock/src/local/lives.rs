@@ -1,7 +1,7 @@
 //! The registry of a client, and the one that takes its place when the client has another identity.
 //!
-//! A copy of a process (`fork`) has the memory of the original: its ids, its sockets, and what it holds. So a client compares
-//! the number of its process before each operation. A client in a copy starts again, with a new id, new connections and new
+//! A copy of a process (`fork`) has the memory of the original: its ids, its sockets, and what it holds. So a client looks before
+//! each operation whether it is in a copy. A client in a copy starts again, with a new id, new connections and new
 //! queues, and does not touch the former registry. [`Client::renew_identity`](crate::Client::renew_identity) does the same.
 //!
 //! Nothing here waits for a mutex: a copy has no thread that would unlock it.
@@ -11,13 +11,13 @@ use std::future::poll_fn;
 use std::ops::Deref;
 use std::panic::RefUnwindSafe;
 use std::pin::Pin;
-use std::process;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
 use super::Registry;
 use crate::error::Error;
+use crate::resource::identity::Process;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::telemetry;
 
@@ -27,6 +27,8 @@ type MakeRegistry = Box<dyn Fn() -> Result<Arc<Registry>, Error> + Send + Sync>;
 /// The registry of a client, under the identity that the client has now.
 pub(crate) struct Lives {
     now: ArcSwap<Registry>,
+    /// The process that has made the client.
+    made_by: Process,
     /// The process for which the last look has found `now` valid; 0 if there was none since a registry was made or given up.
     process: AtomicU32,
     make: MakeRegistry,
@@ -41,6 +43,7 @@ impl Lives {
         Arc::new(Self {
             process: AtomicU32::new(0),
             now: ArcSwap::new(first),
+            made_by: Process::here(),
             make,
         })
     }
@@ -69,7 +72,7 @@ impl Lives {
 
     /// Starts again if this is a copy of the process that the registry belongs to.
     pub(crate) fn look(&self) {
-        let process = process::id();
+        let process = self.made_by.current();
         // Relaxed, here and below: it only saves the closer look, which an acquisition also takes before it fails as closed.
         if self.process.load(Ordering::Relaxed) != process
             && self.current().session.identity.is_valid()

@@ -1,19 +1,56 @@
 //! Who a client is: a random id, and the process to which the id belongs.
 //!
-//! A copy of a process (`fork`) has the same memory, so it would have the same id. The number of the process tells the copy
-//! from the original: the copy takes another id and leaves everything of the first one alone.
+//! A copy of a process (`fork`) has the same memory, so it would have the same id. The copy takes another id and leaves everything
+//! of the first one alone. The C library tells a copy that it is one, unless a bare system call made it. So the operating system is
+//! asked for the number of the process before anything is sent, and wherever that is not too slow.
 
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forkguard::Guard as ForkGuard;
 use uuid::{Builder, Uuid};
+
+/// The process that has made something.
+#[derive(Debug)]
+pub(crate) struct Process {
+    number: u32,
+    forks: ForkGuard,
+}
+
+impl Process {
+    /// The process that calls.
+    ///
+    /// # Panics
+    /// If the C library has no memory to remember that it has to tell a copy.
+    pub(crate) fn here() -> Self {
+        Self {
+            number: process::id(),
+            forks: ForkGuard::default(),
+        }
+    }
+
+    /// The number of the process that calls. Asks the operating system in a copy only.
+    pub(crate) fn current(&self) -> u32 {
+        // A clone: the guard itself goes on telling that this is a copy.
+        if self.forks.clone().detected_fork() {
+            process::id()
+        } else {
+            self.number
+        }
+    }
+
+    /// Whether this process calls. Asks the operating system each time.
+    fn is_here(&self) -> bool {
+        self.number == process::id()
+    }
+}
 
 /// An id, and the process that has it.
 #[derive(Debug)]
 pub(crate) struct Identity {
     id: Uuid,
-    process: u32,
+    process: Process,
     is_given_up: AtomicBool,
 }
 
@@ -30,7 +67,7 @@ impl Identity {
     pub(crate) fn of(id: Uuid) -> Arc<Self> {
         Arc::new(Self {
             id,
-            process: process::id(),
+            process: Process::here(),
             is_given_up: AtomicBool::new(false),
         })
     }
@@ -46,7 +83,17 @@ impl Identity {
 
     /// Whether this process has made it. Asks the operating system each time.
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.process == process::id()
+        self.process.is_here()
+    }
+
+    /// Whether nothing may be done under this identity, as far as this process knows without asking the operating system.
+    pub(crate) fn is_known_invalid(&self) -> bool {
+        self.is_given_up() || self.is_known_copy()
+    }
+
+    /// Whether this process knows that it is a copy of the one that has made it.
+    pub(crate) fn is_known_copy(&self) -> bool {
+        self.process.current() != self.process.number
     }
 
     pub(crate) fn is_given_up(&self) -> bool {
@@ -101,7 +148,10 @@ mod tests {
     fn identity_of_another_process_is_not_valid() {
         let identity = Identity {
             id: random_id(),
-            process: process::id() + 1,
+            process: Process {
+                number: process::id() + 1,
+                ..Process::here()
+            },
             is_given_up: AtomicBool::new(false),
         };
         assert!(!identity.is_valid());

@@ -33,7 +33,7 @@ impl Retirement {
 
     pub(super) fn has_begun(&self) -> bool {
         // The copy of a process sends nothing, so the tasks that it has end as well.
-        self.since.get().is_some() || !self.identity.is_of_this_process()
+        self.since.get().is_some() || self.identity.is_known_copy()
     }
 
     /// When a retired client abandons its pending releases: by then the leases that the watchdog kept have ended.
