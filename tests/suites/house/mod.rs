@@ -32,8 +32,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["hold"],
     &["backend"],
     &["telemetry"],
-    &["clock", "resource"],
-    &["config"],
+    &["clock", "config", "resource"],
     &["error"],
     &["sync"],
 ];
