@@ -10,7 +10,6 @@ use super::backend::RedisBackend;
 use super::batches::{
     Alone, Caller, Collector, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
 };
-use super::names;
 use super::script::{self, Call, Fill, Script};
 use crate::backend::{Fault, Target, cause};
 use crate::config::WAIT_FOR_OTHERS;
@@ -32,14 +31,14 @@ impl RedisBackend {
     pub(super) async fn run_or_join(
         &self,
         target: &Target,
-        wanted: impl FnOnce() -> Wanted,
+        wanted: Wanted,
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
         let _alone = match self.batches.alone() {
             Some(alone) => alone,
-            None => match self.send_with_others(target, wanted()).await {
+            None => match self.send_with_others(target, wanted).await {
                 Sent::Together(answer) => return answer,
                 Sent::NotYet(alone) => alone,
             },
@@ -181,11 +180,10 @@ impl RedisBackend {
 
     /// Releases what an attempt may have been granted that nobody waits for. If that fails, the lease ends it.
     fn withdraw_unheard(&self, key: Key, owner: Owner) {
-        let channel = names::lock_channel(key.name());
         self.collect(Operation {
             key,
             owner,
-            wanted: Wanted::Release(channel),
+            wanted: Wanted::Release,
             caller: None,
         });
     }

@@ -7,19 +7,20 @@ use crate::resource::kind::{Family, Kind, Line};
 /// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag
 /// already.
 fn prefixed(what: &str, name: &str) -> String {
+    // Without `format!`, which is slower: each release names its channel.
     if name.contains('{') {
-        format!("{what}:{name}")
+        [what, ":", name].concat()
     } else {
-        format!("{what}:{{{name}}}")
+        [what, ":{", name, "}"].concat()
     }
 }
 
 /// `{name}:what`, with the same rule.
 fn suffixed(name: &str, what: &str) -> String {
     if name.contains('{') {
-        format!("{name}:{what}")
+        [name, ":", what].concat()
     } else {
-        format!("{{{name}}}:{what}")
+        ["{", name, "}:", what].concat()
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{LazyLock, OnceLock};
 use redis::{Cmd, ToRedisArgs};
 
 use crate::backend::Seen;
+use crate::resource::owner::{OWNER_BUFFER, Owner};
 
 /// How the scripts publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +184,12 @@ impl Call {
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.0.arg(arg);
         self
+    }
+
+    /// Adds an owner. Its text is made on the stack: most commands allocate nothing else for an argument.
+    pub(super) fn owner(self, owner: Owner) -> Self {
+        let mut buffer = OWNER_BUFFER;
+        self.arg(owner.encode(&mut buffer))
     }
 
     /// Adds the owners that were seen, as the scripts that free by force expect them: nothing if any owner may lose the key.

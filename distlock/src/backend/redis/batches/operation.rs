@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::collector::Collected;
 use crate::backend::Fault;
+use crate::backend::redis::names;
 use crate::backend::redis::script::Call;
 use crate::resource::key::Key;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
@@ -17,8 +18,8 @@ use crate::sync::foreign;
 pub(crate) enum Wanted {
     /// Acquires, for this lease in milliseconds.
     Acquire(u64),
-    /// Releases, and publishes to this channel.
-    Release(String),
+    /// Releases, and publishes to the channel of the key.
+    Release,
 }
 
 /// What the caller of an operation is told.
@@ -98,26 +99,26 @@ pub(crate) struct Operation {
 impl Operation {
     /// Adds the arguments to the call of a batch, whose keys were added.
     pub(crate) fn add_to(&self, call: Call) -> Call {
-        let mut buffer = OWNER_BUFFER;
-        let call = call.arg(self.owner.encode(&mut buffer));
+        let call = call.owner(self.owner);
         match &self.wanted {
             Wanted::Acquire(lease) => call.arg(*lease),
-            Wanted::Release(channel) => call.arg(channel),
+            Wanted::Release => call.arg(names::lock_channel(self.key.name())),
         }
     }
 }
 
 impl Collected for Operation {
     fn is_end(&self) -> bool {
-        matches!(self.wanted, Wanted::Release(_))
+        matches!(self.wanted, Wanted::Release)
     }
 
     fn bytes(&self) -> usize {
-        let channel = match &self.wanted {
-            Wanted::Acquire(_) => 0,
-            Wanted::Release(channel) => channel.len(),
+        // The channel is the name with some more, for which the rest of the owner's room is enough.
+        let names = match &self.wanted {
+            Wanted::Acquire(_) => 1,
+            Wanted::Release => 2,
         };
-        self.key.name().len() + channel + size_of_val(&OWNER_BUFFER)
+        (self.key.name().len() + size_of_val(&OWNER_BUFFER)) * names
     }
 
     fn is_wanted(&self) -> bool {

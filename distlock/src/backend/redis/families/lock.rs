@@ -9,7 +9,6 @@ use crate::backend::{
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
-use crate::resource::owner::OWNER_BUFFER;
 
 pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     // A rule of tests/model: token_is_at_least_the_time.
@@ -17,9 +16,6 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let target = &attempt.target;
     let key = &target.resource.key;
     let name = &**key.name();
-    // On the stack: the common attempt allocates nothing for its owner.
-    let mut buffer = OWNER_BUFFER;
-    let owner = target.owner.encode(&mut buffer);
     let lease = reply::millis(attempt.lease);
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
         return attach(backend, attempt, former).await;
@@ -28,15 +24,16 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         let fence = names::fence(name);
         let token_ttl = backend.fencing_token_ttl.map_or(0, reply::millis);
         let with = |call: Call| {
-            let call = call.keys([name, &fence].into_iter()).arg(owner).arg(lease);
+            let call = call.keys([name, &fence].into_iter());
+            let call = call.owner(target.owner).arg(lease);
             call.arg(attempt.above).arg(token_ttl)
         };
         // Never in a batch: the batch script has no tokens.
         let value = backend.run(key, &script::FENCED_ACQUIRE, &with);
         return value.await.and_then(reply::attempted);
     }
-    let with = |call: Call| call.key(name).arg(owner).arg(lease);
-    let wanted = || Wanted::Acquire(lease);
+    let with = |call: Call| call.key(name).owner(target.owner).arg(lease);
+    let wanted = Wanted::Acquire(lease);
     let value = backend.run_or_join(target, wanted, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
@@ -121,13 +118,11 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     // A rule of tests/model: release_names_its_owner.
     let key = &target.resource.key;
     let name = key.name();
-    let mut buffer = OWNER_BUFFER;
-    let owner = target.owner.encode(&mut buffer);
-    let channel = names::lock_channel(name);
-    let with = |call: Call| call.key(name).arg(owner).arg(&channel);
+    // Made where it is used: most answers need no channel, and a batch makes its own.
+    let channel = || names::lock_channel(name);
+    let with = |call: Call| call.key(name).owner(target.owner).arg(channel());
     let value = if target.taken_for.is_zero() {
-        let wanted = || Wanted::Release(channel.clone());
-        let value = backend.run_or_join(target, wanted, &script::LOCK_RELEASE, &with);
+        let value = backend.run_or_join(target, Wanted::Release, &script::LOCK_RELEASE, &with);
         value.await?
     } else {
         // Never in a batch: the batch script frees the key at once.
@@ -135,7 +130,7 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
         let with = |call: Call| with(call).arg(taken_for);
         backend.run(key, &script::LOCK_KEEP, &with).await?
     };
-    reply::released(value, || backend.subscribers(key, &channel))
+    reply::released(value, || backend.subscribers(key, &channel()))
 }
 
 pub(crate) async fn release_all(
