@@ -36,7 +36,9 @@ impl Guard {
             // Boxed: most guards have one share, and each release would have room for several.
             return Box::pin(self.release_all()).await;
         }
-        match self.shares.remove(0).end()? {
+        // Not in the head of the `match`, whose temporary values the future would keep until the answer.
+        let release = self.shares.remove(0).end()?;
+        match release {
             Some(release) => release.confirm().await,
             None => Ok(()),
         }

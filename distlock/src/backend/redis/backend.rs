@@ -105,6 +105,19 @@ impl RedisBackend {
             let value = self.servers.route(key).run(script, with).await?;
             return Ok(self.refused_messages.read(value, key, &self.servers));
         }
+        // Boxed: this is rare, and each command would have room for it.
+        let value = Box::pin(self.run_and_remove(answered, key, script, with)).await?;
+        Ok(self.refused_messages.read(value, key, &self.servers))
+    }
+
+    /// Runs a script for a key, and removes the marks of answered requests beside it.
+    async fn run_and_remove(
+        &self,
+        answered: Vec<(Key, Vec<String>)>,
+        key: &Key,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> Result<Value, Fault> {
         let remove = |(key, marks): (Key, Vec<String>)| async move {
             let mut remove = redis::cmd("DEL");
             remove.arg(&marks);
@@ -113,7 +126,7 @@ impl RedisBackend {
         let removed = all(answered.into_iter().map(remove));
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.route(key).run(script, with), removed);
-        Ok(self.refused_messages.read(value?, key, &self.servers))
+        value
     }
 
     /// Runs a script that renews these holds. Returns of each whether the server still has it. The server tracks the keys of

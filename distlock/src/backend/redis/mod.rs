@@ -112,11 +112,11 @@ impl Backend for RedisBackend {
                 Sender::Caller(_slot) if attempt.target.hold_family()? == HoldFamily::Lock => {
                     lock::attempt(self, attempt).await
                 }
-                Sender::Caller(_slot) => self.send_attempt(attempt).await,
+                // Boxed, here and below: this is rarer, and every future of an attempt would be larger by it.
+                Sender::Caller(_slot) => Box::pin(self.send_attempt(attempt)).await,
                 Sender::Task(slots) => {
                     let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());
                     let send = |me: Arc<Self>| async move { me.send_attempt(&attempt).await };
-                    // Boxed, here and below: this is rare, and every future of an attempt would be larger by it.
                     Box::pin(self.sent_by_task(slots, targets, send)).await
                 }
             }
@@ -166,15 +166,15 @@ impl Backend for RedisBackend {
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        Box::pin(async move {
-            match target.hold_family()? {
-                HoldFamily::Lock => lock::release(self, target).await,
-                HoldFamily::Fair => fair::release(self, target).await,
-                HoldFamily::ReadWrite => rw::release(self, target).await,
-                HoldFamily::Semaphore => semaphore::release(self, target).await,
-                HoldFamily::Permit => permit::release(self, target).await,
-            }
-        })
+        // A box for each family: that of a plain lock is the smallest.
+        match target.hold_family() {
+            Ok(HoldFamily::Lock) => Box::pin(lock::release(self, target)),
+            Ok(HoldFamily::Fair) => Box::pin(fair::release(self, target)),
+            Ok(HoldFamily::ReadWrite) => Box::pin(rw::release(self, target)),
+            Ok(HoldFamily::Semaphore) => Box::pin(semaphore::release(self, target)),
+            Ok(HoldFamily::Permit) => Box::pin(permit::release(self, target)),
+            Err(fault) => Box::pin(ready(Err(fault))),
+        }
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {

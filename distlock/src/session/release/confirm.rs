@@ -121,18 +121,21 @@ impl Release {
     ///
     /// # Errors
     /// The hold was lost, or the server did not answer or refused. In the last two cases the release goes to the releaser.
-    pub(crate) async fn confirm(mut self) -> Result<(), Error> {
+    // Not an `async fn`, whose future would have the release twice.
+    pub(crate) fn confirm(mut self) -> impl Future<Output = Result<(), Error>> {
         self.take_unconfirmed();
-        let targets = |now| smallvec![self.target_at(now)];
-        let note_sent = |over| self.note_sent(over);
-        let sent = send(&self.session, targets, note_sent, self.since, self.deadline);
-        // The drop leaves the release to the background.
-        let answer = sent
-            .await
-            .map_err(|(fault, after)| fault.into_error(self.key(), after))?;
-        match answer.released.first() {
-            Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
-            None => Ok(()),
+        async move {
+            let targets = |now| smallvec![self.target_at(now)];
+            let note_sent = |over| self.note_sent(over);
+            let sent = send(&self.session, targets, note_sent, self.since, self.deadline);
+            // The drop leaves the release to the background.
+            let answer = sent
+                .await
+                .map_err(|(fault, after)| fault.into_error(self.key(), after))?;
+            match answer.released.first() {
+                Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
+                None => Ok(()),
+            }
         }
     }
 

@@ -35,11 +35,13 @@ impl Servers {
 }
 
 impl Route<'_> {
+    // What goes to a cluster is boxed here: it is more than twice as large, and each command to one server would have room for it.
+
     /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
     pub(crate) async fn run(self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
         match self {
             Route::Single(node) => node.run(script, with).await,
-            Route::Slot(cluster, slot) => cluster.run(slot, script, with).await,
+            Route::Slot(cluster, slot) => Box::pin(cluster.run(slot, script, with)).await,
         }
     }
 
@@ -53,7 +55,9 @@ impl Route<'_> {
     ) -> Result<Value, Fault> {
         match self {
             Route::Single(node) => node.run_tracked(script, track, with).await,
-            Route::Slot(cluster, slot) => cluster.run_as(slot, script, Some(track), with).await,
+            Route::Slot(cluster, slot) => {
+                Box::pin(cluster.run_as(slot, script, Some(track), with)).await
+            }
         }
     }
 
@@ -72,7 +76,7 @@ impl Route<'_> {
     pub(crate) async fn send(self, command: Cmd) -> Result<Value, Fault> {
         match self {
             Route::Single(node) => node.send(command).await,
-            Route::Slot(cluster, slot) => cluster.send(slot, command).await,
+            Route::Slot(cluster, slot) => Box::pin(cluster.send(slot, command)).await,
         }
     }
 

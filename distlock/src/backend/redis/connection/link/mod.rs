@@ -202,6 +202,12 @@ impl Link {
         if let Phase::Up(connected) = &*self.phase.borrow() {
             return Ok(connected.clone());
         }
+        // Boxed: there nearly always is a connection, and each command would have room for the wait.
+        Box::pin(self.await_connection(patience)).await
+    }
+
+    /// Waits for the next connection, for at most `patience`.
+    async fn await_connection(self: &Arc<Self>, patience: Duration) -> Result<Connected, Fault> {
         let mut phase = self.phase.subscribe();
         self.connect();
         foreign::notify_own_task(&self.wanted);
