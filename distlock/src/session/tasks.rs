@@ -30,12 +30,15 @@ pub(super) struct Tasks {
 impl Tasks {
     /// Remembers the caller's runtime, if it has one. A task that is started in a runtime that has ended ends at once.
     fn note_runtime(&self) {
+        // Asked before the mutex is locked, which all callers share.
+        let Ok(here) = Handle::try_current() else {
+            return;
+        };
         let mut newest = self.runtime.lock();
-        if let Ok(here) = Handle::try_current()
-            && newest
-                .as_ref()
-                .is_none_or(|newest| newest.id() != here.id())
-        {
+        let is_known = newest
+            .as_ref()
+            .is_some_and(|newest| newest.id() == here.id());
+        if !is_known {
             *newest = Some(here);
         }
     }

@@ -8,19 +8,25 @@ use crate::resource::kind::{Family, Kind, Line};
 /// already.
 fn prefixed(what: &str, name: &str) -> String {
     // Without `format!`, which is slower: each release names its channel.
+    let mut text = String::with_capacity(what.len() + name.len() + ":{}".len());
+    text.push_str(what);
     if name.contains('{') {
-        [what, ":", name].concat()
+        text.push(':');
+        text.push_str(name);
     } else {
-        [what, ":{", name, "}"].concat()
+        text.push_str(":{");
+        text.push_str(name);
+        text.push('}');
     }
+    text
 }
 
 /// `{name}:what`, with the same rule.
 fn suffixed(name: &str, what: &str) -> String {
     if name.contains('{') {
-        [name, ":", what].concat()
+        format!("{name}:{what}")
     } else {
-        ["{", name, "}:", what].concat()
+        format!("{{{name}}}:{what}")
     }
 }
 

@@ -18,7 +18,8 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let name = &**key.name();
     let lease = reply::millis(attempt.lease);
     if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
-        return attach(backend, attempt, former).await;
+        // Boxed: this is rare, and each attempt would have room for it.
+        return Box::pin(attach(backend, attempt, former)).await;
     }
     if target.resource.kind == Kind::Fenced {
         let fence = names::fence(name);
