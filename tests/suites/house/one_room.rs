@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::rust_files;
+use super::source::code_of;
 
 /// The files of distlock that name this crate outside of comments and unit tests.
 fn naming(crate_name: &str) -> Vec<String> {
@@ -11,10 +12,9 @@ fn naming(crate_name: &str) -> Vec<String> {
     let path_of = format!("{crate_name}::");
     let names_it = |file: &PathBuf| {
         let source = fs::read_to_string(file).unwrap();
-        let code = source.lines().map(str::trim_start);
-        let code = code.take_while(|line| !line.starts_with("#[cfg(test)]"));
+        let code = code_of(&source);
         let mut paths = code
-            .filter(|line| !line.starts_with("//"))
+            .lines()
             .flat_map(|line| line.match_indices(&path_of).map(move |(at, _)| (line, at)));
         // Not `self::metrics::`, which is a module of the crate.
         paths.any(|(line, at)| {

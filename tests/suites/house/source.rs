@@ -116,6 +116,11 @@ impl Source {
     }
 }
 
+/// The code of a file, line by line, without comments, texts and what is compiled for unit tests alone.
+pub(super) fn code_of(text: &str) -> String {
+    Source::default().without_tests(without_comments(text))
+}
+
 fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::source::code_of;
 use super::{DISTLOCK, DISTLOCK_TOWER, Staircase, rust_files};
 
 /// How far down a module stands.
@@ -12,11 +13,8 @@ fn rank(staircase: Staircase<'_>, module: &str) -> Option<usize> {
 
 /// The modules of the crate that a file names: in imports and in paths, but not in comments and unit tests.
 fn named_modules(source: &str) -> Vec<String> {
-    let code = source.lines().map(str::trim_start);
-    let code = code.take_while(|line| !line.starts_with("#[cfg(test)]"));
     let mut named = Vec::new();
-    for line in code.filter(|line| !line.starts_with("//")) {
-        let line = line.split(" //").next().unwrap_or_default();
+    for line in code_of(source).lines() {
         let mut paths = line.split("crate::");
         let mut before = paths.next().unwrap_or_default();
         for path in paths {
@@ -112,6 +110,13 @@ fn import_upwards_or_of_an_unknown_module_is_found() {
             "/// See [`client`](crate::client).\nuse crate::hold::Hold;"
         ),
         0
+    );
+    assert_eq!(
+        wrong(
+            "clock",
+            "#[cfg(test)]\nuse self::boot::suspend;\nuse crate::config::MAX_WAIT;"
+        ),
+        1
     );
     assert_eq!(wrong("wait", "use crate::Client;"), 1);
     assert_eq!(wrong("util", "use crate::error::Error;"), 1);
