@@ -1,7 +1,8 @@
 //! Attempts of one client that travel in batches, over one connection. What a broken connection does is in `releases`.
 //!
-//! A batch is collected, then taken to be sent, which may have to wait for a connection, then sent, and answered. Its caller may leave at
-//! each of these moments: it is dropped, or it gives up and attempts again under the same owner.
+//! A batch is collected, then taken to be sent, which may have to wait for a connection, then sent, and answered. Its caller may be
+//! dropped at each of these moments. Its sender may give up: then the caller is told that the outcome is unknown, or that the batch
+//! was not sent, and attempts again under the same owner.
 
 use stateright::{Model, Property};
 
@@ -12,8 +13,7 @@ pub(crate) const NO_TWO_CLAIMS: &str = "no two owners claim the key";
 pub(crate) const NOTHING_IS_LEFT: &str = "at rest, nothing of an ended owner is in the server";
 const GRANTED_BEHIND_ITS_RELEASE: &str =
     "the attempt of a caller that was dropped is granted behind its release";
-const GRANTED_TWICE: &str =
-    "a caller that gave up holds the key, and its earlier attempt is granted as well";
+const GRANTED_TWICE: &str = "a caller that was told of an unknown outcome holds the key, and its earlier attempt is granted as well";
 
 /// Each has an owner of its own.
 const MOST_ACQUISITIONS: u8 = 2;
@@ -50,7 +50,7 @@ enum Acquisition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Caller {
     Waits,
-    GaveUp,
+    ToldUnknown,
     Dropped,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Attempts { is_together: bool },
-    BatchIsTaken(u8),
+    BatchIsTaken { number: u8, is_sent_unwanted: bool },
     BatchIsSent(u8),
     BatchIsAnswered(u8),
     ServerTakes,
@@ -186,8 +186,8 @@ impl Batches {
         };
     }
 
-    fn take(&self, state: &mut State, number: u8) {
-        let is_sent_unwanted = !self.has(Rule::caller_that_has_left_is_sent_nothing);
+    /// What nobody waits for any more may be sent or not.
+    fn take(state: &mut State, number: u8, is_sent_unwanted: bool) {
         if let Some(batch) = state.batch(number) {
             batch.stage = Stage::Taken;
             if batch.caller != Caller::Waits && !is_sent_unwanted {
@@ -208,19 +208,12 @@ impl Batches {
                 false
             }
             Caller::Dropped => self.has(Rule::attempt_of_a_dropped_caller_is_withdrawn),
-            Caller::GaveUp => !self.has(Rule::attempt_that_was_given_up_is_not_withdrawn),
+            // Nobody reads the answer any more.
+            Caller::ToldUnknown => false,
         };
         if is_granted && is_withdrawn {
             state.wire.push(Command::Withdrawal(batch.owner));
         }
-    }
-
-    /// Whether the patience of the caller may end now.
-    fn may_give_up(&self, state: &State) -> bool {
-        let mut batches = state.batches.iter();
-        let is_taken =
-            batches.any(|batch| batch.caller == Caller::Waits && batch.stage == Stage::Taken);
-        !is_taken || !self.has(Rule::batch_is_sent_before_its_callers_give_up)
     }
 
     fn server_takes(state: &mut State) {
@@ -295,9 +288,7 @@ impl Model for Batches {
         match state.acquisition {
             Acquisition::None => {}
             Acquisition::Waits { .. } => {
-                if self.may_give_up(state) {
-                    actions.push(Action::GivesUp);
-                }
+                actions.push(Action::GivesUp);
                 actions.push(Action::IsDropped);
             }
             Acquisition::Between { .. } => actions.push(Action::IsDropped),
@@ -305,7 +296,14 @@ impl Model for Batches {
         }
         for batch in &state.batches {
             match batch.stage {
-                Stage::Collected => actions.push(Action::BatchIsTaken(batch.number)),
+                Stage::Collected => {
+                    let number = batch.number;
+                    let takes = [true, false].map(|is_sent_unwanted| Action::BatchIsTaken {
+                        number,
+                        is_sent_unwanted,
+                    });
+                    actions.extend(takes);
+                }
                 Stage::Taken => actions.push(Action::BatchIsSent(batch.number)),
                 Stage::Sent => {}
                 Stage::Answered { .. } => actions.push(Action::BatchIsAnswered(batch.number)),
@@ -329,7 +327,10 @@ impl Model for Batches {
         let mut state = last.clone();
         match action {
             Action::Attempts { is_together } => Self::attempt(&mut state, is_together),
-            Action::BatchIsTaken(number) => self.take(&mut state, number),
+            Action::BatchIsTaken {
+                number,
+                is_sent_unwanted,
+            } => Self::take(&mut state, number, is_sent_unwanted),
             Action::BatchIsSent(number) => {
                 state.batch(number)?.stage = Stage::Sent;
                 state.wire.push(Command::Batch(number));
@@ -337,13 +338,24 @@ impl Model for Batches {
             Action::BatchIsAnswered(number) => self.answer(&mut state, number),
             Action::ServerTakes => Self::server_takes(&mut state),
             Action::GivesUp => {
-                let Acquisition::Waits { owner, .. } = state.acquisition else {
+                let Acquisition::Waits {
+                    owner,
+                    in_doubt: was_in_doubt,
+                    ..
+                } = state.acquisition
+                else {
                     return None;
                 };
+                let mut in_doubt = true;
                 if let Some(batch) = state.awaited() {
-                    batch.caller = Caller::GaveUp;
+                    let number = batch.number;
+                    let is_sent = matches!(batch.stage, Stage::Sent | Stage::Answered { .. });
+                    batch.caller = Caller::ToldUnknown;
+                    if !is_sent {
+                        in_doubt = was_in_doubt;
+                        state.batches.retain(|batch| batch.number != number);
+                    }
                 }
-                let in_doubt = true;
                 state.acquisition = Acquisition::Between { owner, in_doubt };
             }
             Action::IsDropped => {
@@ -398,7 +410,7 @@ impl Model for Batches {
             Property::sometimes(GRANTED_TWICE, |_, state: &State| {
                 let holds = matches!(state.acquisition, Acquisition::Holds { .. });
                 let given_up = state.batches.iter().any(|batch| {
-                    batch.caller == Caller::GaveUp
+                    batch.caller == Caller::ToldUnknown
                         && batch.stage == Stage::Answered { is_granted: true }
                 });
                 holds && given_up

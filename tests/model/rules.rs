@@ -53,9 +53,6 @@ rules! {
 
     // Attempts that travel together.
     attempt_of_a_dropped_caller_is_withdrawn: batches, "backend/redis/batch_sender.rs", "tell", NOTHING_IS_LEFT;
-    attempt_that_was_given_up_is_not_withdrawn: batches, "backend/redis/batches/operation.rs", "end", NO_TWO_CLAIMS;
-    caller_that_has_left_is_sent_nothing: batches, "backend/redis/batches/collector.rs", "next_batch", NOTHING_IS_LEFT;
-    batch_is_sent_before_its_callers_give_up: batches, "backend/redis/batch_sender.rs", "send_with_others", NOTHING_IS_LEFT;
 
     // After a reconnect.
     releases_are_said_again: failover, "session/mod.rs", "reconnected", NOTHING_IS_LEFT;

@@ -15,7 +15,7 @@ use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, Which, eventually_eq
 use futures_util::future::{join_all, poll_immediate};
 use redis::Value;
 use tokio::runtime;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use super::{SOON, client};
@@ -51,7 +51,10 @@ async fn scripts_since(server: &RedisServer, before: u64) -> u64 {
 
 /// A client whose server knows the scripts.
 async fn warm_client(server: &RedisServer) -> Client {
-    let client = client(server).await;
+    warmed(client(server).await).await
+}
+
+async fn warmed(client: Client) -> Client {
     release_all(held(&client).await).await;
     client
 }
@@ -134,7 +137,12 @@ async fn attempt_of_a_batch_that_meets_another_type_or_holder_fails_alone() {
 #[tokio::test]
 async fn release_of_a_batch_whose_key_has_another_type_fails_alone() {
     let server = RedisServer::start().await;
-    let client = warm_client(&server).await;
+    // A client that tracks its holds learns of a deletion by itself, and has nothing to release.
+    let untracked = Client::builder()
+        .response_timeout(Duration::MAX)
+        .unavailable_after(SOON)
+        .track_holds(false);
+    let client = warmed(untracked.connect(&server.url()).await.unwrap()).await;
     let alone = client.lock("alone").acquire().await.unwrap();
     let guards = held(&client).await;
     for key in ["alone", &key(3)] {
@@ -313,4 +321,40 @@ async fn operation_that_waits_when_the_runtime_of_the_others_ends_is_sent_by_its
     stalled.lift();
     let guard = timeout(SOON, ours).await.unwrap().unwrap();
     guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn operations_of_one_runtime_do_not_wait_for_another_one_that_stands_still() {
+    let server = RedisServer::start().await;
+    let client = warm_client(&server).await;
+    let standing = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let begun = client.clone();
+    let (standing, others) = spawn_blocking(move || {
+        let others = standing.block_on(async {
+            let mut others = attempts(&begun);
+            for attempt in &mut others {
+                assert!(poll_immediate(attempt).await.is_none());
+            }
+            others
+        });
+        // From here on nothing runs there, what sends their batches included.
+        (standing, others)
+    })
+    .await
+    .unwrap();
+    let ours =
+        (AT_ONCE..2 * AT_ONCE).map(|number| client.lock(key(number)).acquire().into_future());
+    let ours = timeout(SOON, join_all(ours)).await.expect("they are sent");
+    release_all(ours.into_iter().map(Result::unwrap).collect()).await;
+    spawn_blocking(move || {
+        let others = standing.block_on(join_all(others));
+        let released = release_all(others.into_iter().map(Result::unwrap).collect());
+        standing.block_on(released);
+    })
+    .await
+    .unwrap();
+    assert_eq!(server.keys().await, Vec::<String>::new());
 }

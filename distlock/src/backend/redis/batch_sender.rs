@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use redis::Value;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::backend::RedisBackend;
 use super::batches::{
-    Alone, Caller, Collector, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
+    Alone, Caller, Collector, Here, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
 };
 use super::script::{self, Call, Fill, Script};
 use crate::backend::{Fault, Target, cause};
 use crate::config::WAIT_FOR_OTHERS;
-use crate::error::show;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 use crate::sync::foreign;
+use crate::sync::runtime::Id;
 
 /// How an operation was sent that did not go alone at once.
 enum Sent<'a> {
@@ -35,10 +35,14 @@ impl RedisBackend {
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
+        // Without a runtime nothing could send a batch.
+        let Some(here) = self.batches.here() else {
+            return self.run(&target.resource.key, script, with).await;
+        };
         // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
-        let _alone = match self.batches.alone() {
+        let _alone = match here.alone() {
             Some(alone) => alone,
-            None => match self.send_with_others(target, wanted).await {
+            None => match self.send_with_others(here, target, wanted).await {
                 Sent::Together(answer) => return answer,
                 Sent::NotYet(alone) => alone,
             },
@@ -47,51 +51,48 @@ impl RedisBackend {
     }
 
     /// Has an operation wait for the next batch, and waits for its answer.
-    async fn send_with_others(&self, target: &Target, wanted: Wanted) -> Sent<'_> {
-        // A rule of tests/model: batch_is_sent_before_its_callers_give_up.
+    async fn send_with_others<'a>(
+        &self,
+        here: Here<'a>,
+        target: &Target,
+        wanted: Wanted,
+    ) -> Sent<'a> {
         let key = &target.resource.key;
         // A caller without a connection waits for one in its own way.
         if self.servers.disconnected(key).is_some() {
-            return Sent::NotYet(self.batches.alone_anyway());
+            return Sent::NotYet(here.alone_anyway());
         }
-        let (caller, mut waiting) = Caller::new();
-        self.collect(Operation {
+        let (caller, waiting) = Caller::new();
+        let operation = Operation {
             key: key.clone(),
             owner: target.owner,
             wanted,
             caller: Some(caller),
-        });
-        // The sender has its own timeouts, one for the connection and one for the answer, and needs them twice if the server does not
-        // know the script. This one is longer, and ends the wait if the runtime of the sender has stopped.
-        let patience = self.response_timeout * 4 + WAIT_FOR_OTHERS * 2;
-        let told = timeout(patience, &mut waiting.answer).await;
-        waiting.end();
-        match told {
-            Ok(Ok(Told::Answer(answer))) => Sent::Together(answer),
-            Ok(Ok(Told::NotSent)) => Sent::NotYet(self.batches.alone_anyway()),
+        };
+        self.collect(here, operation);
+        match waiting.await {
+            Ok(Told::Answer(answer)) => Sent::Together(answer),
+            Ok(Told::NotSent) => Sent::NotYet(here.alone_anyway()),
             // Unknown, and not another try: the command may have been sent before the task ended.
-            Ok(Err(_)) => {
-                let text = "the task that sent the command has ended";
-                Sent::Together(Err(Fault::Unknown(cause(text))))
-            }
             Err(_) => {
-                let text = format!("no answer within {}", show(patience));
+                let text = "the task that sent the command has ended";
                 Sent::Together(Err(Fault::Unknown(cause(text))))
             }
         }
     }
 
     /// Adds an operation to those that wait, and begins a sender if there are too few.
-    fn collect(&self, operation: Operation) {
-        let begins = self.batches.with(|collector| collector.add(operation));
-        self.begin_sender(begins);
+    fn collect(&self, here: Here<'_>, operation: Operation) {
+        let begins = here.with(|collector| collector.add(operation));
+        self.begin_sender(here, begins);
     }
 
-    /// Begins a sender, if one has to begin.
-    fn begin_sender(&self, begins: Option<Phase>) {
+    /// Begins a sender in the caller's runtime, if one has to begin.
+    fn begin_sender(&self, here: Here<'_>, begins: Option<Phase>) {
         if let (Some(phase), Some(backend)) = (begins, self.me.upgrade()) {
             let sender = Sender {
                 backend,
+                runtime: here.runtime,
                 phase: Some(phase),
             };
             // Nobody joins it. If its runtime ends, its drop gives the operations back to their callers.
@@ -100,7 +101,7 @@ impl RedisBackend {
     }
 
     /// Sends a batch, and tells each caller its answer. If this is dropped before, the callers find that out.
-    async fn send_batch(&self, first: Key, batch: Vec<Operation>) {
+    async fn send_batch(&self, here: Here<'_>, first: Key, batch: Vec<Operation>) {
         let with = |call: Call| {
             let call = call.keys(batch.iter().map(|operation| &**operation.key.name()));
             batch
@@ -108,10 +109,10 @@ impl RedisBackend {
                 .fold(call, |call, operation| operation.add_to(call))
         };
         let answer = self.run(&first, &script::LOCK_BATCH, &with).await;
-        match self.read(&first, answer, batch.len()) {
+        match self.read(here, &first, answer, batch.len()) {
             Some(answers) => {
                 foreign::each(batch.into_iter().zip(answers), |(operation, answer)| {
-                    self.tell(operation, answer);
+                    self.tell(here, operation, answer);
                 })
             }
             None => send_back(batch),
@@ -122,13 +123,14 @@ impl RedisBackend {
     /// alone.
     fn read(
         &self,
+        here: Here<'_>,
         first: &Key,
         answer: Result<Value, Fault>,
         operations: usize,
     ) -> Option<Vec<Result<Value, Fault>>> {
         let fault = match answer {
             Ok(value) => {
-                self.batches.with(Collector::proven);
+                here.with(Collector::proven);
                 // The answer to a command that goes alone names its server as well.
                 let named = |fault| {
                     self.servers
@@ -143,17 +145,17 @@ impl RedisBackend {
         match &fault {
             Fault::Unknown(_) | Fault::NotNow(_) | Fault::LoginDenied(_) => {
                 // The operations that still wait go alone at once. As batches, each would wait for a connection after the other.
-                send_back(self.batches.with(Collector::take_all));
+                send_back(here.with(Collector::take_all));
                 Some(vec![Err(fault); operations])
             }
             // Possibly the fault of one key only. Each operation then finds out about its own key.
             Fault::Denied(_) | Fault::WrongType | Fault::NumberGone => None,
             Fault::Unsupported { .. } => {
-                self.batches.with(Collector::switch_off);
+                here.with(Collector::switch_off);
                 None
             }
             Fault::Protocol(cause) => {
-                let is_refused = self.batches.with(Collector::refused);
+                let is_refused = here.with(Collector::refused);
                 let unknown = Fault::Unknown(Arc::clone(cause));
                 (!is_refused).then(|| vec![Err(unknown); operations])
             }
@@ -161,8 +163,8 @@ impl RedisBackend {
     }
 
     /// Tells a caller its answer. The attempt of a caller that was dropped is withdrawn: it may have been sent after its caller
-    /// has withdrawn it. A caller that has given up may have been granted the key since then, under the same owner.
-    fn tell(&self, operation: Operation, answer: Result<Value, Fault>) {
+    /// has withdrawn it.
+    fn tell(&self, here: Here<'_>, operation: Operation, answer: Result<Value, Fault>) {
         // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
         let Operation {
             key,
@@ -174,24 +176,27 @@ impl RedisBackend {
         let may_be_granted = matches!(wanted, Wanted::Acquire(_)) && may_be_granted(&answer);
         let has_left = caller.tell(Told::Answer(answer));
         if has_left && may_be_granted {
-            self.withdraw_unheard(key, owner);
+            self.withdraw_unheard(here, key, owner);
         }
     }
 
     /// Releases what an attempt may have been granted that nobody waits for. If that fails, the lease ends it.
-    fn withdraw_unheard(&self, key: Key, owner: Owner) {
-        self.collect(Operation {
+    fn withdraw_unheard(&self, here: Here<'_>, key: Key, owner: Owner) {
+        let release = Operation {
             key,
             owner,
             wanted: Wanted::Release,
             caller: None,
-        });
+        };
+        self.collect(here, release);
     }
 }
 
 /// What sends one batch after the other, until nothing waits.
 struct Sender {
     backend: Arc<RedisBackend>,
+    /// The runtime that it runs in, as its callers do.
+    runtime: Id,
     /// `None` once it has ended.
     phase: Option<Phase>,
 }
@@ -204,17 +209,17 @@ impl Sender {
                 // The tasks that the last answers have woken run first, so that their operations go in this batch.
                 Phase::Ready | Phase::UnderWay => yield_now().await,
             }
-            let batches = &self.backend.batches;
-            let (batch, begins) = batches.with(|collector| {
+            let here = self.backend.batches.of(self.runtime);
+            let (batch, begins) = here.with(|collector| {
                 let batch = collector.next_batch(phase);
                 // Long names may not all fit into one batch, so operations may be left for another sender.
                 (batch, collector.begin_sender())
             });
             self.phase = batch.first().map(|_| Phase::UnderWay);
-            self.backend.begin_sender(begins);
+            self.backend.begin_sender(here, begins);
             if let Some(first) = batch.first().map(|operation| operation.key.clone()) {
-                self.backend.send_batch(first, batch).await;
-                self.backend.batches.with(Collector::answered);
+                self.backend.send_batch(here, first, batch).await;
+                here.with(Collector::answered);
                 self.phase = Some(Phase::Ready);
             }
         }
@@ -226,11 +231,8 @@ impl Drop for Sender {
         // The loop has not ended as it should: the runtime has ended, or the waker of a caller has panicked. The operations
         // that still wait have no sender, so their callers send them.
         if let Some(phase) = self.phase {
-            send_back(
-                self.backend
-                    .batches
-                    .with(|collector| collector.sender_lost(phase)),
-            );
+            let here = self.backend.batches.of(self.runtime);
+            send_back(here.with(|collector| collector.sender_lost(phase)));
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Phase {
     UnderWay,
 }
 
-/// What is under way to a server, and what waits to go there.
+/// What one runtime has under way to a server, and what waits to go there.
 ///
 /// If anything waits, there is a sender that will take it. So few batches are under way that many operations go together. A further
 /// one goes as soon as it is full, and what waits for an answer that takes long goes without it.
@@ -63,14 +63,26 @@ impl<T: Collected> Collector<T> {
         }
     }
 
+    /// A collector that knows of the server what this one knows.
+    pub(crate) fn of_another_runtime(&self) -> Self {
+        Self {
+            is_proven: self.is_proven,
+            ..Self::new(!self.is_off)
+        }
+    }
+
+    /// Whether nothing is under way and nothing waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.alone + self.ready + self.under_way + self.waiting() == 0 && !self.has_late
+    }
+
     fn waiting(&self) -> usize {
         self.ends.len() + self.attempts.len()
     }
 
     /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
     pub(crate) fn begin_alone(&mut self) -> bool {
-        let under_way = self.alone + self.ready + self.under_way + self.waiting();
-        let goes = self.is_off || under_way == 0;
+        let goes = self.is_off || self.is_idle();
         self.alone += usize::from(goes);
         goes
     }
@@ -113,7 +125,6 @@ impl<T: Collected> Collector<T> {
 
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
     pub(crate) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
-        // A rule of tests/model: caller_that_has_left_is_sent_nothing.
         self.leave(phase);
         let mut batch = Vec::with_capacity(self.waiting().min(MOST_IN_BATCH));
         let mut room = BATCH_BYTES;

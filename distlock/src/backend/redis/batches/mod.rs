@@ -5,7 +5,7 @@
 //! call of a script, which does each for itself and answers for each. While nothing is under way, a command goes out at once, by
 //! its own script.
 //!
-//! The [`Collector`] decides which of them go, and when. It is plain data. `batch_sender.rs` has the tasks that send what it has
+//! The [`Collector`] of a runtime decides which of them go, and when. It is plain data. `batch_sender.rs` has the tasks that send what it has
 //! collected: each sends one batch after the other, and ends when nothing waits.
 //!
 //! An operation waits while two batches are under way, but not longer than a millisecond, which matters where an answer takes longer,
@@ -16,8 +16,10 @@
 //! * If a server refuses a batch as a whole, because a user may not use one of its keys, for instance, each operation is sent
 //!   alone by its caller, and so are those that wait when the connection fails or the task that sends has ended.
 //! * An operation whose caller is gone before it is sent is not sent. If the caller of an attempt was dropped by the time of the
-//!   answer, the attempt is withdrawn, because its owner is not used again. A caller that has given up may attempt again under
-//!   the same owner, so its attempt is not withdrawn.
+//!   answer, the attempt is withdrawn, because its owner is not used again. A caller that is told that the outcome is unknown may
+//!   attempt again under the same owner, so its attempt is not withdrawn.
+//! * A caller waits until its sender tells it, and has no timeout of its own. The sender has those of any command. It runs in the
+//!   runtime of its callers: if it stands still there, so do they.
 //! * An attempt has its slot in `attempt_slots.rs` from before it waits here until its caller has noticed the answer. Renewals
 //!   never wait here.
 //! * Confirmations by replicas follow the grant, whichever way it came.
@@ -33,4 +35,4 @@ mod under_way;
 pub(super) use self::answers::{may_be_granted, read_answers};
 pub(super) use self::collector::{Collector, Phase};
 pub(super) use self::operation::{Caller, Operation, Told, Wanted};
-pub(super) use self::under_way::{Alone, Batches};
+pub(super) use self::under_way::{Alone, Batches, Here};

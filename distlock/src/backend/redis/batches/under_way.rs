@@ -3,14 +3,26 @@
 use super::Operation;
 use super::collector::Collector;
 use crate::sync::Mutex;
+use crate::sync::runtime::{Handle, Id};
 
 /// What a client has under way to its server, and what waits to go there.
+///
+/// Each runtime has a collector of its own. So the sender of a batch runs in the runtime of its callers, and they can wait for it
+/// without a timeout: where the sender stands still, its callers do so too.
 pub(crate) struct Batches {
-    collector: Mutex<Collector<Operation>>,
+    has_batches: bool,
+    collectors: Mutex<Vec<(Id, Collector<Operation>)>>,
+}
+
+/// What one runtime has under way and waiting.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    batches: &'a Batches,
+    pub(crate) runtime: Id,
 }
 
 /// An operation that is under way alone.
-pub(crate) struct Alone<'a>(&'a Batches);
+pub(crate) struct Alone<'a>(Here<'a>);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
@@ -22,22 +34,93 @@ impl Batches {
     /// Without batches, each operation goes alone.
     pub(crate) fn new(has_batches: bool) -> Self {
         Self {
-            collector: Mutex::new(Collector::new(has_batches)),
+            has_batches,
+            collectors: Mutex::default(),
         }
     }
 
-    pub(crate) fn with<T>(&self, with: impl FnOnce(&mut Collector<Operation>) -> T) -> T {
-        with(&mut self.collector.lock())
+    /// What the caller's runtime has under way, if the caller is in a runtime.
+    pub(crate) fn here(&self) -> Option<Here<'_>> {
+        let runtime = Handle::try_current().ok()?.id();
+        Some(self.of(runtime))
+    }
+
+    pub(crate) fn of(&self, runtime: Id) -> Here<'_> {
+        Here {
+            batches: self,
+            runtime,
+        }
+    }
+}
+
+impl<'a> Here<'a> {
+    pub(crate) fn with<T>(self, with: impl FnOnce(&mut Collector<Operation>) -> T) -> T {
+        let mut collectors = self.batches.collectors.lock();
+        let known = collectors
+            .iter()
+            .position(|(runtime, _)| *runtime == self.runtime);
+        let at = known.unwrap_or_else(|| {
+            let new = match collectors.last() {
+                Some((_, other)) => other.of_another_runtime(),
+                None => Collector::new(self.batches.has_batches),
+            };
+            // Runtimes may have ended.
+            collectors.retain(|(_, collector)| !collector.is_idle());
+            collectors.push((self.runtime, new));
+            collectors.len() - 1
+        });
+        with(&mut collectors[at].1)
     }
 
     /// The right to go alone, if nothing is under way.
-    pub(crate) fn alone(&self) -> Option<Alone<'_>> {
+    pub(crate) fn alone(self) -> Option<Alone<'a>> {
         self.with(Collector::begin_alone).then(|| Alone(self))
     }
 
     /// The right to go alone, whatever is under way.
-    pub(crate) fn alone_anyway(&self) -> Alone<'_> {
+    pub(crate) fn alone_anyway(self) -> Alone<'a> {
         self.with(Collector::begin_alone_anyway);
         Alone(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    fn goes_alone(batches: &Batches, runtime: Id) -> Option<Alone<'_>> {
+        batches.of(runtime).alone()
+    }
+
+    #[test]
+    fn each_runtime_has_operations_of_its_own_and_those_that_are_idle_are_forgotten() {
+        let runtimes = [(); 4].map(|()| Builder::new_current_thread().build().unwrap());
+        let [one, two, three, four] = runtimes.each_ref().map(|runtime| runtime.handle().id());
+        let batches = Batches::new(true);
+        let first = goes_alone(&batches, one).expect("nothing is under way");
+        assert!(goes_alone(&batches, one).is_none());
+        let second = goes_alone(&batches, two).expect("nothing is under way there");
+        assert!(goes_alone(&batches, two).is_none());
+        drop(second);
+        let _third = goes_alone(&batches, three);
+        let known: Vec<Id> = batches
+            .collectors
+            .lock()
+            .iter()
+            .map(|(id, _)| *id)
+            .collect();
+        assert_eq!(known, [one, three]);
+        drop(first);
+        assert!(goes_alone(&batches, one).is_some());
+        // What one runtime has learnt of the server, the next one knows.
+        batches.of(three).with(Collector::switch_off);
+        assert!(goes_alone(&batches, four).is_some() && goes_alone(&batches, four).is_some());
+    }
+
+    #[test]
+    fn caller_without_a_runtime_has_no_collector() {
+        assert!(Batches::new(true).here().is_none());
     }
 }
