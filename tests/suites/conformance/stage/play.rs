@@ -139,8 +139,8 @@ fn one_thread() -> runtime::Builder {
     runtime::Builder::new_current_thread()
 }
 
-/// Plays a test in real time. The clients of a stage with this lease wait for an answer for a sixth of it, and some tests go on
-/// after a twentieth. So a machine that was late by a twelfth is too late.
+/// Plays a test in real time. The clients of a stage with this lease wait for an answer for a sixth of it, and the shortest waits of
+/// tests are a fiftieth. So a machine that was late by a fiftieth is too late.
 fn in_real_time(
     builder: &mut runtime::Builder,
     lease: Duration,
@@ -153,7 +153,7 @@ fn in_real_time(
         (runtime, stage)
     };
     play_until_it_counts(
-        lease / 12,
+        lease / 50,
         prepare,
         |(runtime, stage)| runtime.block_on(stage.play(test, Duration::from_secs(120))),
         |(_, stage)| stage.late(),

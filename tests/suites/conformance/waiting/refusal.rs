@@ -82,7 +82,7 @@ async fn holder_whose_client_an_earlier_report_has_named_is_named_in_the_refusal
     let client = stage.client().await;
     let guard = named.lock(KEY).acquire().await.unwrap();
     let told = async || {
-        let waiter = client.lock(KEY).acquire().wait(stage.part(50));
+        let waiter = client.lock(KEY).acquire().wait(stage.part(6));
         let single = client.lock(KEY).acquire().wait(Duration::ZERO);
         [refused(waiter.await), refused(single.await)]
     };
@@ -111,7 +111,7 @@ async fn semaphores_say_how_many_hold_their_permits_and_name_nobody(stage: &Stag
     let held = holder(error).unwrap();
     assert_eq!((held.owner, held.others), (None, 2));
     first.release().await.unwrap();
-    let error = refused(other.acquire_many(2).wait(stage.part(20)).await);
+    let error = refused(other.acquire_many(2).wait(stage.part(6)).await);
     assert!(
         error.to_string().ends_with("; held by one owner"),
         "{error}"
