@@ -159,9 +159,10 @@ pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a waiter counts the turns of others by their messages alone, after a look has shown that a client of this crate has the
-/// key. One look in this time costs little, and turns on a hot key are far shorter.
-pub(crate) const OURS_KNOWN_FOR: Duration = YIELD_TIME;
+/// How long a waiter counts the turns of others by their messages alone, after a look or a refusal has shown that a client of this
+/// crate has the key. It looks once in this time, which costs little. A client of another library that comes meanwhile has one grant
+/// for each turn until then.
+pub(crate) const OURS_KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// For how long after a client of another library had a key, waiters look after each message who has it.
 pub(crate) const FOREIGN_KNOWN_FOR: Duration = Duration::from_secs(10);

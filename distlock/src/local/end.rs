@@ -222,7 +222,8 @@ impl Registry {
                 // then.
                 if entry.is_held_by(hold) {
                     entry.holder = None;
-                    let others = RoundRobin::released(others, entry.queue.turn_of_others());
+                    let others = RoundRobin::released(others, entry.queue.turn_of_others())
+                        .with_own_message(entry.own_message.take());
                     entry.yield_to(others);
                     if entry.is_idle() {
                         entries.remove(resource);

@@ -27,6 +27,9 @@ pub(super) struct Entry {
     pub(super) yield_first: bool,
     /// The other clients that wait for the key.
     pub(super) round_robin: RoundRobin,
+    /// Which message of the key's channel that of the next release of this client will be, if the client knows. While it has the key,
+    /// nobody else publishes a release.
+    pub(super) own_message: Option<u32>,
     /// Whether its first waiter is checked at intervals.
     pub(super) is_checked: bool,
     /// When a head of the queue gave up because the server does not answer.
@@ -51,6 +54,7 @@ impl Entry {
             holder: None,
             yield_first: false,
             round_robin: RoundRobin::default(),
+            own_message: None,
             is_checked: false,
             given_up_at: None,
             busy_until: None,

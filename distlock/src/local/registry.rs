@@ -96,6 +96,8 @@ impl Registry {
             let entry = entries
                 .entry(hold.resource.clone())
                 .or_insert_with(|| Box::new(Entry::new()));
+            // It has not listened, or not for long.
+            entry.own_message = None;
             (entry.set_holder(hold), entry.queue.began(now))
         };
         // Also if a waker panics.

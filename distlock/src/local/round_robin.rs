@@ -17,6 +17,10 @@ pub(crate) struct RoundRobin {
     turn: u32,
     /// The grants that others have not had yet.
     owed: u32,
+    /// How many other clients heard of the release.
+    others: u32,
+    /// Which message of the channel that of this client's release is, if the client knows.
+    own_message: Option<u32>,
 }
 
 impl RoundRobin {
@@ -26,7 +30,30 @@ impl RoundRobin {
             turn,
             // Saturating: the server says how many others there are.
             owed: others.saturating_mul(turn),
+            others,
+            own_message: None,
         }
+    }
+
+    /// The message of this client's release has this number.
+    pub(super) fn with_own_message(self, own_message: Option<u32>) -> Self {
+        Self {
+            own_message,
+            ..self
+        }
+    }
+
+    /// Which message of the channel that of this client's release is, if the client knows. The turns of others are after the
+    /// messages from this one on.
+    pub(crate) fn own_message(self) -> Option<u32> {
+        self.own_message
+    }
+
+    /// Whether as many messages came after that of this client's release as others had heard of it, so that most likely each of them
+    /// had a turn. `heard`: how many messages have arrived.
+    pub(crate) fn have_all_had_a_turn(self, heard: i64) -> bool {
+        let of_others = self.own_message.map(|own| heard - i64::from(own));
+        of_others.is_some_and(|messages| messages >= i64::from(self.others))
     }
 
     /// Another client had a turn.
@@ -55,6 +82,11 @@ impl RoundRobin {
         self.owed = self.owed.saturating_sub(grants);
     }
 
+    /// Whether this client has released the key, and counts the turns of others since then.
+    pub(crate) fn takes_turns(self) -> bool {
+        self.turn > 0
+    }
+
     /// Whether each message ends a turn, also one of another library.
     pub(crate) fn has_turns_of_one_grant(self) -> bool {
         self.turn == 1
@@ -81,6 +113,14 @@ mod tests {
         count.other_had_turn();
         assert_eq!(count.ahead(), 0);
         assert_eq!(RoundRobin::default().ahead(), 0);
+    }
+
+    #[test]
+    fn all_had_a_turn_after_as_many_messages_as_clients_heard_of_the_release() {
+        let count = RoundRobin::released(2, 5).with_own_message(Some(7));
+        let heard = [7, 8, 9, 10].map(|heard| count.have_all_had_a_turn(heard));
+        assert_eq!(heard, [false, false, true, true]);
+        assert!(!RoundRobin::released(2, 5).have_all_had_a_turn(100));
     }
 
     #[test]

@@ -77,23 +77,32 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         self.in_vain.add(key, (), now.after(YIELD_AGAIN_AFTER));
     }
 
+    /// All who listen have taken the key in turn, so none of them is waited for in vain.
+    pub(super) fn all_take(&mut self, key: &K) {
+        self.in_vain.until.remove(key);
+    }
+
     /// Whether a taker may be waited for: within [`YIELD_AGAIN_AFTER`], no yield of the key was without one.
     pub(super) fn may_wait(&mut self, key: &K, now: Tick) -> bool {
         !self.in_vain.has(key, now)
     }
 
-    /// A look has shown who has the key.
+    /// A look or a refusal has shown who has the key.
     pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
         let (seen, known_for) = match is_foreign {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
             false => (&mut self.ours, OURS_KNOWN_FOR),
         };
+        // Not for each refusal: each is an entry until it is out of date.
         seen.drop_outdated(now);
-        seen.add(key, (), now.after(known_for));
+        let known_until = seen.until.get(&key).map(|(until, ())| *until);
+        if known_until.is_none_or(|until| until <= now.after(known_for / 2)) {
+            seen.add(key, (), now.after(known_for));
+        }
     }
 
-    /// Whether all who take the key are clients of this crate, as far as a recent look has shown. A yield in vain shows that some who
-    /// listen never take it.
+    /// Whether all who take the key are clients of this crate, as far as a recent look or refusal has shown. A yield in vain shows
+    /// that some who listen never take it.
     pub(super) fn are_ours(&mut self, key: &K, now: Tick) -> bool {
         self.ours.has(key, now) && !self.foreign.has(key, now) && !self.in_vain.has(key, now)
     }
@@ -162,6 +171,30 @@ mod tests {
         assert!(!list.may_wait(&"a", start) && list.may_wait(&"b", start));
         assert!(list.may_wait(&"a", start.after(YIELD_AGAIN_AFTER)));
         assert!(list.in_vain.until.is_empty() && list.in_vain.order.is_empty());
+    }
+
+    #[test]
+    fn yield_in_vain_is_forgotten_once_all_who_listen_have_taken_the_key() {
+        let mut list = YieldList::default();
+        let start = Tick::default();
+        list.saw_taker("a", false, start);
+        list.in_vain("a", start);
+        assert!(!list.are_ours(&"a", start) && !list.may_wait(&"a", start));
+        list.all_take(&"a");
+        assert!(list.are_ours(&"a", start) && list.may_wait(&"a", start));
+    }
+
+    #[test]
+    fn taker_that_is_seen_again_and_again_is_one_entry() {
+        let mut list = YieldList::default();
+        let start = Tick::default();
+        for _ in 0..100 {
+            list.saw_taker("a", false, start);
+        }
+        assert_eq!(list.ours.order.len(), 1);
+        let later = start.after(OURS_KNOWN_FOR / 2);
+        list.saw_taker("a", false, later);
+        assert!(list.are_ours(&"a", start.after(OURS_KNOWN_FOR)));
     }
 
     #[test]

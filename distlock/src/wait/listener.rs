@@ -51,9 +51,18 @@ impl Listener {
         self.subscription.messages()
     }
 
-    /// The last message shows that another client had its turn, which is not counted yet.
-    pub(super) fn last_turn_is_open(&mut self) {
-        self.counted -= 1;
+    /// How many messages have arrived, if messages arrive.
+    pub(super) fn heard(&self) -> Option<i64> {
+        self.is_active().then(|| self.messages())
+    }
+
+    /// This client has released the key, and the turns after that message are not counted yet. Without its number it is the last one
+    /// that has arrived, most likely.
+    pub(super) fn count_from_own_message(&mut self, number: Option<u32>) {
+        let last = self.messages();
+        // A higher one is of an earlier subscription.
+        let own = number.map(i64::from).filter(|number| *number <= last + 1);
+        self.counted = own.unwrap_or(last) - 1;
     }
 
     /// The turns after the messages up to this one are known otherwise.
@@ -61,7 +70,7 @@ impl Listener {
         self.counted = message;
     }
 
-    /// Another client has the key now. Counts its turn, and those before it.
+    /// Another client has the key now. Counts its turn, and those before it, each of which may have published several messages.
     pub(super) fn count_turns(&mut self, slot: &QueueSlot<'_>) {
         let turns = self.uncounted(self.messages());
         if turns > 0 {

@@ -159,8 +159,10 @@ impl<'a> Waiter<'a> {
         };
         match outcome {
             Outcome::Granted(shares) => {
+                let listener = self.listener.as_ref();
+                let heard = listener.and_then(Listener::heard);
                 for share in &shares {
-                    self.turn.slot.granted(share.hold());
+                    self.turn.slot.granted(share.hold(), heard);
                 }
                 Ok(Some(shares))
             }
@@ -215,6 +217,7 @@ impl<'a> Waiter<'a> {
                 ..
             } => {
                 // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
+                self.saw_taker(holder.as_deref());
                 let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
                 self.turn.note_holder(holder.filter(|_| is_told));
                 if self.note_refusal(ttl, is_unset)? {
@@ -257,9 +260,7 @@ impl<'a> Waiter<'a> {
 
     /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
     fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
-        if let Some(listener) = &mut self.listener {
-            listener.count_turns(&self.turn.slot);
-        }
+        self.count_turns();
         self.unanswered = None;
         if is_unset {
             self.turn.blocking = Blocking::Unset;

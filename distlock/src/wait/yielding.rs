@@ -21,6 +21,7 @@ use super::request::Request;
 use super::waiter::Waiter;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
+use crate::error::HeldBy;
 use crate::local::{QueueSlot, Registry, RoundRobin};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
@@ -55,8 +56,8 @@ impl Waiter<'_> {
             return session.clock.sleep_until(until).await;
         }
         if self.listener.is_none() {
-            // The message of this client's own release is over, most likely. The turn after it is not counted yet.
-            self.listen().last_turn_is_open();
+            let own_message = self.turn.slot.round_robin().own_message();
+            self.listen().count_from_own_message(own_message);
         }
         crate::sync::select! {
             () = self.listen().changed(was_active) => {}
@@ -71,6 +72,35 @@ impl Waiter<'_> {
             let until = self.until_yielded();
             // Boxed: this happens only while other clients wait, and each waiter would have room for it.
             Box::pin(self.let_pass(0, until)).await;
+        }
+    }
+
+    /// A refusal has named who has the key, which tells as much as a look. Only where this client takes turns with others: most keys
+    /// that are refused have no turns to count.
+    pub(super) fn saw_taker(&self, holder: Option<&HeldBy>) {
+        let resource = &self.requested().resource;
+        let Some(owner) = holder.and_then(|holder| holder.owner.as_deref()) else {
+            return;
+        };
+        if resource.kind.family() == Family::Lock && self.turn.slot.round_robin().takes_turns() {
+            let is_foreign = owner::is_foreign(owner.as_bytes());
+            let now = self.session().now();
+            let yielded = &self.registry.yielded;
+            yielded.saw_taker(resource, is_foreign, now);
+        }
+    }
+
+    /// Another client has the key now. Counts its turn, and those before it.
+    pub(super) fn count_turns(&mut self) {
+        let requested = self.requested();
+        let slot = &self.turn.slot;
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        if counts_turns(self.registry, &requested.resource, slot) {
+            listener.count_whole_turns_before(listener.messages(), slot);
+        } else {
+            listener.count_turns(slot);
         }
     }
 
@@ -115,6 +145,18 @@ impl Waiter<'_> {
     }
 }
 
+fn takers_are_ours(registry: &Registry, resource: &Resource) -> bool {
+    let now = registry.session.now();
+    registry.yielded.takers_are_ours(resource, now)
+}
+
+/// Whether each message ends a turn, so that a waiter can count turns without a look.
+fn counts_turns(registry: &Registry, resource: &Resource, slot: &QueueSlot<'_>) -> bool {
+    resource.kind.family() == Family::Lock
+        && registry.session.config.has_one_message_per_release()
+        && (slot.round_robin().has_turns_of_one_grant() || takers_are_ours(registry, resource))
+}
+
 /// A waiter while it lets others go first: it reads who has the key, and sends no attempt.
 struct Yielding<'w> {
     registry: &'w Arc<Registry>,
@@ -132,6 +174,10 @@ impl Yielding<'_> {
     /// Lets the clients that have waited longer go first, at least this number of clients. Returns the one of this crate that has
     /// taken the key first.
     async fn let_pass(&mut self, at_least: u32, mut until: Tick) -> Option<Taken> {
+        let heard = self.listener.messages();
+        if self.slot.round_robin().have_all_had_a_turn(heard) {
+            self.registry.yielded.all_take(self.resource);
+        }
         let (heard, mut taker) = loop {
             let ahead = self.count_turns_ahead(at_least, &mut until).await;
             if ahead == 0 {
@@ -154,7 +200,8 @@ impl Yielding<'_> {
         }
         if taker == Taker::Nobody && self.may_wait_for_foreign() {
             taker = self.wait_for_taker(until).await;
-            if taker == Taker::Nobody {
+            // After a message somebody has had it, between two looks: most look at the moment of a release.
+            if taker == Taker::Nobody && heard == self.listener.messages() {
                 let now = self.session().now();
                 self.registry.yielded.nobody_took(self.resource, now);
             }
@@ -172,15 +219,11 @@ impl Yielding<'_> {
     }
 
     fn takers_are_ours(&self) -> bool {
-        let now = self.session().now();
-        self.registry.yielded.takers_are_ours(self.resource, now)
+        takers_are_ours(self.registry, self.resource)
     }
 
-    /// Whether each message ends a turn, so that a waiter can count turns without a look.
     fn counts_turns(&self) -> bool {
-        self.resource.kind.family() == Family::Lock
-            && self.session().config.has_one_message_per_release()
-            && (self.slot.round_robin().has_turns_of_one_grant() || self.takers_are_ours())
+        counts_turns(self.registry, self.resource, self.slot)
     }
 
     /// Counts the turns of others by their messages, until nobody is ahead or nothing is heard. So a client that has others ahead

@@ -44,6 +44,8 @@ pub(crate) struct QueueSlot<'a> {
     /// The position in the queue, if the waiter is in it.
     pub(super) ticket: Option<Ticket>,
     pub(super) waker: Arc<SlotWaker>,
+    /// Which message of the key's channel that of its release will be, if the waiter listens.
+    own_message: Option<u32>,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -90,6 +92,7 @@ impl<'a> QueueSlot<'a> {
             joining,
             ticket: None,
             waker: Arc::default(),
+            own_message: None,
             follows: false,
         }
     }
@@ -295,8 +298,9 @@ impl<'a> QueueSlot<'a> {
         slot
     }
 
-    /// The server granted a hold to this waiter.
-    pub(crate) fn granted(&mut self, hold: &Arc<Hold>) {
+    /// The server granted a hold to this waiter. `heard`: how many messages of the key's channel have arrived, if it listens.
+    pub(crate) fn granted(&mut self, hold: &Arc<Hold>, heard: Option<i64>) {
+        self.own_message = heard.and_then(|heard| u32::try_from(heard + 1).ok());
         if self.ticket.is_none() {
             return self.registry.granted(hold);
         }
@@ -311,8 +315,11 @@ impl<'a> QueueSlot<'a> {
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
     fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
         let kind = hold.resource.kind;
-        let follows = self.follows;
+        let (follows, own_message) = (self.follows, self.own_message);
         let left = self.with_entry(|entry, ticket| {
+            if granted_at.is_some() {
+                entry.own_message = own_message;
+            }
             let left_over = granted_at.and_then(|now| {
                 if follows {
                     entry.queue.went_on()

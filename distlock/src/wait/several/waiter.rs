@@ -214,8 +214,8 @@ impl<'a> SeveralKeysWaiter<'a> {
     pub(super) fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
         let mut slots = self.slots.iter_mut();
         match slots.find(|(other, _)| *other == at) {
-            Some((_, slot)) => slot.granted(hold),
-            None => self.waiter.turn.slot.granted(hold),
+            Some((_, slot)) => slot.granted(hold, None),
+            None => self.waiter.turn.slot.granted(hold, None),
         }
     }
 
