@@ -222,8 +222,9 @@ impl Registry {
                 // then.
                 if entry.is_held_by(hold) {
                     entry.holder = None;
+                    let own_message = entry.round_robin.own_message();
                     let others = RoundRobin::released(others, entry.queue.turn_of_others())
-                        .with_own_message(entry.own_message.take());
+                        .with_own_message(own_message);
                     entry.yield_to(others);
                     if entry.is_idle() {
                         entries.remove(resource);

@@ -1,6 +1,7 @@
 //! One key that has waiters or a holder in this client.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -25,11 +26,8 @@ pub(super) struct Entry {
     pub(super) holder: Option<LocalHolder>,
     /// Other processes heard of the last release: the next head of the queue lets them go first.
     pub(super) yield_first: bool,
-    /// The other clients that wait for the key.
+    /// The other clients that wait for the key. While this client has it, only the number of the message of its release.
     pub(super) round_robin: RoundRobin,
-    /// Which message of the key's channel that of the next release of this client will be, if the client knows. While it has the key,
-    /// nobody else publishes a release.
-    pub(super) own_message: Option<u32>,
     /// Whether its first waiter is checked at intervals.
     pub(super) is_checked: bool,
     /// When a head of the queue gave up because the server does not answer.
@@ -54,7 +52,6 @@ impl Entry {
             holder: None,
             yield_first: false,
             round_robin: RoundRobin::default(),
-            own_message: None,
             is_checked: false,
             given_up_at: None,
             busy_until: None,
@@ -93,10 +90,17 @@ impl Entry {
         })
     }
 
+    /// `own_message`: which message of the key's channel that of the release will be, if the client knows. While it has the key, nobody
+    /// else publishes a release.
+    ///
     /// Returns the former holder if that is another hold. The grant shows that the server does not have it any more.
     #[must_use]
-    pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
-        self.yield_to(RoundRobin::default());
+    pub(super) fn set_holder(
+        &mut self,
+        hold: &Arc<Hold>,
+        own_message: Option<NonZeroU32>,
+    ) -> Option<Arc<Hold>> {
+        self.yield_to(RoundRobin::holding(own_message));
         // The owner that was in the way has released the key.
         (self.busy_until, self.busy_by) = (None, None);
         let former = self.holder.replace(LocalHolder {

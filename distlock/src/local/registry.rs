@@ -97,8 +97,7 @@ impl Registry {
                 .entry(hold.resource.clone())
                 .or_insert_with(|| Box::new(Entry::new()));
             // It has not listened, or not for long.
-            entry.own_message = None;
-            (entry.set_holder(hold), entry.queue.began(now))
+            (entry.set_holder(hold, None), entry.queue.began(now))
         };
         // Also if a waker panics.
         defer! {

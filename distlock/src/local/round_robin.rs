@@ -10,33 +10,40 @@
 //! one grant in the server. A client of another library releases each of its grants in the server, so these are counted one
 //! by one.
 
-/// The count of one client for one key. A client that has not released the key yet goes first.
+use std::num::NonZeroU32;
+
+/// The count of one client for one key. A client that has not released the key yet goes first. Small, because each hold has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoundRobin {
     /// The grants of a turn.
-    turn: u32,
+    turn: u16,
     /// The grants that others have not had yet.
     owed: u32,
     /// How many other clients heard of the release.
-    others: u32,
-    /// Which message of the channel that of this client's release is, if the client knows.
-    own_message: Option<u32>,
+    others: u16,
+    /// Which message of the channel that of this client's release is, or will be, if the client knows.
+    own_message: Option<NonZeroU32>,
 }
 
 impl RoundRobin {
     /// This client has released the key after a turn of `turn` grants. `others`: how many other clients heard of the release.
     pub(super) fn released(others: u32, turn: u32) -> Self {
         Self {
-            turn,
+            turn: u16::try_from(turn).unwrap_or(u16::MAX),
             // Saturating: the server says how many others there are.
             owed: others.saturating_mul(turn),
-            others,
+            others: u16::try_from(others).unwrap_or(u16::MAX),
             own_message: None,
         }
     }
 
+    /// The client has the key, and the message of its release will have this number.
+    pub(super) fn holding(own_message: Option<NonZeroU32>) -> Self {
+        Self::default().with_own_message(own_message)
+    }
+
     /// The message of this client's release has this number.
-    pub(super) fn with_own_message(self, own_message: Option<u32>) -> Self {
+    pub(super) fn with_own_message(self, own_message: Option<NonZeroU32>) -> Self {
         Self {
             own_message,
             ..self
@@ -45,14 +52,14 @@ impl RoundRobin {
 
     /// Which message of the channel that of this client's release is, if the client knows. The turns of others are after the
     /// messages from this one on.
-    pub(crate) fn own_message(self) -> Option<u32> {
+    pub(crate) fn own_message(self) -> Option<NonZeroU32> {
         self.own_message
     }
 
     /// Whether as many messages came after that of this client's release as others had heard of it, so that most likely each of them
     /// had a turn. `heard`: how many messages have arrived.
     pub(crate) fn have_all_had_a_turn(self, heard: i64) -> bool {
-        let of_others = self.own_message.map(|own| heard - i64::from(own));
+        let of_others = self.own_message.map(|own| heard - i64::from(own.get()));
         of_others.is_some_and(|messages| messages >= i64::from(self.others))
     }
 
@@ -63,7 +70,7 @@ impl RoundRobin {
 
     /// Other clients had this number of turns.
     pub(crate) fn others_had_whole_turns(&mut self, turns: u32) {
-        self.others_granted(self.turn.saturating_mul(turns));
+        self.others_granted(u32::from(self.turn).saturating_mul(turns));
     }
 
     /// Other clients had turns, which published this number of messages. If a turn has several grants, several messages may
@@ -95,7 +102,7 @@ impl RoundRobin {
     /// How many other clients have waited longer.
     pub(crate) fn ahead(self) -> u32 {
         // The turn is 0 until the client has released the key once.
-        self.owed.div_ceil(self.turn.max(1))
+        self.owed.div_ceil(self.turn.max(1).into())
     }
 }
 
@@ -117,7 +124,7 @@ mod tests {
 
     #[test]
     fn all_had_a_turn_after_as_many_messages_as_clients_heard_of_the_release() {
-        let count = RoundRobin::released(2, 5).with_own_message(Some(7));
+        let count = RoundRobin::released(2, 5).with_own_message(NonZeroU32::new(7));
         let heard = [7, 8, 9, 10].map(|heard| count.have_all_had_a_turn(heard));
         assert_eq!(heard, [false, false, true, true]);
         assert!(!RoundRobin::released(2, 5).have_all_had_a_turn(100));

@@ -93,10 +93,11 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
             false => (&mut self.ours, OURS_KNOWN_FOR),
         };
-        // Not for each refusal: each is an entry until it is out of date.
         seen.drop_outdated(now);
         let known_until = seen.until.get(&key).map(|(until, ())| *until);
-        if known_until.is_none_or(|until| until <= now.after(known_for / 2)) {
+        let is_fresh = known_until.is_some_and(|until| until > now.after(known_for / 2));
+        // Not for each refusal by one of ours: each is an entry until it is out of date.
+        if is_foreign || !is_fresh {
             seen.add(key, (), now.after(known_for));
         }
     }

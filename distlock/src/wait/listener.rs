@@ -1,5 +1,7 @@
 //! The messages that a waiter listens to, and the turns of other clients that they show.
 
+use std::num::NonZeroU32;
+
 use crate::backend::{Backend, Subscription, Target};
 use crate::clock::{Clock, Tick};
 use crate::local::QueueSlot;
@@ -58,11 +60,8 @@ impl Listener {
 
     /// This client has released the key, and the turns after that message are not counted yet. Without its number it is the last one
     /// that has arrived, most likely.
-    pub(super) fn count_from_own_message(&mut self, number: Option<u32>) {
-        let last = self.messages();
-        // A higher one is of an earlier subscription.
-        let own = number.map(i64::from).filter(|number| *number <= last + 1);
-        self.counted = own.unwrap_or(last) - 1;
+    pub(super) fn count_from_own_message(&mut self, number: Option<NonZeroU32>) {
+        self.counted = before_own_message(number, self.messages());
     }
 
     /// The turns after the messages up to this one are known otherwise.
@@ -97,4 +96,26 @@ impl Listener {
 /// A number of messages as a number of turns.
 pub(super) fn clamped(count: i64) -> u32 {
     u32::try_from(count.max(0)).unwrap_or(u32::MAX)
+}
+
+/// The number of the message before that of this client's own release. `last`: how many messages have arrived.
+fn before_own_message(own: Option<NonZeroU32>, last: i64) -> i64 {
+    // A number that is still far away is of an earlier subscription.
+    let own = own
+        .map(|own| i64::from(own.get()))
+        .filter(|own| *own <= last + 1);
+    own.unwrap_or(last) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_count_from_the_own_message_whether_or_not_it_has_arrived() {
+        let counted = |last| before_own_message(NonZeroU32::new(8), last);
+        assert_eq!([7, 8, 9, 10].map(counted), [7; 4]);
+        assert_eq!(counted(3), 2, "an earlier subscription");
+        assert_eq!(before_own_message(None, 8), 7);
+    }
 }

@@ -216,8 +216,8 @@ impl<'a> Waiter<'a> {
                 is_unset,
                 ..
             } => {
-                // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
                 self.saw_taker(holder.as_deref());
+                // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
                 let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
                 self.turn.note_holder(holder.filter(|_| is_told));
                 if self.note_refusal(ttl, is_unset)? {

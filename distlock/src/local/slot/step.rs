@@ -1,6 +1,7 @@
 //! One waiter's slot in the queue of its key, and what it has to do next.
 
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ pub(crate) struct QueueSlot<'a> {
     pub(super) ticket: Option<Ticket>,
     pub(super) waker: Arc<SlotWaker>,
     /// Which message of the key's channel that of its release will be, if the waiter listens.
-    own_message: Option<u32>,
+    own_message: Option<NonZeroU32>,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -300,7 +301,8 @@ impl<'a> QueueSlot<'a> {
 
     /// The server granted a hold to this waiter. `heard`: how many messages of the key's channel have arrived, if it listens.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>, heard: Option<i64>) {
-        self.own_message = heard.and_then(|heard| u32::try_from(heard + 1).ok());
+        let number = heard.and_then(|heard| u32::try_from(heard + 1).ok());
+        self.own_message = number.and_then(NonZeroU32::new);
         if self.ticket.is_none() {
             return self.registry.granted(hold);
         }
@@ -317,9 +319,11 @@ impl<'a> QueueSlot<'a> {
         let kind = hold.resource.kind;
         let (follows, own_message) = (self.follows, self.own_message);
         let left = self.with_entry(|entry, ticket| {
-            if granted_at.is_some() {
-                entry.own_message = own_message;
-            }
+            let own_message = match granted_at {
+                Some(_) => own_message,
+                // Handed over: the number is that of the same hold.
+                None => entry.round_robin.own_message(),
+            };
             let left_over = granted_at.and_then(|now| {
                 if follows {
                     entry.queue.went_on()
@@ -329,7 +333,7 @@ impl<'a> QueueSlot<'a> {
             });
             let former = match kind.line() {
                 Line::Shared => None,
-                Line::Local | Line::Server => entry.set_holder(hold),
+                Line::Local | Line::Server => entry.set_holder(hold, own_message),
             };
             let effect = entry.queue.granted(ticket);
             // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers

@@ -1,7 +1,7 @@
 -- How a lock is acquired. Each script follows with a header of its own.
 
--- The last lease that PEXPIRE has checked in this script.
-local checked
+-- The last lease that PEXPIRE has checked in this script. Not nil, which a lease that is missing would be equal to.
+local checked = false
 
 -- Acquires a lock for an owner if the lock is free or already this owner's. Returns nil if it is granted, and otherwise the
 -- refusal. Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is called twice.
