@@ -325,8 +325,9 @@ async fn operation_that_waits_when_the_runtime_of_the_others_ends_is_sent_by_its
 
 #[tokio::test]
 async fn operations_of_one_runtime_do_not_wait_for_another_one_that_stands_still() {
-    let server = RedisServer::start().await;
-    let client = warm_client(&server).await;
+    let (server, proxy, client) = behind_a_proxy().await;
+    // Nothing is answered while they begin.
+    let stalled = proxy.flow(Select::COMMANDS, Way::Up, Flow::Stall);
     let standing = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -345,6 +346,7 @@ async fn operations_of_one_runtime_do_not_wait_for_another_one_that_stands_still
     })
     .await
     .unwrap();
+    stalled.lift();
     let ours =
         (AT_ONCE..2 * AT_ONCE).map(|number| client.lock(key(number)).acquire().into_future());
     let ours = timeout(SOON, join_all(ours)).await.expect("they are sent");
