@@ -329,8 +329,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn timers_on_time_are_no_stall() {
-        let pulse = Pulse::start();
-        sleep(100 * TICK).await;
-        assert_eq!(pulse.worst(), Duration::ZERO);
+        loop {
+            let begin = monotonic_nanos();
+            let pulse = Pulse::start();
+            sleep(100 * TICK).await;
+            let worst = pulse.worst();
+            // A machine that stood still meanwhile may have been late for each of them.
+            if monotonic_nanos() - begin < nanos(TICK) {
+                assert_eq!(worst, Duration::ZERO);
+                return;
+            }
+        }
     }
 }
