@@ -42,15 +42,30 @@ pub(crate) struct Collector<T> {
     has_late: bool,
     ends: VecDeque<T>,
     attempts: VecDeque<T>,
+    pub(crate) known: Known,
+}
+
+/// What a client knows of its server, the same for all its runtimes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
     /// A batch was answered.
     is_proven: bool,
     /// Each operation goes alone.
     is_off: bool,
 }
 
-impl<T: Collected> Collector<T> {
-    /// Without batches, each operation goes alone.
+impl Known {
+    /// Nothing yet. Without batches, each operation goes alone.
     pub(crate) fn new(has_batches: bool) -> Self {
+        Self {
+            is_proven: false,
+            is_off: !has_batches,
+        }
+    }
+}
+
+impl<T: Collected> Collector<T> {
+    pub(crate) fn new(known: Known) -> Self {
         Self {
             alone: 0,
             ready: 0,
@@ -58,16 +73,7 @@ impl<T: Collected> Collector<T> {
             has_late: false,
             ends: VecDeque::new(),
             attempts: VecDeque::new(),
-            is_proven: false,
-            is_off: !has_batches,
-        }
-    }
-
-    /// A collector that knows of the server what this one knows.
-    pub(crate) fn of_another_runtime(&self) -> Self {
-        Self {
-            is_proven: self.is_proven,
-            ..Self::new(!self.is_off)
+            known,
         }
     }
 
@@ -82,7 +88,7 @@ impl<T: Collected> Collector<T> {
 
     /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
     pub(crate) fn begin_alone(&mut self) -> bool {
-        let goes = self.is_off || self.is_idle();
+        let goes = self.known.is_off || self.is_idle();
         self.alone += usize::from(goes);
         goes
     }
@@ -164,19 +170,19 @@ impl<T: Collected> Collector<T> {
 
     /// A batch was carried out.
     pub(crate) fn proven(&mut self) {
-        self.is_proven = true;
+        self.known.is_proven = true;
     }
 
     /// A server has refused a batch in words that say nothing of its operations. Returns whether it certainly did nothing of it: it
     /// has never carried out a batch, and is sent no more of them.
     pub(crate) fn refused(&mut self) -> bool {
-        self.is_off |= !self.is_proven;
-        !self.is_proven
+        self.known.is_off |= !self.known.is_proven;
+        !self.known.is_proven
     }
 
     /// A server cannot carry out batches: from now on, each operation goes alone.
     pub(crate) fn switch_off(&mut self) {
-        self.is_off = true;
+        self.known.is_off = true;
     }
 
     /// Takes all that wait. Their callers have to send them.

@@ -1,7 +1,7 @@
 //! What a client has under way to its server, beside the operations that wait.
 
 use super::Operation;
-use super::collector::Collector;
+use super::collector::{Collector, Known};
 use crate::sync::Mutex;
 use crate::sync::runtime::{Handle, Id};
 
@@ -10,8 +10,12 @@ use crate::sync::runtime::{Handle, Id};
 /// Each runtime has a collector of its own. So the sender of a batch runs in the runtime of its callers, and they can wait for it
 /// without a timeout: where the sender stands still, its callers do so too.
 pub(crate) struct Batches {
-    has_batches: bool,
-    collectors: Mutex<Vec<(Id, Collector<Operation>)>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    collectors: Vec<(Id, Collector<Operation>)>,
+    known: Known,
 }
 
 /// What one runtime has under way and waiting.
@@ -34,8 +38,10 @@ impl Batches {
     /// Without batches, each operation goes alone.
     pub(crate) fn new(has_batches: bool) -> Self {
         Self {
-            has_batches,
-            collectors: Mutex::default(),
+            state: Mutex::new(State {
+                collectors: Vec::new(),
+                known: Known::new(has_batches),
+            }),
         }
     }
 
@@ -55,21 +61,21 @@ impl Batches {
 
 impl<'a> Here<'a> {
     pub(crate) fn with<T>(self, with: impl FnOnce(&mut Collector<Operation>) -> T) -> T {
-        let mut collectors = self.batches.collectors.lock();
-        let known = collectors
+        let State { collectors, known } = &mut *self.batches.state.lock();
+        let of_here = collectors
             .iter()
             .position(|(runtime, _)| *runtime == self.runtime);
-        let at = known.unwrap_or_else(|| {
-            let new = match collectors.last() {
-                Some((_, other)) => other.of_another_runtime(),
-                None => Collector::new(self.batches.has_batches),
-            };
+        let at = of_here.unwrap_or_else(|| {
             // Runtimes may have ended.
             collectors.retain(|(_, collector)| !collector.is_idle());
-            collectors.push((self.runtime, new));
+            collectors.push((self.runtime, Collector::new(*known)));
             collectors.len() - 1
         });
-        with(&mut collectors[at].1)
+        let collector = &mut collectors[at].1;
+        collector.known = *known;
+        let answer = with(collector);
+        *known = collector.known;
+        answer
     }
 
     /// The right to go alone, if nothing is under way.
@@ -105,18 +111,19 @@ mod tests {
         assert!(goes_alone(&batches, two).is_none());
         drop(second);
         let _third = goes_alone(&batches, three);
-        let known: Vec<Id> = batches
-            .collectors
-            .lock()
-            .iter()
-            .map(|(id, _)| *id)
-            .collect();
+        let state = batches.state.lock();
+        let known: Vec<Id> = state.collectors.iter().map(|(id, _)| *id).collect();
+        drop(state);
         assert_eq!(known, [one, three]);
         drop(first);
         assert!(goes_alone(&batches, one).is_some());
-        // What one runtime has learnt of the server, the next one knows.
-        batches.of(three).with(Collector::switch_off);
-        assert!(goes_alone(&batches, four).is_some() && goes_alone(&batches, four).is_some());
+        // What one runtime has learnt of the server, the others know.
+        batches.of(one).with(Collector::switch_off);
+        let _fourth = goes_alone(&batches, four);
+        for runtime in [one, three, four] {
+            let both = [(); 2].map(|()| goes_alone(&batches, runtime));
+            assert!(both.iter().all(Option::is_some));
+        }
     }
 
     #[test]

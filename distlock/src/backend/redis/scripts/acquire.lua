@@ -1,18 +1,12 @@
 -- How a lock is acquired. Each script follows with a header of its own.
 
--- The last lease that PEXPIRE has checked in this script. Not nil, which a lease that is missing would be equal to.
-local checked = false
-
 -- Acquires a lock for an owner if the lock is free or already this owner's. Returns nil if it is granted, and otherwise the
 -- refusal. Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is called twice.
 local function acquire(lock, owner, lease)
   if redis.call('EXISTS', lock) == 0 then
     -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
-    -- anything is stored. It also passes when memory is full, and then lets the HSET pass, and those of a whole batch.
-    if lease ~= checked then
-      redis.call('PEXPIRE', lock, lease)
-      checked = lease
-    end
+    -- anything is stored. It also passes when memory is full, and then lets the HSET pass.
+    redis.call('PEXPIRE', lock, lease)
     redis.call('HSET', lock, owner, '1')
     redis.call('PEXPIRE', lock, lease)
     return nil

@@ -28,7 +28,7 @@ impl Collected for Operation {
 }
 
 fn collector(operations: &[Sort]) -> Collector<Operation> {
-    let mut collector = Collector::new(true);
+    let mut collector = Collector::new(Known::new(true));
     for sort in operations {
         add(&mut collector, *sort);
     }
@@ -149,7 +149,7 @@ fn operation_whose_caller_is_gone_is_not_sent_and_takes_no_room() {
 
 #[test]
 fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
-    let mut collector = Collector::new(true);
+    let mut collector = Collector::new(Known::new(true));
     for (number, bytes) in [
         (1, BATCH_BYTES - 1),
         (2, 1),
@@ -199,6 +199,6 @@ fn server_that_refuses_the_first_batch_gets_no_more_and_later_refusals_leave_dou
 
 #[test]
 fn without_batches_each_operation_goes_alone() {
-    let mut collector = Collector::<Operation>::new(false);
+    let mut collector = Collector::<Operation>::new(Known::new(false));
     assert!(collector.begin_alone() && collector.begin_alone());
 }
