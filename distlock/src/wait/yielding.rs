@@ -5,7 +5,7 @@
 //! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
 //! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
 //! [`local::round_robin`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
-//! crate, so a look has to show now and then that those take the key.
+//! crate, so a look or a refusal has to show now and then that those take the key.
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
 //! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because

@@ -5,10 +5,10 @@
 //! call of a script, which does each for itself and answers for each. While nothing is under way, a command goes out at once, by
 //! its own script.
 //!
-//! The [`Collector`] of a runtime decides which of them go, and when. It is plain data. `batch_sender.rs` has the tasks that send what it has
-//! collected: each sends one batch after the other, and ends when nothing waits.
+//! Each runtime of a client has a [`Collector`]. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
+//! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.
 //!
-//! An operation waits while two batches are under way, but not longer than a millisecond, which matters where an answer takes longer,
+//! An operation waits while two batches of its runtime are under way, but not longer than a millisecond, which matters where an answer takes longer,
 //! and not if it fills a further batch. So a server that is far away is sent as much as without batches.
 //!
 //! An operation means in a batch what it means alone:
@@ -19,7 +19,8 @@
 //!   answer, the attempt is withdrawn, because its owner is not used again. A caller that is told that the outcome is unknown may
 //!   attempt again under the same owner, so its attempt is not withdrawn.
 //! * A caller waits until its sender tells it, and has no timeout of its own. The sender has those of any command. It runs in the
-//!   runtime of its callers: if it stands still there, so do they.
+//!   runtime in which its callers were polled first: if it stands still there, so do they. A future that is moved to another runtime
+//!   after that depends on both.
 //! * An attempt has its slot in `attempt_slots.rs` from before it waits here until its caller has noticed the answer. Renewals
 //!   never wait here.
 //! * Confirmations by replicas follow the grant, whichever way it came.

@@ -8,7 +8,7 @@ use crate::sync::runtime::{Handle, Id};
 /// What a client has under way to its server, and what waits to go there.
 ///
 /// Each runtime has a collector of its own. So the sender of a batch runs in the runtime of its callers, and they can wait for it
-/// without a timeout: where the sender stands still, its callers do so too.
+/// without a timeout: where the sender stands still, its callers do so too, unless their futures were moved to another runtime.
 pub(crate) struct Batches {
     state: Mutex<State>,
 }
