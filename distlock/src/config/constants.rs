@@ -284,8 +284,8 @@ pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 
-/// How many batches of attempts and releases a runtime of a client has under way to a server before what comes up next waits for others: while
-/// the server carries one out, the next one is written and the answers of the last one are read.
+/// How many batches of attempts and releases a runtime of a client has under way to a server before what comes up next waits for
+/// others: while the server carries one out, the next one is written and the answers of the last one are read.
 #[cfg(feature = "redis")]
 pub(crate) const BATCHES_AT_ONCE: usize = 2;
 

@@ -8,8 +8,8 @@
 //! Each runtime of a client has a [`Collector`]. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
 //! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.
 //!
-//! An operation waits while two batches of its runtime are under way, but not longer than a millisecond, which matters where an answer takes longer,
-//! and not if it fills a further batch. So a server that is far away is sent as much as without batches.
+//! An operation waits while two batches of its runtime are under way, but not longer than a millisecond, which matters where an answer
+//! takes longer, and not if it fills a further batch. So a server that is far away is sent as much as without batches.
 //!
 //! An operation means in a batch what it means alone:
 //! * An error that it meets is its own. If the outcome of the batch is unknown, that of each operation is.
