@@ -35,7 +35,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use distlock_tests::resource::Resource;
 use history::{
-    Bounds, History, Operations, Timestamp, Violation, check, contended, fault_coverage, overlaps,
+    Bounds, History, Operations, Timestamp, Violation, check, circumstances, contended,
+    fault_coverage, overlaps,
 };
 
 use planned_operation::Workload;
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub longest_wait: Duration,
     /// The rules that were violated.
     pub violations: Vec<Violation>,
+    /// The seed of the first run that violated one, with what happened around that.
+    pub circumstances: Option<String>,
     /// The names and histories of the runs that violated one.
     pub failed: Vec<(String, History)>,
 }
@@ -87,11 +90,15 @@ fn evaluate(
         overlaps: overlaps(&operations).len(),
         longest_wait: Duration::from_nanos(waits.max().unwrap_or_default()),
         violations: check(&operations, bounds),
+        circumstances: None,
         failed: vec![(format!("{backend}-{seed}"), history.clone())],
     };
     for lost in lost_updates(&operations, resource) {
         outcome.found("A3", lost);
     }
+    let first = outcome.violations.first();
+    outcome.circumstances =
+        first.map(|first| format!("SEED={seed}\n{}", circumstances(first, &operations)));
     outcome
 }
 
@@ -146,6 +153,7 @@ impl Outcome {
             self.failed.extend(other.failed);
         }
         self.violations.extend(other.violations);
+        self.circumstances = self.circumstances.take().or(other.circumstances);
     }
 
     /// Writes the histories of failed runs into a directory, and prints their paths.
@@ -241,6 +249,9 @@ impl fmt::Display for Outcome {
         writeln!(f, "violations    {}", self.violations.len())?;
         for violation in self.violations.iter().take(20) {
             writeln!(f, "              {violation}")?;
+        }
+        if let Some(circumstances) = &self.circumstances {
+            writeln!(f, "around the first of them: {circumstances}")?;
         }
         Ok(())
     }

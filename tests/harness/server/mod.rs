@@ -252,7 +252,8 @@ impl RedisServer {
 
     /// Starts the server again on its port and in its directory, after a kill if it still runs.
     ///
-    /// Keys come back if it was started with [`Builder::appendonly`].
+    /// Keys come back if it was started with [`Builder::appendonly`]. Otherwise it has what it last saved by SAVE, or received from
+    /// its master as a replica, which may be long ago.
     ///
     /// # Panics
     /// If it does not come back in time, with its log.
@@ -264,6 +265,19 @@ impl RedisServer {
             Err(NotReady::PortTaken) => panic!("port {} was taken by somebody else", self.port),
             Err(NotReady::Failed(why)) => panic!("{why}"),
         }
+    }
+
+    /// As [`restart`](Self::restart), without any data.
+    ///
+    /// # Panics
+    /// As [`restart`](Self::restart).
+    pub async fn restart_empty(&mut self) {
+        self.kill();
+        let copy = self.dir.path().join("dump.rdb");
+        if copy.exists() {
+            fs::remove_file(copy).expect("a file of ours can be deleted");
+        }
+        self.restart().await;
     }
 
     /// A client for this server, RESP2.

@@ -200,6 +200,26 @@ async fn without_a_replica_a_killed_master_stops_the_cluster_until_it_is_back() 
 
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn master_that_was_a_replica_has_no_slots_on_their_way_when_it_restarts_empty() {
+    let mut cluster = RedisCluster::builder().start().await;
+    let key = cluster.key_at(1, "key").await;
+    cluster.node(1).cli(&["SET", &key, "1"]).await;
+    // The replica is given a whole copy once more, now with this key.
+    cluster.node_mut(4).restart().await;
+    cluster.wait_until_stable().await;
+    assert_eq!(cluster.fail_over(1).await, 4);
+    cluster.migrate(cluster.slot_of(&key).await, 0).await;
+    for node in [1, 4] {
+        cluster.node_mut(node).kill();
+    }
+    for node in [4, 1] {
+        cluster.node_mut(node).restart_empty().await;
+    }
+    cluster.wait_until_stable().await;
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn added_node_gets_slots_and_gives_them_back_and_is_forgotten() {
     let mut cluster = masters().await;
     let start = Instant::now();

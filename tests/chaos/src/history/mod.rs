@@ -9,6 +9,7 @@
 //! different masters have granted the lock: see [`overlaps`].
 
 mod check;
+mod circumstances;
 mod coverage;
 mod failover;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use distlock_tests::pulse::Stall;
 use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check};
+pub use circumstances::circumstances;
 pub use coverage::{contended, fault_coverage};
 pub use failover::{Overlap, overlaps};
 pub use latch::wrong_sum;

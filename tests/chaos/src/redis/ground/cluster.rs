@@ -227,12 +227,14 @@ impl Cluster {
             .expect("its state");
         let is_down = state.contains("cluster_state:fail");
         if killed {
-            self.cluster.node_mut(master).restart().await
+            // A copy from its time as a replica may have keys of slots that it has given away since. It would import those slots,
+            // and nobody would end that.
+            self.cluster.node_mut(master).restart_empty().await
         } else {
             self.cluster.node_mut(master).cont()
         }
         for replica in replicas {
-            self.cluster.node_mut(replica).restart().await;
+            self.cluster.node_mut(replica).restart_empty().await;
         }
         self.ready().await;
         let to = monotonic_nanos();
