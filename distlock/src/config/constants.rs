@@ -159,10 +159,10 @@ pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a waiter counts the turns of others by their messages alone, after a look or a refusal has shown that a client of this
-/// crate has the key. Without either, it looks again after this time. A client of another library that comes meanwhile has one
-/// grant for each turn, until a look or a refusal shows it.
-pub(crate) const OURS_KNOWN_FOR: Duration = Duration::from_secs(1);
+/// How long a waiter counts the turns of others by their messages alone, after a look has shown that a client of this crate has the
+/// key. Then it looks again. A client of another library that comes meanwhile has one grant for each turn, until a look or a refusal
+/// shows it. If it holds the key for very short times, that takes several looks.
+pub(crate) const OURS_KNOWN_FOR: Duration = Duration::from_millis(200);
 
 /// For how long after a client of another library had a key, waiters look after each message who has it.
 pub(crate) const FOREIGN_KNOWN_FOR: Duration = Duration::from_secs(10);

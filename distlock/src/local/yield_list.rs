@@ -87,7 +87,8 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         !self.in_vain.has(key, now)
     }
 
-    /// A look or a refusal has shown who has the key.
+    /// A look or a refusal has shown who has the key. That counts for the time that it is known for, or for half of it if it was
+    /// known before.
     pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
         let (seen, known_for) = match is_foreign {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
@@ -96,13 +97,13 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         seen.drop_outdated(now);
         let known_until = seen.until.get(&key).map(|(until, ())| *until);
         let is_fresh = known_until.is_some_and(|until| until > now.after(known_for / 2));
-        // Not for each refusal by one of ours: each is an entry until it is out of date.
-        if is_foreign || !is_fresh {
+        // Not for each look and refusal: each is an entry until it is out of date.
+        if !is_fresh {
             seen.add(key, (), now.after(known_for));
         }
     }
 
-    /// Whether all who take the key are clients of this crate, as far as a recent look or refusal has shown. A yield in vain shows
+    /// Whether all who take the key are clients of this crate, as far as recent looks and refusals have shown. A yield in vain shows
     /// that some who listen never take it.
     pub(super) fn are_ours(&mut self, key: &K, now: Tick) -> bool {
         self.ours.has(key, now) && !self.foreign.has(key, now) && !self.in_vain.has(key, now)
@@ -191,8 +192,10 @@ mod tests {
         let start = Tick::default();
         for _ in 0..100 {
             list.saw_taker("a", false, start);
+            list.saw_taker("a", true, start);
         }
-        assert_eq!(list.ours.order.len(), 1);
+        assert_eq!((list.ours.order.len(), list.foreign.order.len()), (1, 1));
+        list.foreign = Until::default();
         let later = start.after(OURS_KNOWN_FOR / 2);
         list.saw_taker("a", false, later);
         assert!(list.are_ours(&"a", start.after(OURS_KNOWN_FOR)));

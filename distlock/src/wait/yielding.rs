@@ -75,15 +75,17 @@ impl Waiter<'_> {
         }
     }
 
-    /// A refusal has named who has the key, which tells as much as a look. Only where this client takes turns with others: most keys
-    /// that are refused have no turns to count.
+    /// A refusal has named who has the key. Only clients of another library are noted: while they hold the key for very short times,
+    /// most refusals name one of ours, and the looks that would show them must not end because of that.
     pub(super) fn saw_taker(&self, holder: Option<&HeldBy>) {
         let resource = &self.requested().resource;
-        let Some(owner) = holder.and_then(|holder| holder.owner.as_deref()) else {
-            return;
-        };
-        if resource.kind.family() == Family::Lock && self.turn.slot.round_robin().takes_turns() {
-            let is_foreign = owner::is_foreign(owner.as_bytes());
+        let owner = holder.and_then(|holder| holder.owner.as_deref());
+        let is_foreign = owner.is_some_and(|owner| owner::is_foreign(owner.as_bytes()));
+        // Most keys that are refused have no turns to count.
+        if is_foreign
+            && resource.kind.family() == Family::Lock
+            && self.turn.slot.round_robin().takes_turns()
+        {
             let now = self.session().now();
             let yielded = &self.registry.yielded;
             yielded.saw_taker(resource, is_foreign, now);
@@ -105,8 +107,7 @@ impl Waiter<'_> {
     }
 
     fn until_yielded(&self) -> Tick {
-        let most = self.session().now().after(YIELD_TIME);
-        most.min(self.request.deadline())
+        until_yielded(self.session(), self.request)
     }
 
     /// Lets the clients that have waited longer go first, at least this number of clients.
@@ -145,6 +146,12 @@ impl Waiter<'_> {
     }
 }
 
+/// Until when others may go first, from now on.
+fn until_yielded(session: &Session, request: &Request) -> Tick {
+    let most = session.now().after(YIELD_TIME);
+    most.min(request.deadline())
+}
+
 fn takers_are_ours(registry: &Registry, resource: &Resource) -> bool {
     let now = registry.session.now();
     registry.yielded.takers_are_ours(resource, now)
@@ -173,43 +180,49 @@ impl Yielding<'_> {
 
     /// Lets the clients that have waited longer go first, at least this number of clients. Returns the one of this crate that has
     /// taken the key first.
-    async fn let_pass(&mut self, at_least: u32, mut until: Tick) -> Option<Taken> {
+    async fn let_pass(&mut self, mut at_least: u32, mut until: Tick) -> Option<Taken> {
         let heard = self.listener.messages();
         if self.slot.round_robin().have_all_had_a_turn(heard) {
             self.registry.yielded.all_take(self.resource);
         }
-        let (heard, mut taker) = loop {
+        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
+        let latest = self.request.deadline().before(YIELD_TIME);
+        loop {
             let ahead = self.count_turns_ahead(at_least, &mut until).await;
             if ahead == 0 {
                 return None;
             }
             let heard = self.listener.messages();
-            let taker = self.look_for_each(ahead, until).await;
-            // After a message that arrived meanwhile, it is the turn of another one, or of this client.
-            if taker != Taker::Nobody || heard == self.listener.messages() || !self.counts_turns() {
-                break (heard, taker);
+            let is_heard = |listener: &Listener| listener.messages() != heard;
+            let mut taker = self.look_for_each(ahead, until).await;
+            let mut is_next_turn = is_heard(self.listener) && self.counts_turns();
+            let has_time = self.resource.kind.family() == Family::Lock && until < latest;
+            if taker == Taker::Nobody && !is_next_turn && has_time && self.may_wait_for_foreign() {
+                taker = self.wait_for_taker(heard, until).await;
+                is_next_turn = is_heard(self.listener) && self.counts_turns_of_ours();
+                // After a message somebody has had it, between two looks: most look at the moment of a release.
+                if taker == Taker::Nobody && !is_heard(self.listener) {
+                    let now = self.session().now();
+                    self.registry.yielded.nobody_took(self.resource, now);
+                }
             }
-        };
-        if let Taker::Ours(left) = taker {
-            return Some(Taken { left });
-        }
-        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
-        let latest = self.request.deadline().before(YIELD_TIME);
-        if self.resource.kind.family() != Family::Lock || until >= latest {
+            match taker {
+                Taker::Ours(left) => return Some(Taken { left }),
+                Taker::Foreign if has_time => self.leave_to_foreign(heard, latest).await,
+                // It is the turn of another one now, or of this client.
+                Taker::Nobody if is_next_turn => {
+                    at_least = 0;
+                    until = self.until_yielded();
+                    continue;
+                }
+                Taker::Nobody | Taker::Foreign | Taker::Unknown => {}
+            }
             return None;
         }
-        if taker == Taker::Nobody && self.may_wait_for_foreign() {
-            taker = self.wait_for_taker(until).await;
-            // After a message somebody has had it, between two looks: most look at the moment of a release.
-            if taker == Taker::Nobody && heard == self.listener.messages() {
-                let now = self.session().now();
-                self.registry.yielded.nobody_took(self.resource, now);
-            }
-        }
-        if taker == Taker::Foreign {
-            self.leave_to_foreign(heard, latest).await;
-        }
-        None
+    }
+
+    fn until_yielded(&self) -> Tick {
+        until_yielded(self.session(), self.request)
     }
 
     fn may_wait_for_foreign(&self) -> bool {
@@ -224,6 +237,11 @@ impl Yielding<'_> {
 
     fn counts_turns(&self) -> bool {
         counts_turns(self.registry, self.resource, self.slot)
+    }
+
+    /// Whether each message ends a turn of a client of this crate.
+    fn counts_turns_of_ours(&self) -> bool {
+        self.counts_turns() && self.takers_are_ours()
     }
 
     /// Counts the turns of others by their messages, until nobody is ahead or nothing is heard. So a client that has others ahead
@@ -252,8 +270,7 @@ impl Yielding<'_> {
                 return ahead;
             }
             at_least = 0;
-            let longest = self.session().now().after(YIELD_TIME);
-            *until = longest.min(self.request.deadline());
+            *until = self.until_yielded();
         }
     }
 
@@ -268,13 +285,17 @@ impl Yielding<'_> {
         self.look_for_taker(until).await
     }
 
-    /// Looks until somebody has the key, but not beyond `until`.
-    async fn wait_for_taker(&mut self, until: Tick) -> Taker {
+    /// Looks until somebody has the key, but not beyond `until`. If all takers are clients of this crate, a message ends the turn of
+    /// one that no look has met, so nobody is waited for after it. `heard` is the number of messages before that turn.
+    async fn wait_for_taker(&mut self, heard: i64, until: Tick) -> Taker {
         loop {
             let next = self.session().now().after(YIELD_LOOK).min(until);
             self.listener
                 .changed_before(&self.registry.session.clock, next)
                 .await;
+            if self.listener.messages() != heard && self.counts_turns_of_ours() {
+                return Taker::Nobody;
+            }
             match self.look_for_taker(until).await {
                 Taker::Nobody if self.session().now() < until => {}
                 taker => return taker,
@@ -306,7 +327,7 @@ impl Yielding<'_> {
                 return;
             }
             let within = now.after(YIELD_TIME).min(until);
-            if self.wait_for_taker(within).await != Taker::Foreign {
+            if self.wait_for_taker(heard, within).await != Taker::Foreign {
                 return;
             }
         }
