@@ -295,6 +295,31 @@ async fn key_that_a_user_may_not_use_fails_alone_and_the_others_of_its_batch_are
 }
 
 #[tokio::test]
+async fn key_whose_lease_a_user_may_not_set_fails_alone_and_stays_free() {
+    let server = RedisServer::start().await;
+    let keys: Vec<_> = (0..AT_ONCE).filter(|number| *number != 3).collect();
+    let allowed = keys.iter().map(|number| format!("~{}", key(*number)));
+    let allowed: Vec<String> = allowed.collect();
+    let leases = format!("(+pexpire {})", allowed.join(" "));
+    let rights = ["+@all", "-pexpire", "~*", "&*", &leases].map(String::from);
+    server.set_user("some", &rights).await;
+    let url = format!("redis://some:{PASSWORD}@{}", server.addr());
+    let client = Client::connect(&url).await.unwrap();
+    for _ in 0..2 {
+        for (number, acquired) in join_all(attempts(&client)).await.into_iter().enumerate() {
+            match number {
+                3 => {
+                    let alone = client.lock(key(3)).try_acquire().await.unwrap_err();
+                    assert_eq!(acquired.unwrap_err().to_string(), alone.to_string());
+                }
+                _ => acquired.unwrap().release().await.unwrap(),
+            }
+        }
+        assert_eq!(server.keys().await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
 async fn operation_that_waits_when_the_runtime_of_the_others_ends_is_sent_by_its_caller() {
     let (_server, proxy, client) = behind_a_proxy().await;
     let stalled = proxy.flow(Select::COMMANDS, Way::Up, Flow::Stall);

@@ -3,10 +3,10 @@
 -- KEYS  1.. locks (hash: owner -> count), one for each operation, any number
 -- ARGV  two for each operation: owner, and a lease in ms to acquire, or a channel to release
 -- Reply one for each operation: as of lock_acquire or lock_release   array: 'failed', its error
-local replies = {}
+local replies, checked = {}, {}
 for i, lock in ipairs(KEYS) do
   local owner, with = ARGV[i * 2 - 1], ARGV[i * 2]
-  local is_done, reply = pcall(tonumber(with) and acquire or release, lock, owner, with)
+  local is_done, reply = pcall(tonumber(with) and acquire or release, lock, owner, with, checked)
   if not is_done then
     if type(reply) == 'table' then reply = reply.err end
     -- A replica writes nothing, for nobody. The client has to hear it as the error of the command.
