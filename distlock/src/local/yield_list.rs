@@ -87,8 +87,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         !self.in_vain.has(key, now)
     }
 
-    /// A look or a refusal has shown who has the key. That counts for the time that it is known for, or for half of it if it was
-    /// known before.
+    /// Somebody who has the key was seen. That counts for the time that it is known for, or for half of it if it was known before.
     pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
         let (seen, known_for) = match is_foreign {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
@@ -97,13 +96,13 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         seen.drop_outdated(now);
         let known_until = seen.until.get(&key).map(|(until, ())| *until);
         let is_fresh = known_until.is_some_and(|until| until > now.after(known_for / 2));
-        // Not for each look and refusal: each is an entry until it is out of date.
+        // Not for each time: each is an entry until it is out of date.
         if !is_fresh {
             seen.add(key, (), now.after(known_for));
         }
     }
 
-    /// Whether all who take the key are clients of this crate, as far as recent looks and refusals have shown. A yield in vain shows
+    /// Whether all who take the key are clients of this crate, as far as recent looks have shown. A yield in vain shows
     /// that some who listen never take it.
     pub(super) fn are_ours(&mut self, key: &K, now: Tick) -> bool {
         self.ours.has(key, now) && !self.foreign.has(key, now) && !self.in_vain.has(key, now)

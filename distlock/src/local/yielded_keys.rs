@@ -36,13 +36,13 @@ impl YieldedKeys {
         self.0.lock().all_take(resource);
     }
 
-    /// A look or a refusal has shown who has the key: a client of this crate, or one of another library.
+    /// A look has shown who has the key: a client of this crate, or one of another library. Refusals show that, too.
     pub(crate) fn saw_taker(&self, resource: &Resource, is_foreign: bool, now: Tick) {
         let resource = resource.clone();
         self.0.lock().saw_taker(resource, is_foreign, now);
     }
 
-    /// Whether all who take the key are clients of this crate, as far as a recent look or refusal has shown.
+    /// Whether all who take the key are clients of this crate, as far as recent looks have shown.
     pub(crate) fn takers_are_ours(&self, resource: &Resource, now: Tick) -> bool {
         self.0.lock().are_ours(resource, now)
     }

@@ -5,13 +5,14 @@
 //! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
 //! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
 //! [`local::round_robin`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
-//! crate, so a look or a refusal has to show now and then that those take the key.
+//! crate, so a look has to show now and then that those take the key.
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
-//! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because
-//! the pause costs clients of this crate throughput. Redisson releases each of its grants in the server, and this waiter
-//! would win the race for the key each time. So Redisson clients that take the key get as many grants as the waiters of this
-//! client had in their last turn, for each of those clients. These grants are counted by the messages of their releases.
+//! it for a while, until somebody takes it or a message tells that a client of this crate had it. If nobody takes it, the waiter
+//! does not do so again for some time, because the pause costs clients of this crate throughput. Redisson releases each of its
+//! grants in the server, and this waiter would win the race for the key each time. So Redisson clients that take the key get as
+//! many grants as the waiters of this client had in their last turn, for each of those clients. These grants are counted by the
+//! messages of their releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +89,7 @@ impl Waiter<'_> {
         {
             let now = self.session().now();
             let yielded = &self.registry.yielded;
-            yielded.saw_taker(resource, is_foreign, now);
+            yielded.saw_taker(resource, true, now);
         }
     }
 

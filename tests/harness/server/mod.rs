@@ -267,7 +267,7 @@ impl RedisServer {
         }
     }
 
-    /// As [`restart`](Self::restart), without any data.
+    /// As [`restart`](Self::restart), without the data that it saved by SAVE or received as a replica.
     ///
     /// # Panics
     /// As [`restart`](Self::restart).

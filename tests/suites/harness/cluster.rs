@@ -205,7 +205,7 @@ async fn master_that_was_a_replica_has_no_slots_on_their_way_when_it_restarts_em
     let key = cluster.key_at(1, "key").await;
     cluster.node(1).cli(&["SET", &key, "1"]).await;
     // The replica is given a whole copy once more, now with this key.
-    cluster.node_mut(4).restart().await;
+    cluster.node_mut(4).restart_empty().await;
     cluster.wait_until_stable().await;
     assert_eq!(cluster.fail_over(1).await, 4);
     cluster.migrate(cluster.slot_of(&key).await, 0).await;

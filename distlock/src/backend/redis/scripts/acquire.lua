@@ -12,7 +12,7 @@ local function acquire(lock, owner, lease, checked)
     local answer = redis.pcall('PEXPIRE', lock, lease)
     if type(answer) == 'table' then
       -- The user has this right for other locks only. A lock without an end would stay for ever.
-      redis.call('HDEL', lock, owner)
+      redis.pcall('HDEL', lock, owner)
       error(answer)
     end
     if checked then checked[lease] = true end
