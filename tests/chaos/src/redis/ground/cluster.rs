@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::promotions::Planned;
-use super::{Effect, LEFT_AFTER, names};
+use super::{Effect, LEFT_AFTER, REPLACED_WITHIN, names};
 use crate::Workload;
 use crate::fault_plan::PlannedFault;
-use crate::history::Affected;
+use crate::history::{Affected, Timestamp};
 use crate::redis::plan::UNREPLICATED;
 use crate::redis::wire_fault::WireFault;
 use crate::redis::wires::Wires;
@@ -22,6 +22,9 @@ const NODE_TIMEOUT: &str = "1500";
 
 /// What a replica logs when it becomes the master.
 const PROMOTED: &str = "Failover election won";
+
+/// What a master logs when it hears of its successor. Until then it grants.
+const DEMOTED: &str = "Reconfiguring myself as a replica";
 
 /// After this time all nodes know which one of them has become a master, also the one that was the master before.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
@@ -87,9 +90,23 @@ impl Cluster {
             .map(|at| {
                 let names = self.names.iter().map(|(name, _)| name.clone());
                 let known = at + timestamp(KNOWN_AFTER);
-                Effect::unplanned_failover(names.collect(), known, Duration::ZERO)
+                // On a slow machine a master that was not stopped may hear of it later.
+                let left = self.demoted_after(at).unwrap_or(known);
+                let left_after = Duration::from_nanos(left.saturating_sub(known));
+                Effect::unplanned_failover(names.collect(), known, left_after)
             })
             .collect()
+    }
+
+    /// When the first master after this time heard of its successor, if one did before the next one would be replaced.
+    fn demoted_after(&self, at: Timestamp) -> Option<Timestamp> {
+        let nodes = (0..self.cluster.size()).map(|at| self.cluster.node(at));
+        let demotions = nodes.flat_map(|node| node.logged(DEMOTED));
+        let latest = at + timestamp(REPLACED_WITHIN);
+        let demotions = demotions.map(|(at, _)| at);
+        demotions
+            .filter(|demoted| (at..latest).contains(demoted))
+            .min()
     }
 
     pub(super) async fn apply(
@@ -146,7 +163,8 @@ impl Cluster {
                 let to = monotonic_nanos();
                 self.planned.add(from, to);
                 // A master that was replaced carries out what lay in its sockets before it hears that.
-                let until = goes_on + timestamp(LEFT_AFTER);
+                let heard = self.demoted_after(goes_on).unwrap_or(goes_on);
+                let until = heard.max(goes_on + timestamp(LEFT_AFTER));
                 Effect::failover(keys, (from, until), to.max(until))
             }
             WireFault::LoseShard { key, killed } => self.lose_shard(key, *killed).await,
