@@ -164,8 +164,8 @@ pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// shows it. If it holds the key for very short times, that takes several looks.
 pub(crate) const OURS_KNOWN_FOR: Duration = Duration::from_millis(200);
 
-/// For how long after a client of another library was first seen with a key, waiters look after each message who has it. They do so for
-/// at least half of this time after it was last seen.
+/// How long waiters look after each message who has a key, once a client of another library was seen with it. They look for at least
+/// half of this time after the last sight of it.
 pub(crate) const FOREIGN_KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// How long the clients of another library together may take a key repeatedly, until each had as many grants as the last

@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         !self.in_vain.has(key, now)
     }
 
-    /// Somebody who has the key was seen. That counts for the time that it is known for, or for half of it if it was known before.
+    /// Notes who was seen with the key. A note that is less than half its time old is not renewed.
     pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
         let (seen, known_for) = match is_foreign {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),

@@ -36,7 +36,7 @@ impl YieldedKeys {
         self.0.lock().all_take(resource);
     }
 
-    /// A look has shown who has the key: a client of this crate, or one of another library. Refusals show that, too.
+    /// Notes who was seen with the key: a client of this crate, or one of another library.
     pub(crate) fn saw_taker(&self, resource: &Resource, is_foreign: bool, now: Tick) {
         let resource = resource.clone();
         self.0.lock().saw_taker(resource, is_foreign, now);

@@ -76,8 +76,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// A refusal has named who has the key. Only clients of another library are noted: while they hold the key for very short times,
-    /// most refusals name one of ours, and the looks that would show them must not end because of that.
+    /// Notes a client of another library that a refusal names as the owner. Clients of this crate are not noted. If they were, no look
+    /// would be made that can show a Redisson client with very short holds.
     pub(super) fn saw_taker(&self, holder: Option<&HeldBy>) {
         let resource = &self.requested().resource;
         let owner = holder.and_then(|holder| holder.owner.as_deref());
@@ -286,8 +286,8 @@ impl Yielding<'_> {
         self.look_for_taker(until).await
     }
 
-    /// Looks until somebody has the key, but not beyond `until`. If all takers are clients of this crate, a message ends the turn of
-    /// one that no look has met, so nobody is waited for after it. `heard` is the number of messages before that turn.
+    /// Looks until somebody has the key, but not beyond `until`. `heard` is the number of messages before. If all takers are clients of
+    /// this crate, the next message ends the wait: one of them has had its turn between two looks.
     async fn wait_for_taker(&mut self, heard: i64, until: Tick) -> Taker {
         loop {
             let next = self.session().now().after(YIELD_LOOK).min(until);
