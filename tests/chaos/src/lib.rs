@@ -246,12 +246,13 @@ impl fmt::Display for Outcome {
             )?;
         }
         writeln!(f, "longest wait  {:?}", self.longest_wait)?;
+        if let Some(circumstances) = &self.circumstances {
+            writeln!(f, "around the first violation: {circumstances}")?;
+        }
+        // Last, since a log may keep only the end of a long text.
         writeln!(f, "violations    {}", self.violations.len())?;
         for violation in self.violations.iter().take(20) {
             writeln!(f, "              {violation}")?;
-        }
-        if let Some(circumstances) = &self.circumstances {
-            writeln!(f, "around the first of them: {circumstances}")?;
         }
         Ok(())
     }

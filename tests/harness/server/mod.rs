@@ -301,11 +301,18 @@ impl RedisServer {
     }
 
     pub(crate) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+        Self::connection_of(&self.client()).await
+    }
+
+    /// As [`connection`](Self::connection), by a [client](Self::client) of a server that may be gone.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn connection_of(client: &Client) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER_TIMEOUT))
             .set_response_timeout(Some(ANSWER_TIMEOUT));
-        let mut connection = self
-            .client()
+        let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         let mut name = redis::cmd("CLIENT");

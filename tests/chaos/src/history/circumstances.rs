@@ -10,7 +10,7 @@ const BEFORE: Timestamp = 15_000_000_000;
 /// And those of this time after it.
 const AFTER: Timestamp = 2_000_000_000;
 
-/// The operations that a violation names, and the faults and stalls around it.
+/// The faults and stalls around a violation, and the operations that it names.
 #[must_use]
 pub fn circumstances(violation: &Violation, operations: &Operations) -> String {
     let (from, to) = (
@@ -18,6 +18,20 @@ pub fn circumstances(violation: &Violation, operations: &Operations) -> String {
         violation.at.saturating_add(AFTER),
     );
     let mut text = String::new();
+    for fault in &operations.faults {
+        if fault.to >= from && fault.from <= to {
+            let _ = writeln!(text, "{fault:?}");
+        }
+    }
+    let stalls = operations.stalls.all().between(from, to);
+    let lengths: Vec<Timestamp> = stalls.map(|stall| stall.to - stall.from).collect();
+    let (sum, longest) = (lengths.iter().sum::<Timestamp>(), lengths.iter().max());
+    let _ = writeln!(
+        text,
+        "{} stalls of {sum} ns, the longest of {} ns",
+        lengths.len(),
+        longest.unwrap_or(&0)
+    );
     let names = |op: &&Operation| {
         let mut words = violation
             .what
@@ -26,14 +40,6 @@ pub fn circumstances(violation: &Violation, operations: &Operations) -> String {
     };
     for op in operations.all.iter().filter(names) {
         let _ = writeln!(text, "{op:?}");
-    }
-    for fault in &operations.faults {
-        if fault.to >= from && fault.from <= to {
-            let _ = writeln!(text, "{fault:?}");
-        }
-    }
-    for stall in operations.stalls.all().between(from, to) {
-        let _ = writeln!(text, "{stall:?}");
     }
     text
 }

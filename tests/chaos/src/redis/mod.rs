@@ -11,6 +11,7 @@ mod leftovers;
 mod numbers;
 mod plan;
 mod replicas;
+mod slow_servers;
 mod wire_fault;
 mod wires;
 
@@ -32,6 +33,7 @@ use self::children::Child;
 use self::ground::Servers;
 use self::numbers::Numbers;
 use self::plan::FaultPlans;
+use self::slow_servers::{Late, SlowServers};
 use self::wires::Wires;
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
@@ -150,6 +152,7 @@ impl RedisRun {
             self.children.lock().await.push(child);
         }
         let numbers = Numbers::watch(&self.client_sets);
+        let slow_servers = self.watch_servers();
         let mut workers = JoinSet::new();
         for task in 0..self.config.scale.tasks {
             let program = &self.client_sets[task as usize % self.client_sets.len()];
@@ -174,6 +177,7 @@ impl RedisRun {
         let all = async { tokio::join!(workers.join_all(), more.join_all()) };
         let is_done = self.ends(all).await;
         let children = self.children_end().await;
+        drop(slow_servers);
         self.wires.end_silence();
         // Data that they took away is not a violation. The checker knows what they do not explain.
         for effect in self.servers.get_mut().unplanned_failovers() {
@@ -215,6 +219,18 @@ impl RedisRun {
             LockKind::Reentrant if is_played => self.replica_stops().await,
             _ => Vec::new(),
         }
+    }
+
+    /// Clients wait a sixth of the lease for an answer. A third of that is enough for some of them to give up, since a command also
+    /// waits in the client and in the proxy.
+    fn watch_servers(&mut self) -> SlowServers {
+        let ground = self.config.ground;
+        let late = Late {
+            after: timestamp(ground.lease()) / 18,
+            heals: timestamp(ground.heals()),
+        };
+        let servers = self.servers.get_mut().with_data();
+        SlowServers::watch(servers, &self.history, late)
     }
 
     fn bounds(&self) -> Bounds {
