@@ -1,8 +1,12 @@
 //! The commands that the library sends, and nothing else.
 
-use distlock_bench::bare::{self, ACQUIRE, LEASE, RELEASE, RENEW, STEM, digest};
+use distlock_bench::bare::{
+    self, ACQUIRE, ACQUIRE_ALL, LEASE, RELEASE, RELEASE_ALL, RENEW, STEM, digest,
+};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
+
+const SCRIPTS: [&str; 5] = [ACQUIRE, RELEASE, ACQUIRE_ALL, RELEASE_ALL, RENEW];
 
 /// A connection of the driver, and the digests of the scripts.
 #[derive(Clone)]
@@ -10,16 +14,20 @@ pub(crate) struct Bare {
     connection: MultiplexedConnection,
     acquire: String,
     release: String,
+    acquire_all: String,
+    release_all: String,
     renew: String,
 }
 
 impl Bare {
     pub(crate) async fn connect(url: &str) -> Self {
-        let connection = bare::connect(url, &[ACQUIRE, RELEASE, RENEW]).await;
+        let connection = bare::connect(url, &SCRIPTS).await;
         Self {
             connection,
             acquire: digest(ACQUIRE),
             release: digest(RELEASE),
+            acquire_all: digest(ACQUIRE_ALL),
+            release_all: digest(RELEASE_ALL),
             renew: digest(RENEW),
         }
     }
@@ -34,6 +42,23 @@ impl Bare {
         release.arg(&name.owner).arg(&name.channel);
         let released: Value = release.query_async(&mut self.connection).await.unwrap();
         assert_eq!(released, Value::Int(0));
+    }
+
+    /// Acquires all of them, and releases all of them.
+    pub(crate) async fn pair_of_all(&mut self, names: &[Name]) {
+        let keys: Vec<&str> = names.iter().map(|name| &*name.key).collect();
+        let mut acquire = evalsha(&self.acquire_all, &keys);
+        for name in names {
+            acquire.arg(&name.owner).arg(LEASE);
+        }
+        let acquired: Value = acquire.query_async(&mut self.connection).await.unwrap();
+        assert_eq!(acquired, Value::Nil);
+        let mut release = evalsha(&self.release_all, &keys);
+        for name in names {
+            release.arg(&name.owner).arg(&name.channel);
+        }
+        let released: Value = release.query_async(&mut self.connection).await.unwrap();
+        assert_eq!(released, Value::Array(vec![Value::Int(0); names.len()]));
     }
 
     /// Acquires, for leases that no case outlives.

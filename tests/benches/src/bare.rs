@@ -29,9 +29,18 @@ pub const RELEASE: &str = concat!(
 /// Renews holds.
 pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua"));
 /// Acquires several plain locks.
-pub const ACQUIRE_ALL: &str = concat!(script!("held.lua"), script!("lock_acquire_all.lua"));
+pub const ACQUIRE_ALL: &str = concat!(
+    script!("held.lua"),
+    script!("acquire.lua"),
+    script!("acquire_all.lua"),
+    script!("lock_acquire_all.lua")
+);
 /// Releases them.
-pub const RELEASE_ALL: &str = concat!(script!("publish.lua"), script!("lock_release_all.lua"));
+pub const RELEASE_ALL: &str = concat!(
+    script!("publish.lua"),
+    script!("release_all.lua"),
+    script!("lock_release_all.lua")
+);
 /// Acquires a read lock.
 pub const READ_ACQUIRE: &str = concat!(
     script!("owner.lua"),

@@ -34,7 +34,9 @@ const SCRIPTS: [(&str, usize); 6] = [
             include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/release_all.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/lock_batch.lua")
         ),
         2,

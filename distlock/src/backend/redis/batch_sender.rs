@@ -8,13 +8,12 @@ use tokio::time::sleep;
 
 use super::backend::RedisBackend;
 use super::batches::{
-    Alone, Caller, Collector, Here, Operation, Phase, Told, Wanted, may_be_granted, read_answers,
+    Alone, Caller, Collector, Here, Operation, Phase, Told, may_be_granted, read_answers,
 };
 use super::script::{self, Call, Fill, Script};
-use crate::backend::{Fault, Target, cause};
+use crate::backend::{Fault, cause};
 use crate::config::WAIT_FOR_OTHERS;
 use crate::resource::key::Key;
-use crate::resource::owner::Owner;
 use crate::sync::foreign;
 use crate::sync::runtime::Id;
 
@@ -27,49 +26,42 @@ enum Sent<'a> {
 }
 
 impl RedisBackend {
-    /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks.
+    /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks. `key`: of its first lock.
     pub(super) async fn run_or_join(
         &self,
-        target: &Target,
-        wanted: Wanted,
+        key: &Key,
+        operation: &(dyn Fn() -> Operation + Sync),
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         // Without a runtime nothing could send a batch.
         let Some(here) = self.batches.here() else {
-            return self.run(&target.resource.key, script, with).await;
+            return self.run(key, script, with).await;
         };
         // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
         let _alone = match here.alone() {
             Some(alone) => alone,
-            None => match self.send_with_others(here, target, wanted).await {
+            None => match self.send_with_others(here, key, operation).await {
                 Sent::Together(answer) => return answer,
                 Sent::NotYet(alone) => alone,
             },
         };
-        self.run(&target.resource.key, script, with).await
+        self.run(key, script, with).await
     }
 
     /// Has an operation wait for the next batch, and waits for its answer.
     async fn send_with_others<'a>(
         &self,
         here: Here<'a>,
-        target: &Target,
-        wanted: Wanted,
+        key: &Key,
+        operation: &(dyn Fn() -> Operation + Sync),
     ) -> Sent<'a> {
-        let key = &target.resource.key;
         // A caller without a connection waits for one in its own way.
         if self.servers.disconnected(key).is_some() {
             return Sent::NotYet(here.alone_anyway());
         }
         let (caller, waiting) = Caller::new();
-        let operation = Operation {
-            key: key.clone(),
-            owner: target.owner,
-            wanted,
-            caller: Some(caller),
-        };
-        self.collect(here, operation);
+        self.collect(here, operation().of(caller));
         match waiting.await {
             Ok(Told::Answer(answer)) => Sent::Together(answer),
             Ok(Told::NotSent) => Sent::NotYet(here.alone_anyway()),
@@ -103,7 +95,8 @@ impl RedisBackend {
     /// Sends a batch, and tells each caller its answer. If this is dropped before, the callers find that out.
     async fn send_batch(&self, here: Here<'_>, first: Key, batch: Vec<Operation>) {
         let with = |call: Call| {
-            let call = call.keys(batch.iter().map(|operation| &**operation.key.name()));
+            let names = || batch.iter().flat_map(Operation::names);
+            let call = call.these_keys(names().count(), names());
             batch
                 .iter()
                 .fold(call, |call, operation| operation.add_to(call))
@@ -163,32 +156,12 @@ impl RedisBackend {
     }
 
     /// Tells a caller its answer. The attempt of a caller that was dropped is withdrawn: it may have been sent after its caller
-    /// has withdrawn it.
+    /// has withdrawn it. If that fails, the lease ends what it was granted.
     fn tell(&self, here: Here<'_>, operation: Operation, answer: Result<Value, Fault>) {
-        // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
-        let Operation {
-            key,
-            owner,
-            wanted,
-            caller,
-        } = operation;
-        let Some(caller) = caller else { return };
-        let may_be_granted = matches!(wanted, Wanted::Acquire(_)) && may_be_granted(&answer);
-        let has_left = caller.tell(Told::Answer(answer));
-        if has_left && may_be_granted {
-            self.withdraw_unheard(here, key, owner);
+        let may_be_granted = may_be_granted(&answer);
+        if let Some(withdrawal) = operation.tell(answer, may_be_granted) {
+            self.collect(here, withdrawal);
         }
-    }
-
-    /// Releases what an attempt may have been granted that nobody waits for. If that fails, the lease ends it.
-    fn withdraw_unheard(&self, here: Here<'_>, key: Key, owner: Owner) {
-        let release = Operation {
-            key,
-            owner,
-            wanted: Wanted::Release,
-            caller: None,
-        };
-        self.collect(here, release);
     }
 }
 
@@ -217,7 +190,7 @@ impl Sender {
             });
             self.phase = batch.first().map(|_| Phase::UnderWay);
             self.backend.begin_sender(here, begins);
-            if let Some(first) = batch.first().map(|operation| operation.key.clone()) {
+            if let Some(first) = batch.first().and_then(Operation::key).cloned() {
                 self.backend.send_batch(here, first, batch).await;
                 here.with(Collector::answered);
                 self.phase = Some(Phase::Ready);
@@ -239,9 +212,7 @@ impl Drop for Sender {
 
 /// Tells callers that they have to send their operations by themselves.
 fn send_back(operations: Vec<Operation>) {
-    let callers = operations
-        .into_iter()
-        .filter_map(|operation| operation.caller);
+    let callers = operations.into_iter().filter_map(Operation::into_caller);
     foreign::each(callers, |caller| {
         // A caller that has left needs nothing: its operation was not sent.
         let _has_left = caller.tell(Told::NotSent);

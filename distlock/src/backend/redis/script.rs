@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use redis::{Cmd, ToRedisArgs};
+use redis::{Arg, Cmd, ToRedisArgs};
+use smallvec::SmallVec;
 
 use crate::backend::Seen;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
@@ -57,12 +58,12 @@ scripts! {
     LOCK_ATTACH = "scripts/lock_attach.lua";
     LOCK_RENEW = "scripts/master.lua", "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/publish.lua", "scripts/release.lua", "scripts/lock_release.lua";
-    LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua", "scripts/acquire.lua", "scripts/release.lua", "scripts/lock_batch.lua";
+    LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua", "scripts/acquire.lua", "scripts/acquire_all.lua", "scripts/release.lua", "scripts/release_all.lua", "scripts/lock_batch.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
-    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/lock_acquire_all.lua";
-    LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/lock_release_all.lua";
+    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/acquire.lua", "scripts/acquire_all.lua", "scripts/lock_acquire_all.lua";
+    LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/release_all.lua", "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_ATTACH = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_attach.lua";
@@ -158,13 +159,25 @@ pub(crate) struct Call(Cmd);
 /// each script.
 pub(super) type Fill<'a> = &'a (dyn Fn(Call) -> Call + Sync);
 
+/// Room for the usual arguments of a key: its name, its owner, and a lease or a channel.
+const ARGS_OF_A_KEY: usize = 3;
+const BYTES_OF_A_KEY: usize = 192;
+
 impl Call {
     fn new(verb: &str, script: &str) -> Self {
-        // Enough for the usual call, so that it needs one allocation: the verb, the script, the number of keys, the
-        // key, the owner, and a lease or a channel.
-        let mut cmd = Cmd::with_capacity(6, verb.len() + script.len() + 256);
-        cmd.arg(verb).arg(script);
-        Self(cmd)
+        Self(Self::with_room(&[verb.as_bytes(), script.as_bytes()], 1))
+    }
+
+    /// A command with these words, and room for so many keys, so that the usual call needs one allocation.
+    fn with_room(words: &[&[u8]], keys: usize) -> Cmd {
+        let bytes: usize = words.iter().map(|word| word.len()).sum();
+        // One for the number of keys.
+        let args = words.len() + 1 + keys * ARGS_OF_A_KEY;
+        let mut cmd = Cmd::with_capacity(args, bytes + keys * BYTES_OF_A_KEY);
+        for word in words {
+            cmd.arg(*word);
+        }
+        cmd
     }
 
     /// Adds a single key, the usual case.
@@ -173,12 +186,30 @@ impl Call {
         self
     }
 
-    pub(super) fn keys<'a>(mut self, keys: impl ExactSizeIterator<Item = &'a str>) -> Self {
-        self.0.arg(keys.len());
+    pub(super) fn keys<'a>(self, keys: impl ExactSizeIterator<Item = &'a str>) -> Self {
+        self.these_keys(keys.len(), keys)
+    }
+
+    /// Adds keys that somebody has counted.
+    pub(super) fn these_keys<'a>(
+        mut self,
+        count: usize,
+        keys: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        if count > 1 {
+            self = self.roomy(count);
+        }
+        self.0.arg(count);
         for key in keys {
             self.0.arg(key);
         }
         self
+    }
+
+    /// The same, with room for so many keys.
+    fn roomy(self, keys: usize) -> Self {
+        let words: SmallVec<[&[u8]; 2]> = self.0.args_iter().filter_map(word).collect();
+        Self(Self::with_room(&words, keys))
     }
 
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
@@ -201,6 +232,14 @@ impl Call {
 
     pub(super) fn into_cmd(self) -> Cmd {
         self.0
+    }
+}
+
+/// The text of an argument. Those of a call all have one.
+fn word(arg: Arg<&[u8]>) -> Option<&[u8]> {
+    match arg {
+        Arg::Simple(word) => Some(word),
+        _ => None,
     }
 }
 

@@ -31,11 +31,18 @@ pub(crate) async fn release_several(
         let confirmed = results.iter().filter(|result| result.is_ok());
         needs < all && confirmed.count() >= needs
     };
-    let mut answers: Unordered<'_, _> = groups.into_iter().map(confirm_all).collect();
-    while !enough(&results)
-        && let Some(more) = answers.next().await
-    {
-        results.extend(more);
+    if groups.len() == 1 && !enough(&results) {
+        // Usually one command releases all of them, and nothing runs beside it.
+        for group in groups {
+            results.extend(confirm_all(group).await);
+        }
+    } else {
+        let mut answers: Unordered<'_, _> = groups.into_iter().map(confirm_all).collect();
+        while !enough(&results)
+            && let Some(more) = answers.next().await
+        {
+            results.extend(more);
+        }
     }
     if enough(&results) {
         return Ok(());

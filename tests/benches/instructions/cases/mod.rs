@@ -9,6 +9,7 @@ mod many_keys;
 mod memory;
 mod pair;
 mod renewal;
+mod several;
 mod together;
 
 use distlock::Lock;
@@ -31,7 +32,7 @@ pub(crate) struct Case {
     pub(crate) is_gated: bool,
 }
 
-pub(crate) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 8] = [
     Case {
         name: "pair",
         what: "one task, acquire and release, to the bare pair",
@@ -45,6 +46,11 @@ pub(crate) const CASES: [Case; 7] = [
     Case {
         name: "together",
         what: "32 keys acquired at once and released at once, to the bare pair",
+        is_gated: true,
+    },
+    Case {
+        name: "several",
+        what: "one task, three keys acquired and released together, to the bare pair of three keys",
         is_gated: true,
     },
     Case {
@@ -85,6 +91,7 @@ pub(crate) fn run(case: &str, url: &str) -> Parts {
             "pair" => pair::run(url, &mut parts).await,
             "hand_over" => hand_over::run(url, &mut parts).await,
             "together" => together::run(url, &mut parts).await,
+            "several" => several::run(url, &mut parts).await,
             "layer" => layer::run(&mut parts).await,
             "memory" => memory::run(&mut parts).await,
             "renewal" => renewal::run(url, &mut parts).await,

@@ -9,6 +9,9 @@ pub(crate) trait Collected {
     /// Whether it ends a hold. An end never queues behind an attempt.
     fn is_end(&self) -> bool;
 
+    /// How many locks it is about.
+    fn locks(&self) -> usize;
+
     /// What it adds to its batch.
     fn bytes(&self) -> usize;
 
@@ -42,6 +45,8 @@ pub(crate) struct Collector<T> {
     has_late: bool,
     ends: VecDeque<T>,
     attempts: VecDeque<T>,
+    /// The locks of what waits.
+    waiting: usize,
     pub(crate) known: Known,
 }
 
@@ -73,17 +78,14 @@ impl<T: Collected> Collector<T> {
             has_late: false,
             ends: VecDeque::new(),
             attempts: VecDeque::new(),
+            waiting: 0,
             known,
         }
     }
 
     /// Whether nothing is under way and nothing waits.
     pub(crate) fn is_idle(&self) -> bool {
-        self.alone + self.ready + self.under_way + self.waiting() == 0 && !self.has_late
-    }
-
-    fn waiting(&self) -> usize {
-        self.ends.len() + self.attempts.len()
+        self.alone + self.ready + self.under_way + self.waiting == 0 && !self.has_late
     }
 
     /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
@@ -105,6 +107,7 @@ impl<T: Collected> Collector<T> {
 
     /// Adds an operation to those that wait. Returns whether a further sender has to begin, and how.
     pub(crate) fn add(&mut self, operation: T) -> Option<Phase> {
+        self.waiting += operation.locks();
         if operation.is_end() {
             self.ends.push_back(operation);
         } else {
@@ -116,7 +119,7 @@ impl<T: Collected> Collector<T> {
     /// Whether a further sender has to begin for what waits, and how.
     pub(crate) fn begin_sender(&mut self) -> Option<Phase> {
         // The senders that are ready take that many.
-        let left = self.waiting().saturating_sub(self.ready * MOST_IN_BATCH);
+        let left = self.waiting.saturating_sub(self.ready * MOST_IN_BATCH);
         let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
         if left > 0 && has_room || left >= MOST_IN_BATCH {
             self.ready += 1;
@@ -132,21 +135,24 @@ impl<T: Collected> Collector<T> {
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
     pub(crate) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
         self.leave(phase);
-        let mut batch = Vec::with_capacity(self.waiting().min(MOST_IN_BATCH));
-        let mut room = BATCH_BYTES;
+        let most = self.ends.len() + self.attempts.len();
+        let mut batch = Vec::with_capacity(most.min(MOST_IN_BATCH));
+        // Saturating, here and below: an operation that goes alone may be larger than the room.
+        let (mut locks, mut bytes) = (MOST_IN_BATCH, BATCH_BYTES);
         'full: for line in [&mut self.ends, &mut self.attempts] {
             while let Some(next) = line.front() {
-                if next.is_wanted() {
-                    let is_full = batch.len() == MOST_IN_BATCH || next.bytes() > room;
-                    // One that is larger than a whole batch goes alone.
-                    if is_full && !batch.is_empty() {
-                        break 'full;
-                    }
-                    // Saturating: an operation that goes alone may be larger than the room.
-                    room = room.saturating_sub(next.bytes());
-                    batch.extend(line.pop_front());
-                } else {
-                    line.pop_front();
+                let (of_next, is_wanted) = ((next.locks(), next.bytes()), next.is_wanted());
+                let is_full = of_next.0 > locks || of_next.1 > bytes;
+                // One that is larger than a whole batch goes alone.
+                if is_wanted && is_full && !batch.is_empty() {
+                    break 'full;
+                }
+                let next = line.pop_front();
+                self.waiting = self.waiting.saturating_sub(of_next.0);
+                if is_wanted {
+                    locks = locks.saturating_sub(of_next.0);
+                    bytes = bytes.saturating_sub(of_next.1);
+                    batch.extend(next);
                 }
             }
         }
@@ -187,6 +193,7 @@ impl<T: Collected> Collector<T> {
 
     /// Takes all that wait. Their callers have to send them.
     pub(crate) fn take_all(&mut self) -> Vec<T> {
+        self.waiting = 0;
         let ends = std::mem::take(&mut self.ends);
         ends.into_iter()
             .chain(std::mem::take(&mut self.attempts))

@@ -2,8 +2,8 @@
 //!
 //! A command costs the client and the server more than what it does: a write, a wake-up, a parse, a script that begins. So, while
 //! something is under way to a server, the attempts and releases of plain locks that come up are collected, and go out as one
-//! call of a script, which does each for itself and answers for each. While nothing is under way, a command goes out at once, by
-//! its own script.
+//! call of a script, which does each for itself and answers for each. Several locks that are acquired or released together are one
+//! operation. While nothing is under way, a command goes out at once, by its own script.
 //!
 //! Each runtime of a client has a [`Collector`]. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
 //! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.
@@ -35,5 +35,5 @@ mod under_way;
 
 pub(super) use self::answers::{may_be_granted, read_answers};
 pub(super) use self::collector::{Collector, Phase};
-pub(super) use self::operation::{Caller, Operation, Told, Wanted};
+pub(super) use self::operation::{Caller, Operation, Told};
 pub(super) use self::under_way::{Alone, Batches, Here};

@@ -1,23 +1,17 @@
 //! An attempt or a release that travels with others.
 
 use redis::Value;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::collector::Collected;
-use crate::backend::Fault;
 use crate::backend::redis::names;
+use crate::backend::redis::reply;
 use crate::backend::redis::script::Call;
+use crate::backend::{Attempt, Fault, Target};
 use crate::resource::key::Key;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
 use crate::sync::foreign;
-
-/// What an operation does.
-pub(crate) enum Wanted {
-    /// Acquires, for this lease in milliseconds.
-    Acquire(u64),
-    /// Releases, and publishes to the channel of the key.
-    Release,
-}
 
 /// What the caller of an operation is told.
 pub(crate) enum Told {
@@ -43,38 +37,138 @@ impl Caller {
     }
 }
 
+/// What an operation does with its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Acquires all of them, or none.
+    Acquire,
+    /// Releases each of them, and publishes to its channel.
+    Release,
+}
+
+/// A lock of an operation.
+pub(crate) struct OneLock {
+    key: Key,
+    owner: Owner,
+    /// To acquire it, in milliseconds.
+    lease: u64,
+}
+
 /// An attempt or a release that travels with others.
 pub(crate) struct Operation {
-    pub(crate) key: Key,
-    pub(crate) owner: Owner,
-    pub(crate) wanted: Wanted,
+    verb: Verb,
+    /// At least one. Those of several travel as one.
+    locks: SmallVec<[OneLock; 1]>,
     /// `None` if nobody waits for the answer.
-    pub(crate) caller: Option<Caller>,
+    caller: Option<Caller>,
 }
 
 impl Operation {
+    /// An attempt at locks.
+    pub(crate) fn attempt(attempts: &[Attempt]) -> Self {
+        let lock = |attempt: &Attempt| {
+            let (target, lease) = (&attempt.target, reply::millis(attempt.lease));
+            OneLock::new(target, lease)
+        };
+        Self::new(Verb::Acquire, attempts.iter().map(lock))
+    }
+
+    /// The release of locks.
+    pub(crate) fn release(targets: &[Target]) -> Self {
+        Self::new(
+            Verb::Release,
+            targets.iter().map(|target| OneLock::new(target, 0)),
+        )
+    }
+
+    fn new(verb: Verb, locks: impl Iterator<Item = OneLock>) -> Self {
+        Self {
+            verb,
+            locks: locks.collect(),
+            caller: None,
+        }
+    }
+
+    /// The same for somebody who waits for the answer.
+    pub(crate) fn of(self, caller: Caller) -> Self {
+        let caller = Some(caller);
+        Self { caller, ..self }
+    }
+
+    /// Who waits for the answer, if anybody does.
+    pub(crate) fn into_caller(self) -> Option<Caller> {
+        self.caller
+    }
+
+    /// Tells the caller the answer. Returns what withdraws this attempt, if its caller has left and it may have been granted.
+    pub(crate) fn tell(self, answer: Result<Value, Fault>, may_be_granted: bool) -> Option<Self> {
+        // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
+        let has_left = self.caller?.tell(Told::Answer(answer));
+        let is_withdrawn = has_left && may_be_granted && self.verb == Verb::Acquire;
+        is_withdrawn.then_some(Self {
+            verb: Verb::Release,
+            locks: self.locks,
+            caller: None,
+        })
+    }
+
+    /// The first key. The others are on the same server.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.locks.first().map(|lock| &lock.key)
+    }
+
+    /// The names of its locks.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.locks.iter().map(|lock| &**lock.key.name())
+    }
+
     /// Adds the arguments to the call of a batch, whose keys were added.
     pub(crate) fn add_to(&self, call: Call) -> Call {
-        let call = call.owner(self.owner);
-        match &self.wanted {
-            Wanted::Acquire(lease) => call.arg(*lease),
-            Wanted::Release => call.arg(names::lock_channel(self.key.name())),
+        let several = self.locks.len() > 1;
+        let call = if several {
+            call.arg(self.locks.len())
+        } else {
+            call
+        };
+        self.locks.iter().fold(call, |call, lock| {
+            let call = call.owner(lock.owner);
+            match self.verb {
+                Verb::Acquire => call.arg(lock.lease),
+                Verb::Release => call.arg(names::lock_channel(lock.key.name())),
+            }
+        })
+    }
+}
+
+impl OneLock {
+    fn new(target: &Target, lease: u64) -> Self {
+        Self {
+            key: target.resource.key.clone(),
+            owner: target.owner,
+            lease,
         }
     }
 }
 
 impl Collected for Operation {
     fn is_end(&self) -> bool {
-        matches!(self.wanted, Wanted::Release)
+        self.verb == Verb::Release
+    }
+
+    fn locks(&self) -> usize {
+        self.locks.len()
     }
 
     fn bytes(&self) -> usize {
         // The channel is the name with some more, for which the rest of the owner's room is enough.
-        let names = match &self.wanted {
-            Wanted::Acquire(_) => 1,
-            Wanted::Release => 2,
+        let names = match self.verb {
+            Verb::Acquire => 1,
+            Verb::Release => 2,
         };
-        (self.key.name().len() + size_of_val(&OWNER_BUFFER)) * names
+        let of_each = self
+            .names()
+            .map(|name| (name.len() + size_of_val(&OWNER_BUFFER)) * names);
+        of_each.sum()
     }
 
     fn is_wanted(&self) -> bool {

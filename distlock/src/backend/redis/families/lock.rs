@@ -1,6 +1,8 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
-use crate::backend::redis::batches::Wanted;
+use std::slice;
+
+use crate::backend::redis::batches::Operation;
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
@@ -34,8 +36,8 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).owner(target.owner).arg(lease);
-    let wanted = Wanted::Acquire(lease);
-    let value = backend.run_or_join(target, wanted, &script::LOCK_ACQUIRE, &with);
+    let operation = || Operation::attempt(slice::from_ref(attempt));
+    let value = backend.run_or_join(key, &operation, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
@@ -65,12 +67,13 @@ pub(crate) async fn attempt_all(
             .iter()
             .map(|attempt| &**attempt.target.resource.key.name());
         attempts.iter().fold(call.keys(keys), |call, attempt| {
-            let owner = attempt.target.owner.text();
-            call.arg(owner).arg(reply::millis(attempt.lease))
+            call.owner(attempt.target.owner)
+                .arg(reply::millis(attempt.lease))
         })
     };
-    let value = backend.run(first, &script::LOCK_ACQUIRE_ALL, &with).await?;
-    reply::attempted_all(value, attempts.len())
+    let operation = || Operation::attempt(attempts);
+    let value = backend.run_or_join(first, &operation, &script::LOCK_ACQUIRE_ALL, &with);
+    reply::attempted_all(value.await?, attempts.len())
 }
 
 pub(crate) async fn renew(
@@ -123,7 +126,8 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let channel = || names::lock_channel(name);
     let with = |call: Call| call.key(name).owner(target.owner).arg(channel());
     let value = if target.taken_for.is_zero() {
-        let value = backend.run_or_join(target, Wanted::Release, &script::LOCK_RELEASE, &with);
+        let operation = || Operation::release(slice::from_ref(target));
+        let value = backend.run_or_join(key, &operation, &script::LOCK_RELEASE, &with);
         value.await?
     } else {
         // Never in a batch: the batch script frees the key at once.
@@ -139,20 +143,20 @@ pub(crate) async fn release_all(
     first: &Key,
     targets: &[Target],
 ) -> Result<Vec<Released>, Fault> {
+    // Made where it is used, as for one lock.
     let channel = |target: &Target| names::lock_channel(target.resource.key.name());
-    let channels: Vec<String> = targets.iter().map(channel).collect();
     let with = |call: Call| {
         let keys = targets.iter().map(|target| &**target.resource.key.name());
-        let pairs = targets.iter().zip(&channels);
-        pairs.fold(call.keys(keys), |call, (target, channel)| {
-            call.arg(target.owner.text()).arg(channel)
+        targets.iter().fold(call.keys(keys), |call, target| {
+            call.owner(target.owner).arg(channel(target))
         })
     };
-    let value = backend.run(first, &script::LOCK_RELEASE_ALL, &with).await?;
-    let values = reply::each(value, targets.len())?;
-    let released = values.into_iter().zip(&channels);
+    let operation = || Operation::release(targets);
+    let value = backend.run_or_join(first, &operation, &script::LOCK_RELEASE_ALL, &with);
+    let values = reply::each(value.await?, targets.len())?;
+    let released = values.into_iter().zip(targets);
     released
-        .map(|(one, channel)| reply::released(one, || backend.subscribers(first, channel)))
+        .map(|(one, target)| reply::released(one, || backend.subscribers(first, &channel(target))))
         .collect()
 }
 

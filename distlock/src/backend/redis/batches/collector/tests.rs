@@ -9,13 +9,17 @@ enum Sort {
     Gone(usize),
 }
 
-/// An operation with a number, and what it adds to a batch.
+/// An operation with a number, how many bytes it adds to a batch, and how many locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Operation(Sort, usize);
+struct Operation(Sort, usize, usize);
 
 impl Collected for Operation {
     fn is_end(&self) -> bool {
         matches!(self.0, End(_))
+    }
+
+    fn locks(&self) -> usize {
+        self.2
     }
 
     fn bytes(&self) -> usize {
@@ -36,7 +40,7 @@ fn collector(operations: &[Sort]) -> Collector<Operation> {
 }
 
 fn add(collector: &mut Collector<Operation>, sort: Sort) -> Option<Phase> {
-    collector.add(Operation(sort, 1))
+    collector.add(Operation(sort, 1, 1))
 }
 
 /// The next batch of a sender that is ready.
@@ -101,7 +105,7 @@ fn what_comes_up_behind_enough_batches_waits_for_an_answer_or_until_it_is_late()
     assert_eq!(add(&mut collector, Attempt(9)), Some(Phase::Late));
     assert_eq!(
         collector.next_batch(Phase::Late),
-        [Operation(Attempt(9), 1)]
+        [Operation(Attempt(9), 1, 1)]
     );
     assert_eq!(add(&mut collector, Attempt(10)), Some(Phase::Late));
 }
@@ -157,7 +161,7 @@ fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
         (4, 2 * BATCH_BYTES),
         (5, 1),
     ] {
-        collector.add(Operation(Attempt(number), bytes));
+        collector.add(Operation(Attempt(number), bytes, 1));
     }
     assert_eq!(next(&mut collector), [Attempt(1), Attempt(2)]);
     assert_eq!(collector.begin_sender(), Some(Phase::Ready));
@@ -166,6 +170,34 @@ fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
     assert_eq!(next(&mut collector), [Attempt(4)]);
     assert_eq!(next(&mut collector), [Attempt(5)]);
     assert_eq!(next(&mut collector), []);
+}
+
+#[test]
+fn batch_is_full_of_locks_and_one_operation_on_more_of_them_goes_alone() {
+    let mut collector = Collector::new(Known::new(true));
+    let begun = [
+        (1, MOST_IN_BATCH - 1),
+        (2, 1),
+        (3, 1),
+        (4, 2 * MOST_IN_BATCH),
+        (5, 1),
+    ]
+    .map(|(number, locks)| collector.add(Operation(Attempt(number), 1, locks)));
+    let ready = Some(Phase::Ready);
+    assert_eq!(begun, [ready, None, ready, ready, ready]);
+    for expected in [
+        &[Attempt(1), Attempt(2)][..],
+        &[Attempt(3)],
+        &[Attempt(4)],
+        &[Attempt(5)],
+    ] {
+        assert_eq!(next(&mut collector), expected);
+    }
+    for _ in 0..4 {
+        collector.answered();
+        assert_eq!(next(&mut collector), []);
+    }
+    assert!(collector.begin_alone());
 }
 
 #[test]
