@@ -31,7 +31,6 @@ pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua")
 /// Acquires several plain locks.
 pub const ACQUIRE_ALL: &str = concat!(
     script!("held.lua"),
-    script!("acquire.lua"),
     script!("acquire_all.lua"),
     script!("lock_acquire_all.lua")
 );

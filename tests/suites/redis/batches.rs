@@ -239,6 +239,21 @@ async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
     assert_eq!(server.keys().await, ["c", "d", "g"]);
 }
 
+#[tokio::test]
+async fn owner_that_has_its_locks_already_gets_the_longer_lease_in_a_batch() {
+    let server = RedisServer::start().await;
+    let owner = "0f0e0d0c-0b0a-0908-0706-050403020100:1";
+    for lease in ["30000", "60000"] {
+        let words = ["EVAL", BATCH, "4", "a", "b", "c", "d"];
+        let of_each = [owner, lease, "2", owner, lease, owner, lease, owner, lease];
+        server.cli(&[&words[..], &of_each].concat()).await;
+    }
+    for key in ["a", "b", "c", "d"] {
+        let left = server.pttl(key).await;
+        assert!((30_001..=60_000).contains(&left), "{key}: {left}");
+    }
+}
+
 /// One attempt at two keys each: the first with the third, the second with the fourth, and so on.
 fn attempts_at_two(client: &Client) -> Vec<Acquiring> {
     let attempt = |number: usize| -> Acquiring {

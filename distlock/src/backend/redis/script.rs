@@ -62,7 +62,7 @@ scripts! {
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
-    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/acquire.lua", "scripts/acquire_all.lua", "scripts/lock_acquire_all.lua";
+    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/acquire_all.lua", "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/release_all.lua", "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";

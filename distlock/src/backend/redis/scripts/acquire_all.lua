@@ -1,10 +1,10 @@
 -- How several locks are acquired, all or none. Each script follows with a header of its own.
 
--- Acquires this many locks, from this position of KEYS on, each for its owner, or none of them. From `at` on, ARGV has two for each
--- lock: owner, lease in ms. Returns nil if they are granted, and otherwise: the position, from 1 on, of a lock that another owner
--- holds, for how many ms, and the owner.
+-- Acquires this many locks, from this position of KEYS on, each for its owner, or none of them, as `acquire` does with one. From `at` on,
+-- ARGV has two for each lock: owner, lease in ms. Returns nil if they are granted, and otherwise: the position, from 1 on, of a lock
+-- that another owner holds, for how many ms, and the owner. `checked` has the leases that were accepted.
 local function acquire_all(from, many, at, checked)
-  local free, granted = {}, 0
+  local free = {}
   for i = 0, many - 1 do
     local lock = KEYS[from + i]
     free[i] = redis.call('EXISTS', lock) == 0
@@ -12,19 +12,22 @@ local function acquire_all(from, many, at, checked)
       return { i + 1, held(lock) }
     end
   end
-  local function grant_all()
-    for i = 0, many - 1 do
-      local grant = free[i] and grant_free or grant_again
-      grant(KEYS[from + i], ARGV[at + i * 2], ARGV[at + i * 2 + 1], checked)
-      granted = i + 1
+  for i = 0, many - 1 do
+    local lock, owner, lease = KEYS[from + i], ARGV[at + i * 2], ARGV[at + i * 2 + 1]
+    if not free[i] then lease = math.max(redis.call('PTTL', lock), tonumber(lease)) end
+    -- Both commands answer 0 or 1, and an error is neither.
+    local answer = free[i] and checked[lease] and 1 or redis.pcall('PEXPIRE', lock, lease)
+    if answer == 0 or answer == 1 then answer = redis.pcall('HSET', lock, owner, '1') end
+    if free[i] and (answer == 0 or answer == 1) then answer = redis.pcall('PEXPIRE', lock, lease) end
+    if answer ~= 0 and answer ~= 1 then
+      -- None of them is granted.
+      for before = 0, i do
+        if free[before] then redis.pcall('HDEL', KEYS[from + before], ARGV[at + before * 2]) end
+      end
+      error(answer)
     end
+    checked[lease] = true
   end
-  local is_done, why = pcall(grant_all)
-  if is_done then return nil end
-  -- None of them is granted.
-  for i = 0, granted - 1 do
-    if free[i] then redis.pcall('HDEL', KEYS[from + i], ARGV[at + i * 2]) end
-  end
-  error(why, 0)
+  return nil
 end
 

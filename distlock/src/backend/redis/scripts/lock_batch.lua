@@ -22,15 +22,14 @@ while key <= many do
     is_done, reply = pcall(is_attempt and acquire or release, KEYS[key], owner, with, checked)
     key, at = key + 1, at + 2
   end
-  done = done + 1
-  if is_done then
-    -- A nil would end the array.
-    replies[done] = reply or false
-  else
+  if not is_done then
     if type(reply) == 'table' then reply = reply.err end
     -- A replica writes nothing, for nobody. The client has to hear it as the error of the command.
     if string.find(reply, 'READONLY', 1, true) then return redis.error_reply(reply) end
-    replies[done] = { 'failed', reply }
+    reply = { 'failed', reply }
   end
+  done = done + 1
+  -- A nil would end the array.
+  replies[done] = reply or false
 end
 return told(replies)

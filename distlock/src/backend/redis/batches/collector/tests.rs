@@ -183,16 +183,14 @@ fn batch_is_full_of_locks_and_one_operation_on_more_of_them_goes_alone() {
         (5, 1),
     ]
     .map(|(number, locks)| collector.add(Operation(Attempt(number), 1, locks)));
-    let ready = Some(Phase::Ready);
-    assert_eq!(begun, [ready, None, ready, ready, ready]);
-    for expected in [
-        &[Attempt(1), Attempt(2)][..],
-        &[Attempt(3)],
-        &[Attempt(4)],
-        &[Attempt(5)],
-    ] {
-        assert_eq!(next(&mut collector), expected);
+    let [ready, late] = [Phase::Ready, Phase::Late].map(Some);
+    assert_eq!(begun, [ready, None, ready, ready, late]);
+    assert_eq!(next(&mut collector), [Attempt(1), Attempt(2)]);
+    for alone in [3, 4] {
+        assert_eq!(next(&mut collector), [Attempt(alone)]);
     }
+    let last = collector.next_batch(Phase::Late);
+    assert_eq!(last, [Operation(Attempt(5), 1, 1)]);
     for _ in 0..4 {
         collector.answered();
         assert_eq!(next(&mut collector), []);
