@@ -2,6 +2,9 @@
 //!
 //! On one thread and in one task, of several operations that begin at once the first may go alone, and the others go together.
 
+mod script;
+mod several;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +16,6 @@ use distlock_tests::rights::PASSWORD;
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, Which, eventually_eq};
 use futures_util::future::{join_all, poll_immediate};
-use redis::Value;
 use tokio::runtime;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
@@ -187,168 +189,6 @@ async fn error_of_an_operation_of_a_batch_names_the_master_that_sentinels_name()
     assert!(scripts_since(master, before).await <= 2);
 }
 
-/// The script of a batch, bare.
-const BATCH: &str = concat!(
-    include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/release_all.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/lock_batch.lua"),
-);
-
-#[tokio::test]
-async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
-    let server = RedisServer::start().await;
-    let owner = |name: &str| format!("0f0e0d0c-0b0a-0908-0706-050403020100:{name}");
-    let [one, two, three] = ["1", "2", "3"].map(owner);
-    let channel = "redisson_lock__channel:{a}";
-    let words = ["EVAL", BATCH, "8", "a", "b", "c", "d", "e", "f", "g", "a"];
-    let mut of_each = vec![&*one, "30000", &*two, "1.5"];
-    // Two that are granted together, and two of which one has no valid lease.
-    of_each.extend(["2", &three, "30000", &three, "30000"]);
-    of_each.extend(["2", &three, "30000", &three, "1.5"]);
-    of_each.extend([&*three, "30000", &*one, channel]);
-    let answer = server.cli(&[&words[..], &of_each].concat()).await;
-    let Value::Array(answers) = answer else {
-        panic!("{answer:?}")
-    };
-    let [
-        Value::Nil,
-        failed,
-        Value::Nil,
-        too,
-        Value::Nil,
-        Value::Int(0),
-    ] = answers.as_slice()
-    else {
-        panic!("{answers:?}")
-    };
-    for failed in [failed, too] {
-        let Value::Array(failed) = failed else {
-            panic!("{failed:?}")
-        };
-        let [Value::BulkString(word), Value::BulkString(error)] = failed.as_slice() else {
-            panic!("{failed:?}")
-        };
-        assert_eq!(word, b"failed");
-        let error = String::from_utf8_lossy(error);
-        assert!(error.contains("not an integer"), "{error}");
-    }
-    assert_eq!(server.keys().await, ["c", "d", "g"]);
-}
-
-#[tokio::test]
-async fn owner_that_has_its_locks_already_gets_the_longer_lease_in_a_batch() {
-    let server = RedisServer::start().await;
-    let owner = "0f0e0d0c-0b0a-0908-0706-050403020100:1";
-    for lease in ["30000", "60000"] {
-        let words = ["EVAL", BATCH, "4", "a", "b", "c", "d"];
-        let of_each = [owner, lease, "2", owner, lease, owner, lease, owner, lease];
-        server.cli(&[&words[..], &of_each].concat()).await;
-    }
-    for key in ["a", "b", "c", "d"] {
-        let left = server.pttl(key).await;
-        assert!((30_001..=60_000).contains(&left), "{key}: {left}");
-    }
-}
-
-/// One attempt at two keys each: the first with the third, the second with the fourth, and so on.
-fn attempts_at_two(client: &Client) -> Vec<Acquiring> {
-    let attempt = |number: usize| -> Acquiring {
-        let keys = [0, 2].map(|other| key(4 * (number / 2) + number % 2 + other));
-        let lock = client.multi_lock(keys);
-        Box::pin(lock.acquire().wait(Duration::ZERO).into_future())
-    };
-    (0..AT_ONCE).map(attempt).collect()
-}
-
-#[tokio::test]
-async fn attempts_at_several_keys_travel_together_and_each_gets_all_or_none() {
-    let server = RedisServer::start().await;
-    let client = warm_client(&server).await;
-    server
-        .cli(&["SET", &key(3), "data of another program"])
-        .await;
-    let other = super::client(&server).await;
-    let theirs = other.lock(key(6)).acquire().await.unwrap();
-    let before = server.command_calls("evalsha").await;
-    let acquired = join_all(attempts_at_two(&client)).await;
-    assert!(scripts_since(&server, before).await <= 2);
-    let mut guards = Vec::new();
-    for (number, acquired) in acquired.into_iter().enumerate() {
-        match number {
-            // Keys 1 and 3.
-            1 => {
-                let text = acquired.unwrap_err().to_string();
-                assert!(text.contains("another type of value"), "{text}");
-            }
-            // Keys 4 and 6.
-            2 => {
-                let busy = acquired.unwrap_err();
-                assert!(busy.is_busy(), "{busy}");
-                let text = busy.to_string();
-                assert!(text.contains(&theirs.owner().to_string()), "{text}");
-            }
-            _ => guards.push(acquired.unwrap()),
-        }
-    }
-    for free in [1, 4] {
-        assert!(!server.keys().await.contains(&key(free)));
-    }
-    assert_eq!(server.keys().await.len(), 2 * (AT_ONCE - 2) + 2);
-    let before = server.command_calls("evalsha").await;
-    release_all(guards).await;
-    assert!(scripts_since(&server, before).await <= 2);
-    theirs.release().await.unwrap();
-    assert_eq!(server.keys().await, [key(3)]);
-}
-
-#[tokio::test]
-async fn release_of_several_keys_in_a_batch_frees_those_that_are_no_other_data() {
-    let server = RedisServer::start().await;
-    let client = untracked_client(&server).await;
-    let acquired = join_all(attempts_at_two(&client)).await;
-    server.cli(&["DEL", &key(3)]).await;
-    server
-        .cli(&["SET", &key(3), "data of another program"])
-        .await;
-    let guards = acquired.into_iter().map(Result::unwrap);
-    let released = join_all(guards.map(Guard::release)).await;
-    for (number, released) in released.into_iter().enumerate() {
-        // Keys 1 and 3.
-        assert_eq!(released.is_err(), number == 1, "{number}: {released:?}");
-    }
-    assert_eq!(server.keys().await, [key(3)]);
-}
-
-#[tokio::test]
-async fn attempt_at_several_keys_that_leaves_while_its_batch_is_under_way_keeps_none() {
-    let (server, proxy, client) = behind_a_proxy().await;
-    release_multi_locks(&client).await;
-    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key(9)));
-    let attempts = attempts_at_two(&client);
-    let mut attempts: Vec<_> = attempts.into_iter().map(tokio::spawn).collect();
-    let batch = batch.caught(SOON).await;
-    // Keys 9 and 11.
-    let left = attempts.remove(5);
-    left.abort();
-    assert!(left.await.unwrap_err().is_cancelled());
-    assert!(batch.deliver().await.is_some());
-    for acquired in join_all(attempts).await {
-        acquired.unwrap().unwrap().release().await.unwrap();
-    }
-    // The lease is 30 s: only a release frees them in time.
-    eventually_eq(SOON, "keys", Vec::<String>::new(), || server.keys()).await;
-}
-
-/// The server knows the scripts for several keys afterwards.
-async fn release_multi_locks(client: &Client) {
-    let acquired = join_all(attempts_at_two(client)).await;
-    release_all(acquired.into_iter().map(Result::unwrap).collect()).await;
-}
-
 #[tokio::test]
 async fn operation_whose_caller_is_gone_before_its_batch_is_not_sent() {
     let server = RedisServer::start().await;
@@ -448,20 +288,6 @@ async fn key_whose_lease_a_user_may_not_set_fails_alone_and_stays_free() {
     let leases = format!("(+pexpire {})", but_the_third().join(" "));
     let rights = ["+@all", "-pexpire", "~*", "&*", &leases].map(String::from);
     third_key_fails_alone(&rights).await;
-}
-
-#[tokio::test]
-async fn locks_of_several_keys_of_which_one_has_no_lease_all_stay_free() {
-    let server = RedisServer::start().await;
-    let leases = format!("(+pexpire {})", but_the_third().join(" "));
-    let rights = ["+@all", "-pexpire", "~*", "&*", &leases].map(String::from);
-    server.set_user("some", &rights).await;
-    let url = format!("redis://some:{PASSWORD}@{}", server.addr());
-    let client = Client::connect(&url).await.unwrap();
-    let lock = client.multi_lock([key(1), key(2), key(3)]);
-    let denied = lock.try_acquire().await.unwrap_err();
-    assert!(denied.to_string().contains("denied"), "{denied}");
-    assert_eq!(server.keys().await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -1,0 +1,123 @@
+//! Several locks that are acquired or released together are one operation of a batch.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use distlock::{Client, Guard};
+use distlock_tests::rights::PASSWORD;
+use distlock_tests::{RedisServer, Select, Which, eventually_eq};
+use futures_util::future::join_all;
+
+use super::{
+    AT_ONCE, Acquiring, SOON, behind_a_proxy, but_the_third, key, release_all, scripts_since,
+    untracked_client, warm_client,
+};
+
+/// One attempt at two keys each: the first with the third, the second with the fourth, and so on.
+fn attempts_at_two(client: &Client) -> Vec<Acquiring> {
+    let attempt = |number: usize| -> Acquiring {
+        let keys = [0, 2].map(|other| key(4 * (number / 2) + number % 2 + other));
+        let lock = client.multi_lock(keys);
+        Box::pin(lock.acquire().wait(Duration::ZERO).into_future())
+    };
+    (0..AT_ONCE).map(attempt).collect()
+}
+
+#[tokio::test]
+async fn attempts_at_several_keys_travel_together_and_each_gets_all_or_none() {
+    let server = RedisServer::start().await;
+    let client = warm_client(&server).await;
+    server
+        .cli(&["SET", &key(3), "data of another program"])
+        .await;
+    let other = super::client(&server).await;
+    let theirs = other.lock(key(6)).acquire().await.unwrap();
+    let before = server.command_calls("evalsha").await;
+    let acquired = join_all(attempts_at_two(&client)).await;
+    assert!(scripts_since(&server, before).await <= 2);
+    let mut guards = Vec::new();
+    for (number, acquired) in acquired.into_iter().enumerate() {
+        match number {
+            // Keys 1 and 3.
+            1 => {
+                let text = acquired.unwrap_err().to_string();
+                assert!(text.contains("another type of value"), "{text}");
+            }
+            // Keys 4 and 6.
+            2 => {
+                let busy = acquired.unwrap_err();
+                assert!(busy.is_busy(), "{busy}");
+                let text = busy.to_string();
+                assert!(text.contains(&theirs.owner().to_string()), "{text}");
+            }
+            _ => guards.push(acquired.unwrap()),
+        }
+    }
+    for free in [1, 4] {
+        assert!(!server.keys().await.contains(&key(free)));
+    }
+    assert_eq!(server.keys().await.len(), 2 * (AT_ONCE - 2) + 2);
+    let before = server.command_calls("evalsha").await;
+    release_all(guards).await;
+    assert!(scripts_since(&server, before).await <= 2);
+    theirs.release().await.unwrap();
+    assert_eq!(server.keys().await, [key(3)]);
+}
+
+#[tokio::test]
+async fn release_of_several_keys_in_a_batch_frees_those_that_are_no_other_data() {
+    let server = RedisServer::start().await;
+    let client = untracked_client(&server).await;
+    let acquired = join_all(attempts_at_two(&client)).await;
+    server.cli(&["DEL", &key(3)]).await;
+    server
+        .cli(&["SET", &key(3), "data of another program"])
+        .await;
+    let guards = acquired.into_iter().map(Result::unwrap);
+    let released = join_all(guards.map(Guard::release)).await;
+    for (number, released) in released.into_iter().enumerate() {
+        // Keys 1 and 3.
+        assert_eq!(released.is_err(), number == 1, "{number}: {released:?}");
+    }
+    assert_eq!(server.keys().await, [key(3)]);
+}
+
+#[tokio::test]
+async fn attempt_at_several_keys_that_leaves_while_its_batch_is_under_way_keeps_none() {
+    let (server, proxy, client) = behind_a_proxy().await;
+    release_multi_locks(&client).await;
+    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key(9)));
+    let attempts = attempts_at_two(&client);
+    let mut attempts: Vec<_> = attempts.into_iter().map(tokio::spawn).collect();
+    let batch = batch.caught(SOON).await;
+    // Keys 9 and 11.
+    let left = attempts.remove(5);
+    left.abort();
+    assert!(left.await.unwrap_err().is_cancelled());
+    assert!(batch.deliver().await.is_some());
+    for acquired in join_all(attempts).await {
+        acquired.unwrap().unwrap().release().await.unwrap();
+    }
+    // The lease is 30 s: only a release frees them in time.
+    eventually_eq(SOON, "keys", Vec::<String>::new(), || server.keys()).await;
+}
+
+/// The server knows the scripts for several keys afterwards.
+async fn release_multi_locks(client: &Client) {
+    let acquired = join_all(attempts_at_two(client)).await;
+    release_all(acquired.into_iter().map(Result::unwrap).collect()).await;
+}
+
+#[tokio::test]
+async fn locks_of_several_keys_of_which_one_has_no_lease_all_stay_free() {
+    let server = RedisServer::start().await;
+    let leases = format!("(+pexpire {})", but_the_third().join(" "));
+    let rights = ["+@all", "-pexpire", "~*", "&*", &leases].map(String::from);
+    server.set_user("some", &rights).await;
+    let url = format!("redis://some:{PASSWORD}@{}", server.addr());
+    let client = Client::connect(&url).await.unwrap();
+    let lock = client.multi_lock([key(1), key(2), key(3)]);
+    let denied = lock.try_acquire().await.unwrap_err();
+    assert!(denied.to_string().contains("denied"), "{denied}");
+    assert_eq!(server.keys().await, Vec::<String>::new());
+}
