@@ -158,6 +158,7 @@ impl RedisBackend {
     /// Tells a caller its answer. The attempt of a caller that was dropped is withdrawn: it may have been sent after its caller
     /// has withdrawn it. If that fails, the lease ends what it was granted.
     fn tell(&self, here: Here<'_>, operation: Operation, answer: Result<Value, Fault>) {
+        // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
         let may_be_granted = may_be_granted(&answer);
         if let Some(withdrawal) = operation.tell(answer, may_be_granted) {
             self.collect(here, withdrawal);

@@ -102,7 +102,6 @@ impl Operation {
 
     /// Tells the caller the answer. Returns what withdraws this attempt, if its caller has left and it may have been granted.
     pub(crate) fn tell(self, answer: Result<Value, Fault>, may_be_granted: bool) -> Option<Self> {
-        // A rule of tests/model: attempt_of_a_dropped_caller_is_withdrawn.
         let has_left = self.caller?.tell(Told::Answer(answer));
         let is_withdrawn = has_left && may_be_granted && self.verb == Verb::Acquire;
         is_withdrawn.then_some(Self {
