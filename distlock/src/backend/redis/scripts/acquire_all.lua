@@ -1,8 +1,9 @@
 -- How several locks are acquired, all or none. Each script follows with a header of its own.
 
--- Acquires this many locks, from this position of KEYS on, each for its owner, or none of them, as `acquire` does with one. From `at` on,
--- ARGV has two for each lock: owner, lease in ms. Returns nil if they are granted, and otherwise: the position, from 1 on, of a lock
--- that another owner holds, for how many ms, and the owner. `checked` has the leases that were accepted.
+-- Acquires this many locks, from this position of KEYS on, each for its owner, or none of them, as `acquire` does with one. From `at`
+-- on, ARGV has two for each lock: owner, lease in ms. Returns nil if they are granted, and otherwise the error that the server has
+-- answered, or: the position, from 1 on, of a lock that another owner holds, for how many ms, and the owner.
+-- `checked` has the leases that were accepted by the same script.
 local function acquire_all(from, many, at, checked)
   local free = {}
   for i = 0, many - 1 do
@@ -24,7 +25,7 @@ local function acquire_all(from, many, at, checked)
       for before = 0, i do
         if free[before] then redis.pcall('HDEL', KEYS[from + before], ARGV[at + before * 2]) end
       end
-      error(answer)
+      return answer
     end
     checked[lease] = true
   end
