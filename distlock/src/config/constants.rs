@@ -295,11 +295,16 @@ pub(crate) const BATCHES_AT_ONCE: usize = 2;
 #[cfg(feature = "redis")]
 pub(crate) const WAIT_FOR_OTHERS: Duration = Duration::from_millis(1);
 
-/// The most attempts and releases in a batch. The server carries out nothing else meanwhile, which is some 100 us.
+/// The most locks in a batch. The server carries out nothing else meanwhile, which is some 100 us.
 #[cfg(feature = "redis")]
 pub(crate) const MOST_IN_BATCH: usize = 32;
 
-/// What the names of a batch may take in bytes, so that its command is written at once. A longer name goes alone in its batch.
+/// The most locks of one operation in a batch. With more of them it goes alone.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_IN_OPERATION: usize = 8;
+
+/// What the names of a batch may take in bytes, so that its command is written at once. An operation with longer names goes alone in its
+/// batch.
 #[cfg(feature = "redis")]
 pub(crate) const BATCH_BYTES: usize = 16 * 1024;
 

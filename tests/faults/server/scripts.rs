@@ -16,7 +16,7 @@ use crate::row::{Row, rows};
 use crate::support::{client_with, ms};
 
 /// Source, and how many arguments it takes.
-const SCRIPTS: [(&str, usize); 6] = [
+const SCRIPTS: [(&str, usize); 8] = [
     (
         concat!(
             include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
@@ -46,6 +46,22 @@ const SCRIPTS: [(&str, usize); 6] = [
             include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
             include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua")
+        ),
+        2,
+    ),
+    (
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire_all.lua")
+        ),
+        2,
+    ),
+    (
+        concat!(
+            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/release_all.lua"),
+            include_str!("../../../distlock/src/backend/redis/scripts/lock_release_all.lua")
         ),
         2,
     ),
@@ -103,6 +119,9 @@ async fn f02_script_run_many_times_leaves_what_it_left_once(row: &Row) {
         row.injected("script run again", times as u64 - 1);
     }
 }
+
+/// As long as an owner is.
+const OWNER: &str = "0f0e0d0c-0b0a-0908-0706-050403020100:1";
 
 /// What may stand where a script expects an owner, a count, a lease or a channel.
 const ODD: [&[u8]; 23] = [
@@ -165,7 +184,7 @@ fn odd_call(random: &mut StdRng) -> (&'static str, Vec<&'static [u8]>) {
     };
     let mut args: Vec<&[u8]> = (0..given).map(|_| *ODD.choose(random).unwrap()).collect();
     if let Some(owner) = args.first_mut().filter(|_| random.random_bool(0.5)) {
-        *owner = b"owner";
+        *owner = OWNER.as_bytes();
     }
     (source, args)
 }
@@ -174,7 +193,7 @@ fn odd_call(random: &mut StdRng) -> (&'static str, Vec<&'static [u8]>) {
 async fn hold_by_hand(connection: &mut MultiplexedConnection) {
     let mut reset = redis::pipe();
     reset.cmd("DEL").arg("fresh").arg("held").ignore();
-    reset.cmd("HSET").arg("held").arg("owner").arg(1).ignore();
+    reset.cmd("HSET").arg("held").arg(OWNER).arg(1).ignore();
     reset.cmd("PEXPIRE").arg("held").arg(30_000).ignore();
     reset.query_async::<()>(connection).await.unwrap();
 }

@@ -12,7 +12,7 @@ use super::batches::{
 };
 use super::script::{self, Call, Fill, Script};
 use crate::backend::{Fault, cause};
-use crate::config::WAIT_FOR_OTHERS;
+use crate::config::{MOST_IN_OPERATION, WAIT_FOR_OTHERS};
 use crate::resource::key::Key;
 use crate::sync::foreign;
 use crate::sync::runtime::Id;
@@ -26,10 +26,11 @@ enum Sent<'a> {
 }
 
 impl RedisBackend {
-    /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks. `key`: of its first lock.
+    /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks. One with many locks goes
+    /// alone: its attempt would keep others from the rest of a batch. `key`: of its first lock.
     pub(super) async fn run_or_join(
         &self,
-        key: &Key,
+        (key, locks): (&Key, usize),
         operation: &(dyn Fn() -> Operation + Sync),
         script: &Script,
         with: Fill<'_>,
@@ -41,6 +42,7 @@ impl RedisBackend {
         // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
         let _alone = match here.alone() {
             Some(alone) => alone,
+            None if locks > MOST_IN_OPERATION => here.alone_anyway(),
             None => match self.send_with_others(here, key, operation).await {
                 Sent::Together(answer) => return answer,
                 Sent::NotYet(alone) => alone,

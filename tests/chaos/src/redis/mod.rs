@@ -177,13 +177,14 @@ impl RedisRun {
         let all = async { tokio::join!(workers.join_all(), more.join_all()) };
         let is_done = self.ends(all).await;
         let children = self.children_end().await;
-        drop(slow_servers);
         self.wires.end_silence();
         // Data that they took away is not a violation. The checker knows what they do not explain.
         for effect in self.servers.get_mut().unplanned_failovers() {
             let end = self.context.time.now();
             self.note_fault(String::from("UnplannedFailover"), effect, (end, end), false);
         }
+        slow_servers.add_to(&self.history);
+        drop(slow_servers);
         let name = (self.config.ground.name(), self.context.seed);
         let bounds = self.bounds();
         let mut outcome = evaluate(name, &self.history, &bounds, &self.resource);
@@ -230,7 +231,7 @@ impl RedisRun {
             heals: timestamp(ground.heals()),
         };
         let servers = self.servers.get_mut().with_data();
-        SlowServers::watch(servers, &self.history, late)
+        SlowServers::watch(servers, late)
     }
 
     fn bounds(&self) -> Bounds {

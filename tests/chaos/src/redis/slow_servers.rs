@@ -1,8 +1,9 @@
 //! Servers that answer late although no fault was injected: the machine or its disk was slow.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_tests::pulse::{Pulse, monotonic_nanos};
+use distlock_tests::pulse::{Pulse, Stall, monotonic_nanos};
 use distlock_tests::server::RedisServer;
 use redis::Client;
 use tokio::task::JoinSet;
@@ -13,9 +14,11 @@ use crate::history::{Affected, Event, EventKind, Fault, History, Timestamp, Wipe
 /// The time between two questions, and between two tries to connect.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Asks servers again and again until it is dropped, and adds a fault to the history for each answer that was late.
+/// Asks servers again and again until it is dropped.
 pub(super) struct SlowServers {
     _watches: JoinSet<()>,
+    late: Late,
+    answers: LateAnswers,
 }
 
 /// What counts as late, and what it means for a run.
@@ -27,22 +30,48 @@ pub(super) struct Late {
     pub(super) heals: Timestamp,
 }
 
+/// From when to when a server owed an answer.
+type LateAnswers = Arc<Mutex<Vec<Stall>>>;
+
 impl SlowServers {
     pub(super) fn watch<'a>(
         servers: impl IntoIterator<Item = &'a RedisServer>,
-        history: &History,
         late: Late,
     ) -> Self {
+        let answers = LateAnswers::default();
         let clients = servers.into_iter().map(RedisServer::client);
-        let watches = clients.map(|client| watch(client, history.clone(), late));
+        let watches = clients.map(|client| watch(client, Arc::clone(&answers), late));
         Self {
             _watches: watches.collect(),
+            late,
+            answers,
+        }
+    }
+
+    /// Adds a fault to a history for each answer that was late beside no fault of the plan. One of the plan explains itself what comes
+    /// of it, and more than one fault would excuse more.
+    pub(super) fn add_to(&self, history: &History) {
+        let planned: Vec<Fault> = history.events().into_iter().filter_map(outage).collect();
+        let answers = self.answers.lock().expect("nobody panicked");
+        for late in answers.iter() {
+            let meets = |fault: &Fault| fault.from <= late.to && fault.to >= late.from;
+            if !planned.iter().any(meets) {
+                history.add(slow(*late, self.late.heals));
+            }
         }
     }
 }
 
+/// A fault that kept all clients from a server.
+fn outage(event: Event) -> Option<Fault> {
+    match event.what {
+        EventKind::Fault(fault) if fault.affected == Affected::Everybody => Some(fault),
+        _ => None,
+    }
+}
+
 /// Asks one server. A server that is gone may come back at the same address.
-async fn watch(client: Client, history: History, late: Late) {
+async fn watch(client: Client, answers: LateAnswers, late: Late) {
     let pulse = Pulse::start();
     loop {
         if let Ok(mut connection) = RedisServer::connection_of(&client).await {
@@ -57,7 +86,11 @@ async fn watch(client: Client, history: History, late: Late) {
                 let stalls = stalls.between(asked, answered);
                 let stalled: Timestamp = stalls.map(|stall| stall.to - stall.from).sum();
                 if answered - asked > stalled + late.after {
-                    history.add(slow(asked, answered, late.heals));
+                    let owed = Stall {
+                        from: asked,
+                        to: answered,
+                    };
+                    answers.lock().expect("nobody panicked").push(owed);
                 }
                 sleep(EVERY).await;
             }
@@ -66,11 +99,11 @@ async fn watch(client: Client, history: History, late: Late) {
     }
 }
 
-fn slow(from: Timestamp, to: Timestamp, heals: Timestamp) -> Event {
+fn slow(late: Stall, heals: Timestamp) -> Event {
     let fault = Fault {
         kind: String::from("SlowServer"),
-        from,
-        to,
+        from: late.from,
+        to: late.to,
         wiped: Wiped::Nothing,
         affected: Affected::Everybody,
         heals,
@@ -79,7 +112,7 @@ fn slow(from: Timestamp, to: Timestamp, heals: Timestamp) -> Event {
         reconnects: false,
     };
     Event {
-        at: to,
+        at: late.to,
         what: EventKind::Fault(fault),
     }
 }
@@ -91,49 +124,57 @@ mod tests {
     use super::*;
     use crate::time::timestamp;
 
-    fn faults(history: &History) -> Vec<Fault> {
-        let events = history.events().into_iter();
-        let faults = events.filter_map(|event| match event.what {
-            EventKind::Fault(fault) => Some(fault),
-            _ => None,
-        });
-        faults.collect()
+    const LATE: Duration = Duration::from_millis(200);
+
+    /// Stops a server until the watch has seen it, and returns for how long it was stopped in all.
+    async fn stop(server: &mut RedisServer, watch: &SlowServers) -> Stall {
+        let known = || watch.answers.lock().unwrap().len();
+        let (before, from) = (known(), monotonic_nanos());
+        // A stop that finds the watch without a connection is not seen.
+        for _ in 0..10 {
+            server.stop();
+            sleep(LATE * 3).await;
+            server.cont();
+            let told = async {
+                while known() == before {
+                    sleep(EVERY).await;
+                }
+            };
+            if timeout(LATE * 20, told).await.is_ok() {
+                let to = monotonic_nanos();
+                return Stall { from, to };
+            }
+        }
+        panic!("no stop was seen");
+    }
+
+    fn faults(watch: &SlowServers, planned: Option<Event>) -> Vec<Fault> {
+        let history = History::default();
+        planned.into_iter().for_each(|event| history.add(event));
+        watch.add_to(&history);
+        let faults = history.events().into_iter().filter_map(outage);
+        faults.filter(|fault| fault.heals == 7).collect()
     }
 
     #[tokio::test]
-    async fn server_that_stands_still_is_a_fault_of_that_length_and_may_be_restarted() {
-        const LATE: Duration = Duration::from_millis(200);
+    async fn server_that_stands_still_is_a_fault_of_that_length_unless_one_was_planned() {
         let mut server = RedisServer::start().await;
-        let history = History::default();
         let late = Late {
             after: timestamp(LATE),
             heals: 7,
         };
-        let _watch = SlowServers::watch([&server], &history, late);
-        for restarts in [false, true] {
-            if restarts {
-                server.restart().await;
-                server.connection().await;
-            }
-            let known = faults(&history).len();
-            // A stop that finds the watch without a connection is not seen.
-            for _ in 0..10 {
-                server.stop();
-                sleep(LATE * 3).await;
-                server.cont();
-                let told = async {
-                    while faults(&history).len() == known {
-                        sleep(EVERY).await;
-                    }
-                };
-                if timeout(LATE * 20, told).await.is_ok() {
-                    break;
-                }
-            }
-            let new = faults(&history).into_iter().skip(known).next_back();
-            let fault = new.expect("a stop is seen");
+        let watch = SlowServers::watch([&server], late);
+        stop(&mut server, &watch).await;
+        // It may be restarted.
+        server.restart().await;
+        server.connection().await;
+        let second = stop(&mut server, &watch).await;
+        let both = faults(&watch, None);
+        assert_eq!(both.len(), 2, "{both:?}");
+        for fault in both {
             assert!(fault.to - fault.from > timestamp(LATE), "{fault:?}");
-            assert_eq!((fault.heals, fault.affected), (7, Affected::Everybody));
         }
+        let planned = slow(second, 8);
+        assert_eq!(faults(&watch, Some(planned)).len(), 1);
     }
 }

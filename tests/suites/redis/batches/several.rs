@@ -116,8 +116,30 @@ async fn locks_of_several_keys_of_which_one_has_no_lease_all_stay_free() {
     server.set_user("some", &rights).await;
     let url = format!("redis://some:{PASSWORD}@{}", server.addr());
     let client = Client::connect(&url).await.unwrap();
-    let lock = client.multi_lock([key(1), key(2), key(3)]);
-    let denied = lock.try_acquire().await.unwrap_err();
+    let all = || client.multi_lock([key(1), key(2), key(3)]);
+    let denied = all().try_acquire().await.unwrap_err();
     assert!(denied.to_string().contains("denied"), "{denied}");
+    assert_eq!(server.keys().await, Vec::<String>::new());
+    // In a batch, behind another one whose lease was accepted.
+    let mut attempts: Vec<Acquiring> = vec![Box::pin(all().acquire().into_future())];
+    attempts.extend(
+        (4..AT_ONCE).map(|number| -> Acquiring {
+            Box::pin(client.lock(key(number)).acquire().into_future())
+        }),
+    );
+    attempts.rotate_left(2);
+    let (mut granted, mut refused) = (Vec::new(), Vec::new());
+    for acquired in join_all(attempts).await {
+        match acquired {
+            Ok(guard) => granted.push(guard),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    assert_eq!(granted.len(), AT_ONCE - 4);
+    assert!(
+        refused.len() == 1 && refused[0].contains("denied"),
+        "{refused:?}"
+    );
+    release_all(granted).await;
     assert_eq!(server.keys().await, Vec::<String>::new());
 }

@@ -3,7 +3,7 @@
 //! A command costs the client and the server more than what it does: a write, a wake-up, a parse, a script that begins. So, while
 //! something is under way to a server, the attempts and releases of plain locks that come up are collected, and go out as one
 //! call of a script, which does each for itself and answers for each. Several locks that are acquired or released together are one
-//! operation. While nothing is under way, a command goes out at once, by its own script.
+//! operation, which goes alone if they are many. While nothing is under way, a command goes out at once, by its own script.
 //!
 //! Each runtime of a client has a [`Collector`]. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
 //! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.

@@ -57,34 +57,40 @@ pub(crate) struct OneLock {
 /// An attempt or a release that travels with others.
 pub(crate) struct Operation {
     verb: Verb,
-    /// At least one. Those of several travel as one.
+    /// At least one.
     locks: SmallVec<[OneLock; 1]>,
+    /// Its locks are acquired or released together. Its answer is that of the script for several locks, also if it has only one.
+    is_of_several: bool,
     /// `None` if nobody waits for the answer.
     caller: Option<Caller>,
 }
 
 impl Operation {
-    /// An attempt at locks.
-    pub(crate) fn attempt(attempts: &[Attempt]) -> Self {
-        let lock = |attempt: &Attempt| {
-            let (target, lease) = (&attempt.target, reply::millis(attempt.lease));
-            OneLock::new(target, lease)
-        };
-        Self::new(Verb::Acquire, attempts.iter().map(lock))
+    /// An attempt at one lock.
+    pub(crate) fn attempt(attempt: &Attempt) -> Self {
+        Self::new(Verb::Acquire, false, [OneLock::attempted(attempt)])
     }
 
-    /// The release of locks.
-    pub(crate) fn release(targets: &[Target]) -> Self {
-        Self::new(
-            Verb::Release,
-            targets.iter().map(|target| OneLock::new(target, 0)),
-        )
+    /// An attempt at several locks.
+    pub(crate) fn attempt_all(attempts: &[Attempt]) -> Self {
+        Self::new(Verb::Acquire, true, attempts.iter().map(OneLock::attempted))
     }
 
-    fn new(verb: Verb, locks: impl Iterator<Item = OneLock>) -> Self {
+    /// The release of one lock.
+    pub(crate) fn release(target: &Target) -> Self {
+        Self::new(Verb::Release, false, [OneLock::released(target)])
+    }
+
+    /// The release of several locks.
+    pub(crate) fn release_all(targets: &[Target]) -> Self {
+        Self::new(Verb::Release, true, targets.iter().map(OneLock::released))
+    }
+
+    fn new(verb: Verb, is_of_several: bool, locks: impl IntoIterator<Item = OneLock>) -> Self {
         Self {
             verb,
-            locks: locks.collect(),
+            locks: locks.into_iter().collect(),
+            is_of_several,
             caller: None,
         }
     }
@@ -107,6 +113,7 @@ impl Operation {
         is_withdrawn.then_some(Self {
             verb: Verb::Release,
             locks: self.locks,
+            is_of_several: self.is_of_several,
             caller: None,
         })
     }
@@ -140,11 +147,18 @@ impl Operation {
 }
 
 impl OneLock {
-    fn new(target: &Target, lease: u64) -> Self {
+    fn attempted(attempt: &Attempt) -> Self {
+        Self {
+            lease: reply::millis(attempt.lease),
+            ..Self::released(&attempt.target)
+        }
+    }
+
+    fn released(target: &Target) -> Self {
         Self {
             key: target.resource.key.clone(),
             owner: target.owner,
-            lease,
+            lease: 0,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
-use std::slice;
-
 use crate::backend::redis::batches::Operation;
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
@@ -36,8 +34,8 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).owner(target.owner).arg(lease);
-    let operation = || Operation::attempt(slice::from_ref(attempt));
-    let value = backend.run_or_join(key, &operation, &script::LOCK_ACQUIRE, &with);
+    let operation = || Operation::attempt(attempt);
+    let value = backend.run_or_join((key, 1), &operation, &script::LOCK_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
 
@@ -71,8 +69,13 @@ pub(crate) async fn attempt_all(
                 .arg(reply::millis(attempt.lease))
         })
     };
-    let operation = || Operation::attempt(attempts);
-    let value = backend.run_or_join(first, &operation, &script::LOCK_ACQUIRE_ALL, &with);
+    let operation = || Operation::attempt_all(attempts);
+    let value = backend.run_or_join(
+        (first, attempts.len()),
+        &operation,
+        &script::LOCK_ACQUIRE_ALL,
+        &with,
+    );
     reply::attempted_all(value.await?, attempts.len())
 }
 
@@ -126,8 +129,8 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let channel = || names::lock_channel(name);
     let with = |call: Call| call.key(name).owner(target.owner).arg(channel());
     let value = if target.taken_for.is_zero() {
-        let operation = || Operation::release(slice::from_ref(target));
-        let value = backend.run_or_join(key, &operation, &script::LOCK_RELEASE, &with);
+        let operation = || Operation::release(target);
+        let value = backend.run_or_join((key, 1), &operation, &script::LOCK_RELEASE, &with);
         value.await?
     } else {
         // Never in a batch: the batch script frees the key at once.
@@ -151,8 +154,13 @@ pub(crate) async fn release_all(
             call.owner(target.owner).arg(channel(target))
         })
     };
-    let operation = || Operation::release(targets);
-    let value = backend.run_or_join(first, &operation, &script::LOCK_RELEASE_ALL, &with);
+    let operation = || Operation::release_all(targets);
+    let value = backend.run_or_join(
+        (first, targets.len()),
+        &operation,
+        &script::LOCK_RELEASE_ALL,
+        &with,
+    );
     let values = reply::each(value.await?, targets.len())?;
     let released = values.into_iter().zip(targets);
     released

@@ -16,7 +16,6 @@ while key <= many do
   if #owner <= LONGEST_NUMBER then
     local several, is_attempt = tonumber(owner), #ARGV[at + 2] <= LONGEST_NUMBER
     is_done, reply = pcall(is_attempt and acquire_all or release_all, key, several, at + 1, checked)
-    is_done = is_done and not (type(reply) == 'table' and reply.err)
     key, at = key + several, at + 1 + several * 2
   else
     local is_attempt = #with <= LONGEST_NUMBER

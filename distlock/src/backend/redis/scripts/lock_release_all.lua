@@ -3,5 +3,4 @@
 -- KEYS  1.. locks (hash: owner -> count), any number
 -- ARGV  two for each lock: owner, channel
 -- Reply one integer for each lock: n >= 0 freed, and n subscribers were notified   -1 this owner holds nothing
-local replies = release_all(1, #KEYS, 1)
-return replies.err and replies or told(replies)
+return told(release_all(1, #KEYS, 1))

@@ -29,7 +29,7 @@ impl Obstacles<'_> {
     }
 
     /// Whether there was a fault between the two times, or whether a command may have timed out because of stalls. A reply
-    /// depends on the server too, and stalls of the server are not recorded: a third of the timeout in known stalls is enough.
+    /// depends on the server and the proxy too, whose short stalls are not recorded: a third of the timeout in known stalls is enough.
     pub(super) fn any_obstacle(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
         let timeout = self.bounds.lease / 6;
         let stalls = self.operations.stalls.of(op.id.process);
