@@ -256,7 +256,7 @@ async fn sentinels_name_the_proxies_and_replicas_come_through_them() {
     );
     assert_eq!(of_role(replicas(old)[0], Role::Replica), 0);
     let client = redis::Client::open(set.proxy(old).url()).unwrap();
-    let mut client = client.get_multiplexed_async_connection().await.unwrap();
+    let mut client = RedisServer::connection_of(&client).await.unwrap();
     client.set("key", "x".repeat(1_000_000)).await.unwrap();
     assert_eq!(of_role(old, Role::Commands), 1);
     for replica in replicas(old) {

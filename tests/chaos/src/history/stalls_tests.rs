@@ -3,7 +3,7 @@
 use super::test_events::{
     MS, broken, called, granted, id, refused, released, reported, stall, wiped,
 };
-use super::{Event, EventKind, Refusal};
+use super::{End, Event, EventKind, Refusal};
 
 #[test]
 fn a_wait_that_ends_late_violates_a6_but_for_a_stall_as_long() {
@@ -47,6 +47,25 @@ fn a_loss_reported_late_violates_a7_but_for_a_stall_as_long() {
         broken(events().chain([stall(1, 300 * MS, 400 * MS)])),
         ["A7"]
     );
+}
+
+#[test]
+fn a_release_that_nobody_answers_in_time_violates_a11_and_one_at_the_end_of_its_lease_does_not() {
+    let unanswered_after = |time| {
+        let (id, deadline) = (id(1), 100 * MS + time);
+        let (at, how) = (deadline, End::Unanswered);
+        let ending = Event {
+            at: 100 * MS,
+            what: EventKind::Ending { id, deadline },
+        };
+        let ended = Event {
+            at,
+            what: EventKind::Ended { id, how },
+        };
+        broken([called(1, 0, None), granted(1, 0, deadline), ending, ended])
+    };
+    assert_eq!(unanswered_after(1_001 * MS), ["A11"]);
+    assert!(unanswered_after(336 * MS).is_empty());
 }
 
 #[test]

@@ -63,7 +63,11 @@ impl Checker<'_> {
             {
                 "unavailable without a fault"
             }
-            (_, Some((_, End::Unanswered))) if !self.obstacles.any_obstacle(op, ending, ended) => {
+            // Nor is a release late that the end of a short lease has ended.
+            (_, Some((_, End::Unanswered)))
+                if ended >= self.obstacles.late(op, ending)
+                    && !self.obstacles.any_obstacle(op, ending, ended) =>
+            {
                 "a release that nobody answered, without a fault"
             }
             _ if op.killed.is_some() => return,
