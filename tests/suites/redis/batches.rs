@@ -65,6 +65,11 @@ async fn untracked_client(server: &RedisServer) -> Client {
     warmed(untracked.connect(&server.url()).await.unwrap()).await
 }
 
+/// Puts data of another program under a key.
+async fn other_data(server: &RedisServer, key: &str) {
+    server.cli(&["SET", key, "data of another program"]).await;
+}
+
 async fn warmed(client: Client) -> Client {
     release_all(held(&client).await).await;
     client
@@ -115,9 +120,7 @@ async fn one_task_sends_two_commands_a_pair() {
 async fn attempt_of_a_batch_that_meets_another_type_or_holder_fails_alone() {
     let server = RedisServer::start().await;
     let client = warm_client(&server).await;
-    server
-        .cli(&["SET", &key(3), "data of another program"])
-        .await;
+    other_data(&server, &key(3)).await;
     let other = super::client(&server).await;
     let theirs = other.lock(key(5)).acquire().await.unwrap();
     let before = server.command_calls("evalsha").await;
@@ -153,7 +156,7 @@ async fn release_of_a_batch_whose_key_has_another_type_fails_alone() {
     let guards = held(&client).await;
     for key in ["alone", &key(3)] {
         server.cli(&["DEL", key]).await;
-        server.cli(&["SET", key, "data of another program"]).await;
+        other_data(&server, key).await;
     }
     let expected = alone.release().await.unwrap_err().to_string();
     let before = server.command_calls("evalsha").await;

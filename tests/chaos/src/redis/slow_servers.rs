@@ -30,7 +30,7 @@ pub(super) struct Late {
     pub(super) heals: Timestamp,
 }
 
-/// From when to when a server owed an answer.
+/// The times between a question and its late answer.
 type LateAnswers = Arc<Mutex<Vec<Stall>>>;
 
 impl SlowServers {

@@ -9,8 +9,8 @@ use distlock_tests::{RedisServer, Select, Which, eventually_eq};
 use futures_util::future::join_all;
 
 use super::{
-    AT_ONCE, Acquiring, SOON, behind_a_proxy, but_the_third, key, release_all, scripts_since,
-    untracked_client, warm_client,
+    AT_ONCE, Acquiring, SOON, behind_a_proxy, but_the_third, key, other_data, release_all,
+    scripts_since, untracked_client, warm_client,
 };
 
 /// One attempt at two keys each: the first with the third, the second with the fourth, and so on.
@@ -27,9 +27,7 @@ fn attempts_at_two(client: &Client) -> Vec<Acquiring> {
 async fn attempts_at_several_keys_travel_together_and_each_gets_all_or_none() {
     let server = RedisServer::start().await;
     let client = warm_client(&server).await;
-    server
-        .cli(&["SET", &key(3), "data of another program"])
-        .await;
+    other_data(&server, &key(3)).await;
     let other = super::client(&server).await;
     let theirs = other.lock(key(6)).acquire().await.unwrap();
     let before = server.command_calls("evalsha").await;
@@ -70,9 +68,7 @@ async fn release_of_several_keys_in_a_batch_frees_those_that_are_no_other_data()
     let client = untracked_client(&server).await;
     let acquired = join_all(attempts_at_two(&client)).await;
     server.cli(&["DEL", &key(3)]).await;
-    server
-        .cli(&["SET", &key(3), "data of another program"])
-        .await;
+    other_data(&server, &key(3)).await;
     let guards = acquired.into_iter().map(Result::unwrap);
     let released = join_all(guards.map(Guard::release)).await;
     for (number, released) in released.into_iter().enumerate() {

@@ -95,13 +95,13 @@ impl Operation {
         }
     }
 
-    /// The same for somebody who waits for the answer.
+    /// The same operation, whose caller waits for the answer.
     pub(crate) fn of(self, caller: Caller) -> Self {
         let caller = Some(caller);
         Self { caller, ..self }
     }
 
-    /// Who waits for the answer, if anybody does.
+    /// The caller, if one waits for the answer.
     pub(crate) fn into_caller(self) -> Option<Caller> {
         self.caller
     }
