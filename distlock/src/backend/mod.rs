@@ -157,6 +157,10 @@ pub trait Backend: Reports + Connections {
         None
     }
 
+    /// From now on, sends attempts and releases of many tasks by one command whenever anything is under way, as a busy client does.
+    #[cfg(feature = "test-util")]
+    fn collect_always(&self) {}
+
     /// Renews holds of one family. Answers for each whether it still is its owner's, so that a server that does not answer
     /// costs only the holds that live there.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a>;

@@ -133,12 +133,16 @@ pub(crate) const LOOK_BATCH: usize = 250;
 /// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
 ///
 /// Other processes can acquire the lock only after such a release, so this number and [`HAND_OVER_TIME`] limit how long
-/// they wait. With 64 grants between two such releases, the two round trips of a release cost little.
-pub(crate) const HAND_OVER_GRANTS: u32 = 64;
+/// they wait. With 160 grants in a turn, the two round trips of a release cost little, also where a hold takes some
+/// microseconds. This first grant is one of the backend, the others follow it.
+pub(crate) const HAND_OVER_GRANTS: u32 = 159;
 
-/// The same while no other client listened to the last release. A round trip after 64 holds of some microseconds would leave the
-/// key idle for a third of the time. The price: a client that starts to wait now waits up to 512 grants.
+/// The same while no other client listened to the last release. The price: a client that starts to wait now waits up to 512 grants.
 pub(crate) const HAND_OVER_GRANTS_ALONE: u32 = 512;
+
+/// While no other client listened to the last release, a client hands over for so long, however many grants that are. 512 holds of
+/// some microseconds take less, and then a round trip is a tenth of the time.
+pub(crate) const HAND_OVER_TIME_ALONE: Duration = Duration::from_millis(4);
 
 /// How long a client hands a hold over to its own waiters before it releases the hold in the server.
 pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
@@ -285,15 +289,24 @@ pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 
+/// How many attempts and releases of a runtime of a client are unanswered before what comes up next is collected. Fewer of them are
+/// faster each for itself: the tasks of a batch wait for each other, and the server is idle while they go on.
+#[cfg(feature = "redis")]
+pub(crate) const ALONE_AT_ONCE: usize = 32;
+
 /// How many batches of attempts and releases a runtime of a client has under way to a server before what comes up next waits for
 /// others: while the server carries one out, the next one is written and the answers of the last one are read.
 #[cfg(feature = "redis")]
-pub(crate) const BATCHES_AT_ONCE: usize = 2;
+pub(crate) const BATCHES_AT_ONCE: usize = 4;
 
 /// How long an attempt or a release waits for others at most, which matters where an answer takes longer: the shortest time that
 /// tokio's timers can tell.
 #[cfg(feature = "redis")]
 pub(crate) const WAIT_FOR_OTHERS: Duration = Duration::from_millis(1);
+
+/// A batch has room for so many locks.
+#[cfg(feature = "redis")]
+pub(crate) const LEAST_IN_BATCH: usize = 4;
 
 /// The most locks in a batch. The server carries out nothing else meanwhile, which is some 100 us.
 #[cfg(feature = "redis")]

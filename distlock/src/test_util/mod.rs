@@ -105,6 +105,12 @@ pub fn connections(client: &Client) -> Vec<ConnectionSeen> {
     client.registry().session.backend.connections()
 }
 
+/// Has a client send attempts and releases of many tasks by one command whenever anything is under way. Otherwise only a busy
+/// client does so.
+pub fn collect_always(client: &Client) {
+    client.registry().session.backend.collect_always();
+}
+
 /// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is
 /// earlier. Both are counted from the start of the client's clock. The second may be in the past.
 pub fn held_until(guard: &Guard) -> (Duration, Duration) {

@@ -65,6 +65,8 @@ pub enum Answer {
     Token(Option<u64>),
     /// The key holds a value of another type.
     WrongType,
+    /// The answers to several at once.
+    Each(Vec<Self>),
 }
 
 impl Verbs {

@@ -45,6 +45,7 @@ pub const READ_ACQUIRE: &str = concat!(
     script!("owner.lua"),
     script!("rw_lock.lua"),
     script!("rw_live_reader.lua"),
+    script!("rw_acquire_readers.lua"),
     script!("rw_read_acquire.lua")
 );
 /// Releases it.
@@ -54,6 +55,7 @@ pub const READ_RELEASE: &str = concat!(
     script!("rw_lock.lua"),
     script!("rw_live_reader.lua"),
     script!("rw_readers.lua"),
+    script!("rw_release_readers.lua"),
     script!("rw_read_release.lua")
 );
 

@@ -86,6 +86,13 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
         (Answer::Holders(one, ttl_one), Answer::Holders(two, ttl_two)) => {
             one == two && close(ttl_one, ttl_two)
         }
+        (Answer::Each(ones), Answer::Each(twos)) => {
+            let both = ones.iter().zip(twos);
+            ones.len() == twos.len()
+                && both
+                    .into_iter()
+                    .all(|(one, two)| alike(one, two, tolerance))
+        }
         (one, two) => one == two,
     }
 }

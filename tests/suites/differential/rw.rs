@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::{Client, Error};
+use futures_util::future::join_all;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -38,6 +39,9 @@ enum Act {
         owner: u64,
         withdraws: bool,
     },
+    /// Of several readers at once. Over a server most of them travel together.
+    ReadAll(Vec<(u64, Duration)>),
+    ReleaseAll(Vec<u64>),
     ForceRelease {
         write: bool,
     },
@@ -67,7 +71,7 @@ struct RwStep {
 }
 
 /// Readers and writers, each a few.
-fn act(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = Act> {
+fn act(lease: impl Strategy<Value = Duration> + Clone + 'static) -> impl Strategy<Value = Act> {
     let owner = 1..5_u64;
     let renewal = (
         0..KEYS.len(),
@@ -76,7 +80,13 @@ fn act(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = 
         1..4_u32,
         lease.clone(),
     );
+    let owners = || proptest::sample::subsequence((1..9_u64).collect::<Vec<_>>(), 2..8);
+    let leases = prop::collection::vec(lease.clone(), 8);
     prop_oneof![
+        3 => (owners(), leases).prop_map(|(owners, leases)| {
+            Act::ReadAll(owners.into_iter().zip(leases).collect())
+        }),
+        3 => owners().prop_map(Act::ReleaseAll),
         6 => (owner.clone(), lease.clone(), any::<bool>())
             .prop_map(|(owner, lease, inside)| Act::Read { owner, lease, inside }),
         4 => (owner.clone(), lease.clone(), any::<bool>())
@@ -95,7 +105,7 @@ fn act(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = 
     ]
 }
 
-fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = RwStep> {
+fn step(lease: impl Strategy<Value = Duration> + Clone + 'static) -> impl Strategy<Value = RwStep> {
     (0..KEYS.len(), act(lease)).prop_map(|(key, act)| RwStep { key, act })
 }
 
@@ -141,6 +151,18 @@ impl Act {
                 withdraws: true,
             } => of(*write).withdraw(key, *owner).await,
             Self::Release { write, owner, .. } => of(*write).release(key, *owner).await,
+            Self::ReadAll(readers) => {
+                let reads = of(false);
+                let attempts = readers
+                    .iter()
+                    .map(|(owner, lease)| reads.attempt(key, *owner, *lease));
+                each(join_all(attempts).await)
+            }
+            Self::ReleaseAll(owners) => {
+                let reads = of(false);
+                let releases = owners.iter().map(|owner| reads.release(key, *owner));
+                each(join_all(releases).await)
+            }
             Self::ForceRelease { write } => of(*write).force_release(key).await,
             Self::ForceReleaseSeen {
                 reader,
@@ -160,6 +182,12 @@ impl Act {
         };
         agree::or_wrong_type(answer)
     }
+}
+
+fn each(answers: Vec<Result<Answer, Error>>) -> Result<Answer, Error> {
+    Ok(Answer::Each(
+        answers.into_iter().map(agree::or_wrong_type).collect(),
+    ))
 }
 
 /// Renewals of one family go together, whatever their kinds: one batch for each kind, and their answers in a row.

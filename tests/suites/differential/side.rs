@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use distlock::test_util::{Kind, Verbs, locks, lose_token, tokens, wipe};
+use distlock::test_util::{Kind, Verbs, collect_always, locks, lose_token, tokens, wipe};
 use distlock::{Client, MemoryServer};
 use distlock_tests::RedisServer;
 use redis::FromRedisValue;
@@ -75,6 +75,8 @@ impl Side {
             .response_timeout(Duration::MAX)
             .unavailable_after(SOON);
         let client = builder.connect(url).await.unwrap();
+        // So that what comes up at once travels together.
+        collect_always(&client);
         let mut connections = Vec::new();
         for server in servers {
             connections.push(server.connection().await);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::batches::Batches;
+use super::batches::{BatchKind, Batches};
 use super::connection::url::Url;
 use super::refused_messages::RefusedMessages;
 use super::reply;
@@ -43,8 +43,9 @@ pub(crate) struct RedisBackend {
     /// The marks of requests that were answered, and their keys. A command removes them beside the next script that goes to their
     /// server.
     pub(super) answered: Mutex<Vec<(Key, String)>>,
-    /// The attempts and releases of many tasks that are sent by one command.
-    pub(super) batches: Batches,
+    /// The attempts and releases of many tasks that are sent by one command: those of plain locks, and those of readers.
+    lock_batches: Batches,
+    reader_batches: Batches,
     refused_messages: RefusedMessages,
 }
 
@@ -64,7 +65,8 @@ impl RedisBackend {
         let servers = Servers::new(url, identity, config, clock)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
-            batches: Batches::new(servers.is_one_server()),
+            lock_batches: Batches::new(BatchKind::Locks, servers.is_one_server()),
+            reader_batches: Batches::new(BatchKind::Readers, servers.is_one_server()),
             servers,
             response_timeout: config.response_timeout,
             tracks: config.track_holds,
@@ -91,6 +93,14 @@ impl RedisBackend {
     /// Begins to connect, if there is a runtime to do so in. The caller does not wait for it.
     pub(crate) fn begin_to_connect(&self) {
         self.servers.begin_to_connect();
+    }
+
+    /// The operations of this kind that are sent by one command.
+    pub(super) fn batches(&self, kind: BatchKind) -> &Batches {
+        match kind {
+            BatchKind::Locks => &self.lock_batches,
+            BatchKind::Readers => &self.reader_batches,
+        }
     }
 
     /// Runs a script for a key. Marks of answered requests are removed by commands beside it.

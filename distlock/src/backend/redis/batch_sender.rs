@@ -8,9 +8,10 @@ use tokio::time::sleep;
 
 use super::backend::RedisBackend;
 use super::batches::{
-    Alone, Caller, Collector, Here, Operation, Phase, Told, may_be_granted, read_answers,
+    Alone, BatchKind, Caller, Collected, Collector, Here, Operation, Phase, Told, may_be_granted,
+    read_answers,
 };
-use super::script::{self, Call, Fill, Script};
+use super::script::{Call, Fill, Script};
 use crate::backend::{Fault, cause};
 use crate::config::{MOST_IN_OPERATION, WAIT_FOR_OTHERS};
 use crate::resource::key::Key;
@@ -30,13 +31,14 @@ impl RedisBackend {
     /// alone: its attempt would keep others from the rest of a batch. `key`: of its first lock.
     pub(super) async fn run_or_join(
         &self,
+        kind: BatchKind,
         (key, locks): (&Key, usize),
         operation: &(dyn Fn() -> Operation + Sync),
         script: &Script,
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         // Without a runtime nothing could send a batch.
-        let Some(here) = self.batches.here() else {
+        let Some(here) = self.batches(kind).here() else {
             return self.run(key, script, with).await;
         };
         // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
@@ -86,6 +88,7 @@ impl RedisBackend {
         if let (Some(phase), Some(backend)) = (begins, self.me.upgrade()) {
             let sender = Sender {
                 backend,
+                kind: here.kind(),
                 runtime: here.runtime,
                 phase: Some(phase),
             };
@@ -95,15 +98,11 @@ impl RedisBackend {
     }
 
     /// Sends a batch, and tells each caller its answer. If this is dropped before, the callers find that out.
-    async fn send_batch(&self, here: Here<'_>, first: Key, batch: Vec<Operation>) {
-        let with = |call: Call| {
-            let names = || batch.iter().flat_map(Operation::names);
-            let call = call.these_keys(names().count(), names());
-            batch
-                .iter()
-                .fold(call, |call, operation| operation.add_to(call))
-        };
-        let answer = self.run(&first, &script::LOCK_BATCH, &with).await;
+    async fn send_batch(&self, here: Here<'_>, first: Key, mut batch: Vec<Operation>) {
+        let kind = here.kind();
+        kind.arrange(&mut batch);
+        let with = |call: Call| kind.add(&batch, call);
+        let answer = self.run(&first, kind.script(), &with).await;
         match self.read(here, &first, answer, batch.len()) {
             Some(answers) => {
                 foreign::each(batch.into_iter().zip(answers), |(operation, answer)| {
@@ -171,6 +170,7 @@ impl RedisBackend {
 /// What sends one batch after the other, until nothing waits.
 struct Sender {
     backend: Arc<RedisBackend>,
+    kind: BatchKind,
     /// The runtime that it runs in, as its callers do.
     runtime: Id,
     /// `None` once it has ended.
@@ -183,19 +183,20 @@ impl Sender {
             match phase {
                 Phase::Late => sleep(WAIT_FOR_OTHERS).await,
                 // The tasks that the last answers have woken run first, so that their operations go in this batch.
-                Phase::Ready | Phase::UnderWay => yield_now().await,
+                Phase::Ready | Phase::UnderWay(_) => yield_now().await,
             }
-            let here = self.backend.batches.of(self.runtime);
+            let here = self.backend.batches(self.kind).of(self.runtime);
             let (batch, begins) = here.with(|collector| {
                 let batch = collector.next_batch(phase);
                 // Long names may not all fit into one batch, so operations may be left for another sender.
                 (batch, collector.begin_sender())
             });
-            self.phase = batch.first().map(|_| Phase::UnderWay);
+            let locks = batch.iter().map(Operation::locks).sum();
+            self.phase = batch.first().map(|_| Phase::UnderWay(locks));
             self.backend.begin_sender(here, begins);
             if let Some(first) = batch.first().and_then(Operation::key).cloned() {
                 self.backend.send_batch(here, first, batch).await;
-                here.with(Collector::answered);
+                here.with(|collector| collector.answered(locks));
                 self.phase = Some(Phase::Ready);
             }
         }
@@ -207,7 +208,7 @@ impl Drop for Sender {
         // The loop has not ended as it should: the runtime has ended, or the waker of a caller has panicked. The operations
         // that still wait have no sender, so their callers send them.
         if let Some(phase) = self.phase {
-            let here = self.backend.batches.of(self.runtime);
+            let here = self.backend.batches(self.kind).of(self.runtime);
             send_back(here.with(|collector| collector.sender_lost(phase)));
         }
     }

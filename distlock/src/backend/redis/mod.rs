@@ -31,6 +31,8 @@ use std::sync::Arc;
 use self::attempt_slots::Sender;
 pub(crate) use self::backend::RedisBackend;
 use self::backend::restarted;
+#[cfg(feature = "test-util")]
+use self::batches::BatchKind;
 pub(crate) use self::connection::url::Url;
 use self::families::{fair, latch, lock, number, permit, rw, semaphore};
 use self::servers::Node;
@@ -105,6 +107,13 @@ impl RedisBackend {
 }
 
 impl Backend for RedisBackend {
+    #[cfg(feature = "test-util")]
+    fn collect_always(&self) {
+        for kind in [BatchKind::Locks, BatchKind::Readers] {
+            self.batches(kind).collect_always();
+        }
+    }
+
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
             match self.attempt_sender(&attempt.target.resource.key)? {

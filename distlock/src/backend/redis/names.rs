@@ -99,6 +99,11 @@ pub(super) fn rw_mark(name: &str) -> String {
     own(name, "rwlock_readers_wait")
 }
 
+/// A read/write lock, its turn, and its mark.
+pub(super) fn rw_keys(name: &str) -> [String; 3] {
+    [name.to_owned(), rw_turn(name), rw_mark(name)]
+}
+
 /// The channel on which the number of a semaphore's free permits is published.
 pub(super) fn semaphore_channel(name: &str) -> String {
     prefixed(SEMAPHORE_CHANNEL, name)

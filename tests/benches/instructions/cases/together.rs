@@ -1,6 +1,6 @@
 //! One task acquires many keys at once, and then releases them at once.
 //!
-//! On one thread, the first of them is under way when the others come up, and those go together. So each round sends the same
+//! On one thread, the first of them are under way when the others come up, and those go together. So each round sends the same
 //! commands, however busy the machine is: that is what tells this case from `many_keys`.
 
 use distlock::{Client, Guard, Lock};
@@ -10,10 +10,10 @@ use crate::bare::{Bare, Name};
 use crate::parts::{Parts, Side};
 
 const ROUNDS: usize = 15;
-const PAIRS: [usize; 2] = [1, 4];
+const PAIRS: [usize; 2] = [1, 2];
 
-/// One command has room for all but the first.
-const AT_ONCE: usize = 32;
+/// More than go alone, so that most of them go together.
+const AT_ONCE: usize = 128;
 
 pub(super) async fn run(url: &str, parts: &mut Parts) {
     let client = Client::connect(url).await.unwrap();

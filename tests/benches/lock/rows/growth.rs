@@ -17,6 +17,9 @@ use crate::tasks::{TASKS, alone, per_call, together};
 
 const SIZES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 
+/// With few tasks each command goes alone, and with many they go together.
+const TASKS_AT_ONCE: [usize; 6] = [1, 10, 40, 100, 1_000, 10_000];
+
 /// One task that uses its keys in turn.
 pub(crate) async fn keys(server: &RedisServer, plan: Plan, table: &mut Table) {
     let sides = Contender::all(server).await;
@@ -38,7 +41,7 @@ pub(crate) async fn keys(server: &RedisServer, plan: Plan, table: &mut Table) {
 /// Each task has a key for itself. Each makes at least one pair.
 pub(crate) async fn tasks(server: &RedisServer, plan: Plan, table: &mut Table) {
     let sides = Contender::all(server).await;
-    for size in SIZES {
+    for size in TASKS_AT_ONCE {
         let figures = plan.alternate(&sides, async |side: &Contender| {
             let entries: Vec<Entry> = (0..size).map(|n| side.entry(n)).collect();
             let work = together(size, plan.slice, |until, n, count| {

@@ -205,9 +205,9 @@ async fn sent_during(server: &RedisServer, work: impl Future) -> BTreeMap<String
 }
 
 // A hold that is older than a second is read as well.
-in_real_time!(ms(1_000); readers_of_one_key_send_two_commands_for_each_pair);
+in_real_time!(ms(1_000); readers_of_one_key_send_at_most_two_commands_for_each_pair);
 
-async fn readers_of_one_key_send_two_commands_for_each_pair() {
+async fn readers_of_one_key_send_at_most_two_commands_for_each_pair() {
     const READERS: usize = 64;
     const PAIRS: usize = 5;
     let server = RedisServer::start().await;
@@ -222,8 +222,10 @@ async fn readers_of_one_key_send_two_commands_for_each_pair() {
     };
     let readers = join_all((0..READERS).map(|_| reader()));
     let sent = sent_during(&server, readers).await;
-    let expected = BTreeMap::from([("EVALSHA".to_owned(), 2 * READERS * PAIRS)]);
-    assert_eq!(sent, expected);
+    // EVAL stores the script with which many of them travel together.
+    assert!(sent.keys().all(|verb| verb.starts_with("EVAL")), "{sent:?}");
+    let commands: usize = sent.values().sum();
+    assert!(commands <= 2 * READERS * PAIRS, "{sent:?}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{BATCH_BYTES, BATCHES_AT_ONCE, MOST_IN_BATCH};
+use crate::config::{ALONE_AT_ONCE, BATCH_BYTES, BATCHES_AT_ONCE, LEAST_IN_BATCH, MOST_IN_BATCH};
 
 /// What is collected.
 pub(crate) trait Collected {
@@ -26,8 +26,8 @@ pub(crate) enum Phase {
     Ready,
     /// It takes its first batch when the oldest operation has waited too long.
     Late,
-    /// Its batch is unanswered.
-    UnderWay,
+    /// Its batch is unanswered, which has so many locks.
+    UnderWay(usize),
 }
 
 /// What one runtime has under way to a server, and what waits to go there.
@@ -41,6 +41,8 @@ pub(crate) struct Collector<T> {
     ready: usize,
     /// The senders whose batches are unanswered.
     under_way: usize,
+    /// The locks of these batches.
+    sent: usize,
     /// There is a sender that comes late.
     has_late: bool,
     ends: VecDeque<T>,
@@ -57,6 +59,8 @@ pub(crate) struct Known {
     is_proven: bool,
     /// Each operation goes alone.
     is_off: bool,
+    /// So many unanswered operations go alone before others are collected.
+    alone_at_once: usize,
 }
 
 impl Known {
@@ -65,6 +69,17 @@ impl Known {
         Self {
             is_proven: false,
             is_off: !has_batches,
+            alone_at_once: ALONE_AT_ONCE,
+        }
+    }
+
+    /// The same of a client that collects while anything is under way.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn collecting_always(self) -> Self {
+        let alone_at_once = 1;
+        Self {
+            alone_at_once,
+            ..self
         }
     }
 }
@@ -75,6 +90,7 @@ impl<T: Collected> Collector<T> {
             alone: 0,
             ready: 0,
             under_way: 0,
+            sent: 0,
             has_late: false,
             ends: VecDeque::new(),
             attempts: VecDeque::new(),
@@ -85,12 +101,18 @@ impl<T: Collected> Collector<T> {
 
     /// Whether nothing is under way and nothing waits.
     pub(crate) fn is_idle(&self) -> bool {
-        self.alone + self.ready + self.under_way + self.waiting == 0 && !self.has_late
+        self.unanswered() + self.ready + self.under_way == 0 && !self.has_late
     }
 
-    /// Whether the next operation goes alone, because nothing is under way. If so, it counts as under way.
+    /// How much is under way or waits.
+    fn unanswered(&self) -> usize {
+        self.alone + self.sent + self.waiting
+    }
+
+    /// Whether the next operation goes alone, because little is under way. If so, it counts as under way.
     pub(crate) fn begin_alone(&mut self) -> bool {
-        let goes = self.known.is_off || self.is_idle();
+        let is_calm = self.waiting == 0 && self.unanswered() < self.known.alone_at_once;
+        let goes = self.known.is_off || is_calm;
         self.alone += usize::from(goes);
         goes
     }
@@ -118,8 +140,8 @@ impl<T: Collected> Collector<T> {
 
     /// Whether a further sender has to begin for what waits, and how.
     pub(crate) fn begin_sender(&mut self) -> Option<Phase> {
-        // The senders that are ready take that many.
-        let left = self.waiting.saturating_sub(self.ready * MOST_IN_BATCH);
+        let taken = self.ready.saturating_mul(self.share());
+        let left = self.waiting.saturating_sub(taken);
         let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
         if left > 0 && has_room || left >= MOST_IN_BATCH {
             self.ready += 1;
@@ -132,13 +154,21 @@ impl<T: Collected> Collector<T> {
         None
     }
 
+    /// How many locks a batch has: a share of all that is unanswered, so that the server works on one batch while the client works on
+    /// the others.
+    fn share(&self) -> usize {
+        let share = self.unanswered().div_ceil(BATCHES_AT_ONCE);
+        share.clamp(LEAST_IN_BATCH, MOST_IN_BATCH)
+    }
+
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
     pub(crate) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
         self.leave(phase);
-        let most = self.ends.len() + self.attempts.len();
-        let mut batch = Vec::with_capacity(most.min(MOST_IN_BATCH));
+        let most = self.share();
+        let waiting = self.ends.len() + self.attempts.len();
+        let mut batch = Vec::with_capacity(waiting.min(most));
         // Saturating, here and below: an operation that goes alone may be larger than the room.
-        let (mut locks, mut bytes) = (MOST_IN_BATCH, BATCH_BYTES);
+        let (mut locks, mut bytes) = (most, BATCH_BYTES);
         'full: for line in [&mut self.ends, &mut self.attempts] {
             while let Some(next) = line.front() {
                 let (of_next, is_wanted) = ((next.locks(), next.bytes()), next.is_wanted());
@@ -152,6 +182,7 @@ impl<T: Collected> Collector<T> {
                 if is_wanted {
                     locks = locks.saturating_sub(of_next.0);
                     bytes = bytes.saturating_sub(of_next.1);
+                    self.sent += of_next.0;
                     batch.extend(next);
                 }
             }
@@ -160,16 +191,19 @@ impl<T: Collected> Collector<T> {
         batch
     }
 
-    /// The batch of a sender was answered, or has failed. The sender is ready.
-    pub(crate) fn answered(&mut self) {
-        self.leave(Phase::UnderWay);
+    /// A batch with so many locks was answered, or has failed. Its sender is ready.
+    pub(crate) fn answered(&mut self, locks: usize) {
+        self.leave(Phase::UnderWay(locks));
         self.ready += 1;
     }
 
     fn leave(&mut self, phase: Phase) {
         match phase {
             Phase::Ready => self.ready = self.ready.saturating_sub(1),
-            Phase::UnderWay => self.under_way = self.under_way.saturating_sub(1),
+            Phase::UnderWay(locks) => {
+                self.under_way = self.under_way.saturating_sub(1);
+                self.sent = self.sent.saturating_sub(locks);
+            }
             Phase::Late => self.has_late = false,
         }
     }

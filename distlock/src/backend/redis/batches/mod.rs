@@ -1,14 +1,20 @@
 //! Attempts and releases of many tasks that travel together.
 //!
 //! A command costs the client and the server more than what it does: a write, a wake-up, a parse, a script that begins. So, while
-//! something is under way to a server, the attempts and releases of plain locks that come up are collected, and go out as one
+//! many of them are under way to a server, the attempts and releases of plain locks that come up are collected, and go out as one
 //! call of a script, which does each for itself and answers for each. Several locks that are acquired or released together are one
-//! operation, which goes alone if they are many. While nothing is under way, a command goes out at once, by its own script.
+//! operation, which goes alone if they are many.
 //!
-//! Each runtime of a client has a [`Collector`]. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
+//! While less is under way, a command goes out at once, by its own script. Batches would cost time then: the tasks of a batch are
+//! told together and come back together, and the server is idle meanwhile. For the same reason, batches share what there is, so that
+//! the server has one while the client works on the others.
+//!
+//! Those of readers are collected beside them, and have a script of their own. It looks at a lock once for all its readers in a batch.
+//!
+//! Each runtime of a client has a [`Collector`] for each of the two. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
 //! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.
 //!
-//! An operation waits while two batches of its runtime are under way, but not longer than a millisecond, which matters where an answer
+//! An operation waits while [a few batches](crate::config::BATCHES_AT_ONCE) of its runtime are under way, but not longer than a millisecond, which matters where an answer
 //! takes longer, and not if it fills a further batch. So a server that is far away is sent as much as without batches.
 //!
 //! An operation means in a batch what it means alone:
@@ -29,11 +35,12 @@
 //! alone.
 
 mod answers;
+mod call;
 mod collector;
 mod operation;
 mod under_way;
 
 pub(super) use self::answers::{may_be_granted, read_answers};
-pub(super) use self::collector::{Collector, Phase};
-pub(super) use self::operation::{Caller, Operation, Told};
+pub(super) use self::collector::{Collected, Collector, Phase};
+pub(super) use self::operation::{BatchKind, Caller, Operation, Told};
 pub(super) use self::under_way::{Alone, Batches, Here};

@@ -5,11 +5,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::collector::Collected;
-use crate::backend::redis::names;
 use crate::backend::redis::reply;
-use crate::backend::redis::script::Call;
 use crate::backend::{Attempt, Fault, Target};
 use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
 use crate::sync::foreign;
 
@@ -37,8 +36,38 @@ impl Caller {
     }
 }
 
-/// What an operation does with its locks.
+/// Which operations go together. Each kind of batch has a script of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchKind {
+    /// Those of plain locks.
+    Locks,
+    /// Those of readers.
+    Readers,
+}
+
+impl BatchKind {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Read => Self::Readers,
+            _ => Self::Locks,
+        }
+    }
+
+    /// How often the call of a batch has the name of a lock, at most: as it is, or as a part of other names.
+    fn names_of_a_lock(self, verb: Verb) -> usize {
+        match (self, verb) {
+            // The lock.
+            (Self::Locks, Verb::Acquire) => 1,
+            // The lock and its channel.
+            (Self::Locks, Verb::Release) => 2,
+            // The lock, its turn, its mark, the stem of its timeouts, and its channel.
+            (Self::Readers, _) => 5,
+        }
+    }
+}
+
+/// What an operation does with its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     /// Acquires all of them, or none.
     Acquire,
@@ -48,17 +77,18 @@ pub(crate) enum Verb {
 
 /// A lock of an operation.
 pub(crate) struct OneLock {
-    key: Key,
-    owner: Owner,
-    /// To acquire it, in milliseconds.
-    lease: u64,
+    pub(super) key: Key,
+    pub(super) owner: Owner,
+    /// To acquire it, in milliseconds. Zero to release it.
+    pub(super) lease: u64,
 }
 
 /// An attempt or a release that travels with others.
 pub(crate) struct Operation {
-    verb: Verb,
+    kind: BatchKind,
+    pub(super) verb: Verb,
     /// At least one.
-    locks: SmallVec<[OneLock; 1]>,
+    pub(super) locks: SmallVec<[OneLock; 1]>,
     /// Its locks are acquired or released together. Its answer is that of the script for several locks, also if it has only one.
     is_of_several: bool,
     /// `None` if nobody waits for the answer.
@@ -68,30 +98,43 @@ pub(crate) struct Operation {
 impl Operation {
     /// An attempt at one lock.
     pub(crate) fn attempt(attempt: &Attempt) -> Self {
-        Self::new(Verb::Acquire, false, [OneLock::attempted(attempt)])
+        let kind = BatchKind::of(attempt.target.resource.kind);
+        Self::new(kind, Verb::Acquire, [OneLock::attempted(attempt)])
     }
 
     /// An attempt at several locks.
     pub(crate) fn attempt_all(attempts: &[Attempt]) -> Self {
-        Self::new(Verb::Acquire, true, attempts.iter().map(OneLock::attempted))
+        let locks = attempts.iter().map(OneLock::attempted);
+        Self::new(BatchKind::Locks, Verb::Acquire, locks).of_several()
     }
 
     /// The release of one lock.
     pub(crate) fn release(target: &Target) -> Self {
-        Self::new(Verb::Release, false, [OneLock::released(target)])
+        let kind = BatchKind::of(target.resource.kind);
+        Self::new(kind, Verb::Release, [OneLock::released(target)])
     }
 
     /// The release of several locks.
     pub(crate) fn release_all(targets: &[Target]) -> Self {
-        Self::new(Verb::Release, true, targets.iter().map(OneLock::released))
+        let locks = targets.iter().map(OneLock::released);
+        Self::new(BatchKind::Locks, Verb::Release, locks).of_several()
     }
 
-    fn new(verb: Verb, is_of_several: bool, locks: impl IntoIterator<Item = OneLock>) -> Self {
+    fn new(kind: BatchKind, verb: Verb, locks: impl IntoIterator<Item = OneLock>) -> Self {
         Self {
+            kind,
             verb,
             locks: locks.into_iter().collect(),
-            is_of_several,
+            is_of_several: false,
             caller: None,
+        }
+    }
+
+    fn of_several(self) -> Self {
+        let is_of_several = true;
+        Self {
+            is_of_several,
+            ..self
         }
     }
 
@@ -111,6 +154,7 @@ impl Operation {
         let has_left = self.caller?.tell(Told::Answer(answer));
         let is_withdrawn = has_left && may_be_granted && self.verb == Verb::Acquire;
         is_withdrawn.then_some(Self {
+            kind: self.kind,
             verb: Verb::Release,
             locks: self.locks,
             is_of_several: self.is_of_several,
@@ -124,25 +168,8 @@ impl Operation {
     }
 
     /// The names of its locks.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|lock| &**lock.key.name())
-    }
-
-    /// Adds the arguments to the call of a batch, whose keys were added.
-    pub(crate) fn add_to(&self, call: Call) -> Call {
-        let several = self.locks.len() > 1;
-        let call = if several {
-            call.arg(self.locks.len())
-        } else {
-            call
-        };
-        self.locks.iter().fold(call, |call, lock| {
-            let call = call.owner(lock.owner);
-            match self.verb {
-                Verb::Acquire => call.arg(lock.lease),
-                Verb::Release => call.arg(names::lock_channel(lock.key.name())),
-            }
-        })
     }
 }
 
@@ -173,11 +200,8 @@ impl Collected for Operation {
     }
 
     fn bytes(&self) -> usize {
-        // The channel is the name with some more, for which the rest of the owner's room is enough.
-        let names = match self.verb {
-            Verb::Acquire => 1,
-            Verb::Release => 2,
-        };
+        // Other names than the lock's have some more, for which the rest of the owner's room is enough.
+        let names = self.kind.names_of_a_lock(self.verb);
         let of_each = self
             .names()
             .map(|name| (name.len() + size_of_val(&OWNER_BUFFER)) * names);

@@ -1,7 +1,7 @@
 //! What a client has under way to its server, beside the operations that wait.
 
-use super::Operation;
 use super::collector::{Collector, Known};
+use super::operation::{BatchKind, Operation};
 use crate::sync::Mutex;
 use crate::sync::runtime::{Handle, Id};
 
@@ -10,6 +10,7 @@ use crate::sync::runtime::{Handle, Id};
 /// Each runtime has a collector of its own. So the sender of a batch runs in the runtime of its callers, and they can wait for it
 /// without a timeout: where the sender stands still, its callers do so too, unless their futures were moved to another runtime.
 pub(crate) struct Batches {
+    kind: BatchKind,
     state: Mutex<State>,
 }
 
@@ -36,13 +37,21 @@ impl Drop for Alone<'_> {
 
 impl Batches {
     /// Without batches, each operation goes alone.
-    pub(crate) fn new(has_batches: bool) -> Self {
+    pub(crate) fn new(kind: BatchKind, has_batches: bool) -> Self {
         Self {
+            kind,
             state: Mutex::new(State {
                 collectors: Vec::new(),
                 known: Known::new(has_batches),
             }),
         }
+    }
+
+    /// From now on, the client collects while anything is under way.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn collect_always(&self) {
+        let mut state = self.state.lock();
+        state.known = state.known.collecting_always();
     }
 
     /// What the caller's runtime has under way, if the caller is in a runtime.
@@ -60,6 +69,11 @@ impl Batches {
 }
 
 impl<'a> Here<'a> {
+    /// The kind of the batches.
+    pub(crate) fn kind(self) -> BatchKind {
+        self.batches.kind
+    }
+
     pub(crate) fn with<T>(self, with: impl FnOnce(&mut Collector<Operation>) -> T) -> T {
         let State { collectors, known } = &mut *self.batches.state.lock();
         let of_here = collectors
@@ -78,7 +92,7 @@ impl<'a> Here<'a> {
         answer
     }
 
-    /// The right to go alone, if nothing is under way.
+    /// The right to go alone, if little is under way.
     pub(crate) fn alone(self) -> Option<Alone<'a>> {
         self.with(Collector::begin_alone).then(|| Alone(self))
     }
@@ -104,7 +118,8 @@ mod tests {
     fn each_runtime_has_operations_of_its_own_and_those_that_are_idle_are_forgotten() {
         let runtimes = [(); 4].map(|()| Builder::new_current_thread().build().unwrap());
         let [one, two, three, four] = runtimes.each_ref().map(|runtime| runtime.handle().id());
-        let batches = Batches::new(true);
+        let batches = Batches::new(BatchKind::Locks, true);
+        batches.collect_always();
         let first = goes_alone(&batches, one).expect("nothing is under way");
         assert!(goes_alone(&batches, one).is_none());
         let second = goes_alone(&batches, two).expect("nothing is under way there");
@@ -128,6 +143,6 @@ mod tests {
 
     #[test]
     fn caller_without_a_runtime_has_no_collector() {
-        assert!(Batches::new(true).here().is_none());
+        assert!(Batches::new(BatchKind::Locks, true).here().is_none());
     }
 }

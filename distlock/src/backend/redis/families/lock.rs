@@ -1,6 +1,6 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
-use crate::backend::redis::batches::Operation;
+use crate::backend::redis::batches::{BatchKind, Operation};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
@@ -35,8 +35,14 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     }
     let with = |call: Call| call.key(name).owner(target.owner).arg(lease);
     let operation = || Operation::attempt(attempt);
-    let value = backend.run_or_join((key, 1), &operation, &script::LOCK_ACQUIRE, &with);
-    value.await.and_then(reply::attempted)
+    let joined = backend.run_or_join(
+        BatchKind::Locks,
+        (key, 1),
+        &operation,
+        &script::LOCK_ACQUIRE,
+        &with,
+    );
+    joined.await.and_then(reply::attempted)
 }
 
 /// Replaces another owner, whose hold may also be one of a fair lock.
@@ -71,6 +77,7 @@ pub(crate) async fn attempt_all(
     };
     let operation = || Operation::attempt_all(attempts);
     let value = backend.run_or_join(
+        BatchKind::Locks,
         (first, attempts.len()),
         &operation,
         &script::LOCK_ACQUIRE_ALL,
@@ -130,8 +137,14 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
     let with = |call: Call| call.key(name).owner(target.owner).arg(channel());
     let value = if target.taken_for.is_zero() {
         let operation = || Operation::release(target);
-        let value = backend.run_or_join((key, 1), &operation, &script::LOCK_RELEASE, &with);
-        value.await?
+        let joined = backend.run_or_join(
+            BatchKind::Locks,
+            (key, 1),
+            &operation,
+            &script::LOCK_RELEASE,
+            &with,
+        );
+        joined.await?
     } else {
         // Never in a batch: the batch script frees the key at once.
         let taken_for = reply::millis(target.taken_for);
@@ -156,6 +169,7 @@ pub(crate) async fn release_all(
     };
     let operation = || Operation::release_all(targets);
     let value = backend.run_or_join(
+        BatchKind::Locks,
         (first, targets.len()),
         &operation,
         &script::LOCK_RELEASE_ALL,

@@ -3,6 +3,7 @@
 
 use redis::ToRedisArgs;
 
+use crate::backend::redis::batches::{BatchKind, Operation};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
@@ -19,10 +20,8 @@ fn mode(kind: Kind) -> &'static str {
 
 /// Adds the keys of a lock, its turn and its mark, and the first argument.
 fn with_turn(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
-    let turn = names::rw_turn(name);
-    let mark = names::rw_mark(name);
-    call.keys([name, &turn, &mark].into_iter())
-        .arg(owner_or_mode)
+    let keys = names::rw_keys(name);
+    call.keys(keys.iter().map(|key| &**key)).arg(owner_or_mode)
 }
 
 pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
@@ -44,6 +43,18 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
         let call = call.arg(&stem).arg(&around);
         call.arg(reply::millis(READERS_PATIENCE))
     };
+    if around.is_empty() {
+        let operation = || Operation::attempt(attempt);
+        let joined = backend.run_or_join(
+            BatchKind::Readers,
+            (key, 1),
+            &operation,
+            &script::RW_READ_ACQUIRE,
+            &with,
+        );
+        return joined.await.and_then(reply::attempted);
+    }
+    // Never in a batch: the batch script knows of no writer around a reader.
     let value = backend.run(key, &script::RW_READ_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
 }
@@ -105,7 +116,15 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
         backend.run(key, &script::RW_WRITE_RELEASE, &with).await?
     } else {
         let with = |call: Call| call.key(name).arg(&owner).arg(&stem).arg(&channel);
-        backend.run(key, &script::RW_READ_RELEASE, &with).await?
+        let operation = || Operation::release(target);
+        let joined = backend.run_or_join(
+            BatchKind::Readers,
+            (key, 1),
+            &operation,
+            &script::RW_READ_RELEASE,
+            &with,
+        );
+        joined.await?
     };
     reply::released(value, || backend.subscribers(key, &channel))
 }

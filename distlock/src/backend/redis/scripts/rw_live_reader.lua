@@ -1,5 +1,12 @@
 -- A reader that shows with few commands what a hash is. Each script follows with a header of its own.
 
+-- The timeout key of one entry of a reader.
+local function timeout_of(stem, owner, entry)
+  -- The usual one, without a conversion.
+  if entry == 1 then return stem .. owner .. ':rwlock_timeout:1' end
+  return stem .. owner .. ':rwlock_timeout:' .. entry
+end
+
 -- What is left, in ms, of the first entry of one reader of a lock. No program but a client of such locks writes an owner and
 -- its timeout, so a live one shows that the hash is a lock. Zero or less shows nothing: the reader that was picked has ended, or
 -- what was picked is no reader. The second value is true if nobody can tell.
@@ -9,6 +16,6 @@ local function left_of_one_reader(lock, stem)
   if fields.err then return 0 end
   local one = fields[1] == 'mode' and fields[2] or fields[1]
   if not one or not is_owner(one) then return 0 end
-  return left_of_entry(lock, stem .. one .. ':rwlock_timeout:1')
+  return left_of_entry(lock, timeout_of(stem, one, 1))
 end
 

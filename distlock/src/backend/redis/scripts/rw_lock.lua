@@ -15,7 +15,11 @@ local function is_mode(mode) return mode == 'read' or mode == 'write' end
 local function is_count(text) return text and #text < 20 and string.find(text, '^%d+$') end
 
 -- The entries of a reader with this count.
-local function entries(count) return math.min(tonumber(count) or 0, MOST_ENTRIES) end
+local function entries(count)
+  -- The usual count, without a conversion.
+  if count == '1' then return 1 end
+  return math.min(tonumber(count) or 0, MOST_ENTRIES)
+end
 
 -- What is left of one entry of a reader of a lock, in ms; -2 if it has ended. The second value is true if nobody can tell: while the
 -- slot moves to another node of a cluster, the lock and the entry may be at different ones. The node that the slot leaves

@@ -14,7 +14,7 @@ local SOONER = 10
 local function left_of(lock, stem, field, count)
   local left, last, unknown = 0, math.min(entries(count), looks), nil
   for hold = 1, last do
-    local of_entry, is_unknown = left_of_entry(lock, stem .. field .. ':rwlock_timeout:' .. hold)
+    local of_entry, is_unknown = left_of_entry(lock, timeout_of(stem, field, hold))
     left, unknown = math.max(left, of_entry), unknown or is_unknown
   end
   looks = looks - math.max(last, 0)

@@ -43,10 +43,23 @@ fn add(collector: &mut Collector<Operation>, sort: Sort) -> Option<Phase> {
     collector.add(Operation(sort, 1, 1))
 }
 
+/// Whether more than enough operations go alone.
+fn all_go_alone(collector: &mut Collector<Operation>) -> bool {
+    (0..=ALONE_AT_ONCE).all(|_| collector.begin_alone())
+}
+
 /// The next batch of a sender that is ready.
 fn next(collector: &mut Collector<Operation>) -> Vec<Sort> {
     let batch = collector.next_batch(Phase::Ready);
     batch.into_iter().map(|one| one.0).collect()
+}
+
+/// The locks of a batch of one operation.
+const ONE: usize = 1;
+
+/// A collector that collects whenever anything is under way.
+fn eager() -> Collector<Operation> {
+    Collector::new(Known::new(true).collecting_always())
 }
 
 /// A collector whose batches under way are as many as may be before others wait.
@@ -60,9 +73,11 @@ fn busy() -> Collector<Operation> {
 }
 
 #[test]
-fn operation_goes_alone_while_nothing_is_under_way() {
+fn operation_goes_alone_while_little_is_under_way() {
     let mut collector = collector(&[]);
-    assert!(collector.begin_alone());
+    for _ in 0..ALONE_AT_ONCE {
+        assert!(collector.begin_alone());
+    }
     assert!(!collector.begin_alone());
     collector.end_alone();
     assert!(collector.begin_alone());
@@ -74,15 +89,46 @@ fn operation_goes_alone_while_nothing_is_under_way() {
 }
 
 #[test]
-fn operation_goes_alone_again_once_the_last_sender_has_ended() {
+fn operation_goes_alone_beside_batches_that_are_small_and_never_before_one_that_waits() {
     let mut collector = collector(&[Attempt(1)]);
     assert!(!collector.begin_alone());
     assert_eq!(next(&mut collector), [Attempt(1)]);
+    for _ in ONE..ALONE_AT_ONCE {
+        assert!(collector.begin_alone());
+    }
     assert!(!collector.begin_alone());
-    collector.answered();
-    assert!(!collector.begin_alone());
-    assert_eq!(next(&mut collector), []);
+    collector.answered(ONE);
     assert!(collector.begin_alone());
+}
+
+#[test]
+fn client_that_collects_always_sends_one_operation_alone() {
+    let mut collector = eager();
+    assert!(collector.begin_alone());
+    assert!(!collector.begin_alone());
+    collector.add(Operation(Attempt(1), 1, 1));
+    collector.end_alone();
+    assert!(!collector.begin_alone());
+    assert_eq!(next(&mut collector), [Attempt(1)]);
+    assert!(!collector.begin_alone());
+    collector.answered(ONE);
+    assert!(collector.begin_alone());
+}
+
+#[test]
+fn batches_share_what_is_unanswered() {
+    let mut collector = collector(&[]);
+    for number in 0..64 {
+        add(&mut collector, Attempt(number));
+    }
+    let sizes = [(); BATCHES_AT_ONCE].map(|()| next(&mut collector).len());
+    assert_eq!(sizes, [64 / BATCHES_AT_ONCE; BATCHES_AT_ONCE]);
+    // Those of an answered batch are the next one.
+    collector.answered(sizes[0]);
+    for number in 0..sizes[0] {
+        assert_eq!(add(&mut collector, Attempt(number)), None);
+    }
+    assert_eq!(next(&mut collector).len(), sizes[0]);
 }
 
 #[test]
@@ -98,7 +144,7 @@ fn what_comes_up_behind_enough_batches_waits_for_an_answer_or_until_it_is_late()
     let mut collector = busy();
     assert_eq!(add(&mut collector, Attempt(7)), Some(Phase::Late));
     assert_eq!(add(&mut collector, Attempt(8)), None);
-    collector.answered();
+    collector.answered(ONE);
     assert_eq!(next(&mut collector), [Attempt(7), Attempt(8)]);
     // The late one finds nothing, and has ended.
     assert_eq!(collector.next_batch(Phase::Late), []);
@@ -118,7 +164,8 @@ fn full_batch_waits_for_no_answer() {
         assert_eq!(add(&mut collector, Attempt(number)), None);
     }
     assert_eq!(add(&mut collector, Attempt(99)), Some(Phase::Ready));
-    assert_eq!(next(&mut collector).len(), MOST_IN_BATCH);
+    let share = (BATCHES_AT_ONCE + MOST_IN_BATCH) / BATCHES_AT_ONCE;
+    assert_eq!(next(&mut collector).len(), share);
 }
 
 #[test]
@@ -154,6 +201,10 @@ fn operation_whose_caller_is_gone_is_not_sent_and_takes_no_room() {
 #[test]
 fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
     let mut collector = Collector::new(Known::new(true));
+    // So many that a share is more than what fits.
+    for _ in 0..ALONE_AT_ONCE {
+        collector.begin_alone_anyway();
+    }
     for (number, bytes) in [
         (1, BATCH_BYTES - 1),
         (2, 1),
@@ -166,7 +217,7 @@ fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
     assert_eq!(next(&mut collector), [Attempt(1), Attempt(2)]);
     assert_eq!(collector.begin_sender(), Some(Phase::Ready));
     assert_eq!(next(&mut collector), [Attempt(3)]);
-    assert_eq!(collector.begin_sender(), Some(Phase::Late));
+    assert_eq!(collector.begin_sender(), Some(Phase::Ready));
     assert_eq!(next(&mut collector), [Attempt(4)]);
     assert_eq!(next(&mut collector), [Attempt(5)]);
     assert_eq!(next(&mut collector), []);
@@ -175,6 +226,10 @@ fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
 #[test]
 fn batch_is_full_of_locks_and_one_operation_on_more_of_them_goes_alone() {
     let mut collector = Collector::new(Known::new(true));
+    // So many that a share is a full batch.
+    for _ in 0..BATCHES_AT_ONCE * MOST_IN_BATCH {
+        collector.begin_alone_anyway();
+    }
     let begun = [
         (1, MOST_IN_BATCH - 1),
         (2, 1),
@@ -183,31 +238,32 @@ fn batch_is_full_of_locks_and_one_operation_on_more_of_them_goes_alone() {
         (5, 1),
     ]
     .map(|(number, locks)| collector.add(Operation(Attempt(number), 1, locks)));
-    let [ready, late] = [Phase::Ready, Phase::Late].map(Some);
-    assert_eq!(begun, [ready, None, ready, ready, late]);
+    let ready = Some(Phase::Ready);
+    assert_eq!(begun, [ready, None, ready, ready, ready]);
     assert_eq!(next(&mut collector), [Attempt(1), Attempt(2)]);
-    for alone in [3, 4] {
+    for alone in [3, 4, 5] {
         assert_eq!(next(&mut collector), [Attempt(alone)]);
     }
-    let last = collector.next_batch(Phase::Late);
-    assert_eq!(last, [Operation(Attempt(5), 1, 1)]);
-    for _ in 0..4 {
-        collector.answered();
+    for locks in [MOST_IN_BATCH, 1, 2 * MOST_IN_BATCH, 1] {
+        collector.answered(locks);
         assert_eq!(next(&mut collector), []);
     }
-    assert!(collector.begin_alone());
+    for _ in 0..BATCHES_AT_ONCE * MOST_IN_BATCH {
+        collector.end_alone();
+    }
+    assert!(collector.is_idle());
 }
 
 #[test]
 fn all_that_wait_come_back_when_a_sender_is_lost() {
-    for phase in [Phase::Ready, Phase::UnderWay, Phase::Late] {
+    for phase in [Phase::Ready, Phase::UnderWay(ONE), Phase::Late] {
         let mut collector = busy();
         assert_eq!(add(&mut collector, Attempt(1)), Some(Phase::Late));
         assert_eq!(add(&mut collector, End(2)), None);
         let back = collector.sender_lost(phase);
         let back: Vec<_> = back.iter().map(|one| one.0).collect();
         assert_eq!(back, [End(2), Attempt(1)]);
-        assert!(!collector.begin_alone());
+        assert!(!collector.is_idle());
     }
     let mut last = collector(&[Attempt(1)]);
     assert_eq!(last.sender_lost(Phase::Ready).len(), 1);
@@ -218,17 +274,17 @@ fn all_that_wait_come_back_when_a_sender_is_lost() {
 fn server_that_refuses_the_first_batch_gets_no_more_and_later_refusals_leave_doubt() {
     let mut first = collector(&[]);
     assert!(first.refused());
-    assert!(first.begin_alone() && first.begin_alone());
+    assert!(all_go_alone(&mut first));
     let mut later = collector(&[]);
     later.proven();
     assert!(!later.refused());
-    assert!(later.begin_alone() && !later.begin_alone());
+    assert!(!all_go_alone(&mut later));
     later.switch_off();
-    assert!(later.begin_alone() && later.begin_alone());
+    assert!(all_go_alone(&mut later));
 }
 
 #[test]
 fn without_batches_each_operation_goes_alone() {
     let mut collector = Collector::<Operation>::new(Known::new(false));
-    assert!(collector.begin_alone() && collector.begin_alone());
+    assert!(all_go_alone(&mut collector));
 }
