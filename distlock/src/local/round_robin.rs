@@ -6,7 +6,7 @@
 //! this one. It lets them go first. The client that has waited longest attempts at once, so the key is not free
 //! for longer than without this rule. The others need no attempt of their own to count the turns, if each message ends one.
 //!
-//! A turn has as many grants as the last turn of this client, 65 at most. A client of this crate takes its whole turn with
+//! A turn has as many grants as the last turn of this client, 160 at most. A client of this crate takes its whole turn with
 //! one grant in the server. A client of another library releases each of its grants in the server, so these are counted one
 //! by one.
 

@@ -1,7 +1,9 @@
 //! How many grants of one key follow each other in this client without a turn of other processes.
 
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME};
+use crate::config::{
+    HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME, HAND_OVER_TIME_ALONE,
+};
 
 /// How long holds of this client have followed each other by hand-over.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +31,13 @@ impl Run {
     /// Whether one more grant may follow.
     pub(super) fn goes_on(self, now: Tick) -> bool {
         // A rule of tests/model: run_of_hand_overs_is_limited.
-        let most = if self.is_alone {
-            HAND_OVER_GRANTS_ALONE
+        let lasts = now.since(self.since);
+        let has_grants_left = if self.is_alone {
+            self.grants < HAND_OVER_GRANTS_ALONE || lasts < HAND_OVER_TIME_ALONE
         } else {
-            HAND_OVER_GRANTS
+            self.grants < HAND_OVER_GRANTS
         };
-        !self.is_over && self.grants < most && now.since(self.since) < HAND_OVER_TIME
+        !self.is_over && has_grants_left && lasts < HAND_OVER_TIME
     }
 
     /// How many grants another client gets after this run.

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::*;
-use crate::config::{HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME};
+use crate::config::{
+    HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME, HAND_OVER_TIME_ALONE,
+};
 
 type Local = Queue<u32, u64>;
 
@@ -207,6 +209,7 @@ fn run_ends_by_count_and_by_time_and_begins_anew_with_a_grant() {
 
 #[test]
 fn run_has_more_grants_while_no_other_client_listens_and_no_longer_time() {
+    const MANY: usize = 10_000;
     let (mut queue, _) = queue(1);
     let grants = |queue: &mut Local, now| {
         let _ = queue.began(Tick::default());
@@ -216,13 +219,17 @@ fn run_has_more_grants_while_no_other_client_listens_and_no_longer_time() {
             effect
         });
         let one = QueueEffect::HandedOver(0);
-        handed_over.take_while(|effect| *effect == one).count()
+        let handed_over = handed_over.take_while(|effect| *effect == one);
+        handed_over.take(MANY).count()
     };
     let start = Tick::default();
-    let late = Tick::default().after(HAND_OVER_TIME);
+    let soon = start.after(HAND_OVER_TIME_ALONE);
+    let late = start.after(HAND_OVER_TIME);
     assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
     queue.released(true);
-    assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS_ALONE as usize);
+    // For a while as many as there are, and then up to a number.
+    assert_eq!(grants(&mut queue, start), MANY);
+    assert_eq!(grants(&mut queue, soon), HAND_OVER_GRANTS_ALONE as usize);
     assert_eq!(queue.turn_of_others(), HAND_OVER_GRANTS + 1);
     assert_eq!(grants(&mut queue, late), 0);
     queue.released(false);
