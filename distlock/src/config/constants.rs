@@ -294,10 +294,18 @@ pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 #[cfg(feature = "redis")]
 pub(crate) const ALONE_AT_ONCE: usize = 32;
 
+/// The same for readers. In a batch each of them costs the server far less than alone.
+#[cfg(feature = "redis")]
+pub(crate) const READERS_ALONE_AT_ONCE: usize = 4;
+
 /// How many batches of attempts and releases a runtime of a client has under way to a server before what comes up next waits for
 /// others: while the server carries one out, the next one is written and the answers of the last one are read.
 #[cfg(feature = "redis")]
 pub(crate) const BATCHES_AT_ONCE: usize = 4;
+
+/// The same for readers. The more readers of a lock are in a batch, the less each costs the server.
+#[cfg(feature = "redis")]
+pub(crate) const READER_BATCHES_AT_ONCE: usize = 2;
 
 /// How long an attempt or a release waits for others at most, which matters where an answer takes longer: the shortest time that
 /// tokio's timers can tell.

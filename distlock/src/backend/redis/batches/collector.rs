@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{ALONE_AT_ONCE, BATCH_BYTES, BATCHES_AT_ONCE, LEAST_IN_BATCH, MOST_IN_BATCH};
+use crate::config::{BATCH_BYTES, LEAST_IN_BATCH, MOST_IN_BATCH};
 
 /// What is collected.
 pub(crate) trait Collected {
@@ -35,6 +35,8 @@ pub(crate) enum Phase {
 /// If anything waits, there is a sender that will take it. So few batches are under way that many operations go together. A further
 /// one goes as soon as it is full, and what waits for an answer that takes long goes without it.
 pub(crate) struct Collector<T> {
+    /// So many batches are under way before what comes up next waits for an answer.
+    batches: usize,
     /// The operations that were sent alone and are unanswered.
     alone: usize,
     /// The senders that are ready.
@@ -65,11 +67,11 @@ pub(crate) struct Known {
 
 impl Known {
     /// Nothing yet. Without batches, each operation goes alone.
-    pub(crate) fn new(has_batches: bool) -> Self {
+    pub(crate) fn new(has_batches: bool, alone_at_once: usize) -> Self {
         Self {
             is_proven: false,
             is_off: !has_batches,
-            alone_at_once: ALONE_AT_ONCE,
+            alone_at_once,
         }
     }
 
@@ -85,8 +87,10 @@ impl Known {
 }
 
 impl<T: Collected> Collector<T> {
-    pub(crate) fn new(known: Known) -> Self {
+    /// `batches`: how many of them are under way before what comes up next waits for an answer.
+    pub(crate) fn new(known: Known, batches: usize) -> Self {
         Self {
+            batches,
             alone: 0,
             ready: 0,
             under_way: 0,
@@ -142,7 +146,7 @@ impl<T: Collected> Collector<T> {
     pub(crate) fn begin_sender(&mut self) -> Option<Phase> {
         let taken = self.ready.saturating_mul(self.share());
         let left = self.waiting.saturating_sub(taken);
-        let has_room = self.ready + self.under_way < BATCHES_AT_ONCE;
+        let has_room = self.ready + self.under_way < self.batches;
         if left > 0 && has_room || left >= MOST_IN_BATCH {
             self.ready += 1;
             return Some(Phase::Ready);
@@ -157,7 +161,7 @@ impl<T: Collected> Collector<T> {
     /// How many locks a batch has: a share of all that is unanswered, so that the server works on one batch while the client works on
     /// the others.
     fn share(&self) -> usize {
-        let share = self.unanswered().div_ceil(BATCHES_AT_ONCE);
+        let share = self.unanswered().div_ceil(self.batches);
         share.clamp(LEAST_IN_BATCH, MOST_IN_BATCH)
     }
 

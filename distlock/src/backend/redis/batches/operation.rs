@@ -7,6 +7,9 @@ use tokio::sync::oneshot;
 use super::collector::Collected;
 use crate::backend::redis::reply;
 use crate::backend::{Attempt, Fault, Target};
+use crate::config::{
+    ALONE_AT_ONCE, BATCHES_AT_ONCE, READER_BATCHES_AT_ONCE, READERS_ALONE_AT_ONCE,
+};
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
@@ -50,6 +53,22 @@ impl BatchKind {
         match kind {
             Kind::Read => Self::Readers,
             _ => Self::Locks,
+        }
+    }
+
+    /// How many operations are unanswered before what comes up next is collected.
+    pub(super) fn alone_at_once(self) -> usize {
+        match self {
+            Self::Locks => ALONE_AT_ONCE,
+            Self::Readers => READERS_ALONE_AT_ONCE,
+        }
+    }
+
+    /// How many of them a runtime has under way before what comes up next waits for an answer.
+    pub(super) fn at_once(self) -> usize {
+        match self {
+            Self::Locks => BATCHES_AT_ONCE,
+            Self::Readers => READER_BATCHES_AT_ONCE,
         }
     }
 

@@ -42,7 +42,7 @@ impl Batches {
             kind,
             state: Mutex::new(State {
                 collectors: Vec::new(),
-                known: Known::new(has_batches),
+                known: Known::new(has_batches, kind.alone_at_once()),
             }),
         }
     }
@@ -82,7 +82,8 @@ impl<'a> Here<'a> {
         let at = of_here.unwrap_or_else(|| {
             // Runtimes may have ended.
             collectors.retain(|(_, collector)| !collector.is_idle());
-            collectors.push((self.runtime, Collector::new(*known)));
+            let collector = Collector::new(*known, self.kind().at_once());
+            collectors.push((self.runtime, collector));
             collectors.len() - 1
         });
         let collector = &mut collectors[at].1;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::{ALONE_AT_ONCE, BATCHES_AT_ONCE};
 use Sort::{Attempt, End, Gone};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,12 @@ impl Collected for Operation {
     }
 }
 
+fn known() -> Known {
+    Known::new(true, ALONE_AT_ONCE)
+}
+
 fn collector(operations: &[Sort]) -> Collector<Operation> {
-    let mut collector = Collector::new(Known::new(true));
+    let mut collector = Collector::new(known(), BATCHES_AT_ONCE);
     for sort in operations {
         add(&mut collector, *sort);
     }
@@ -59,7 +64,7 @@ const ONE: usize = 1;
 
 /// A collector that collects whenever anything is under way.
 fn eager() -> Collector<Operation> {
-    Collector::new(Known::new(true).collecting_always())
+    Collector::new(known().collecting_always(), BATCHES_AT_ONCE)
 }
 
 /// A collector whose batches under way are as many as may be before others wait.
@@ -200,7 +205,7 @@ fn operation_whose_caller_is_gone_is_not_sent_and_takes_no_room() {
 
 #[test]
 fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
-    let mut collector = Collector::new(Known::new(true));
+    let mut collector = Collector::new(known(), BATCHES_AT_ONCE);
     // So many that a share is more than what fits.
     for _ in 0..ALONE_AT_ONCE {
         collector.begin_alone_anyway();
@@ -225,7 +230,7 @@ fn batch_ends_before_the_name_that_does_not_fit_and_a_long_one_goes_alone() {
 
 #[test]
 fn batch_is_full_of_locks_and_one_operation_on_more_of_them_goes_alone() {
-    let mut collector = Collector::new(Known::new(true));
+    let mut collector = Collector::new(known(), BATCHES_AT_ONCE);
     // So many that a share is a full batch.
     for _ in 0..BATCHES_AT_ONCE * MOST_IN_BATCH {
         collector.begin_alone_anyway();
@@ -285,6 +290,7 @@ fn server_that_refuses_the_first_batch_gets_no_more_and_later_refusals_leave_dou
 
 #[test]
 fn without_batches_each_operation_goes_alone() {
-    let mut collector = Collector::<Operation>::new(Known::new(false));
+    let mut collector =
+        Collector::<Operation>::new(Known::new(false, ALONE_AT_ONCE), BATCHES_AT_ONCE);
     assert!(all_go_alone(&mut collector));
 }
