@@ -45,7 +45,7 @@ pub(crate) const CASES: [Case; 8] = [
     },
     Case {
         name: "together",
-        what: "32 keys acquired at once and released at once, to the bare pair",
+        what: "128 keys acquired at once and released at once, to the bare pair",
         is_gated: true,
     },
     Case {
