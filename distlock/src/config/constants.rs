@@ -134,14 +134,15 @@ pub(crate) const LOOK_BATCH: usize = 250;
 ///
 /// Other processes can acquire the lock only after such a release, so this number and [`HAND_OVER_TIME`] limit how long
 /// they wait. With 160 grants in a turn, the two round trips of a release cost little, also where a hold takes some
-/// microseconds. This first grant is one of the backend, the others follow it.
+/// microseconds. The server grants the first of them, and this number counts those that follow.
 pub(crate) const HAND_OVER_GRANTS: u32 = 159;
 
-/// The same while no other client listened to the last release. The price: a client that starts to wait now waits up to 512 grants.
+/// The same while no other client listened to the last release. The price: a client that starts to wait now
+/// waits up to 512 grants, or for [`HAND_OVER_TIME_ALONE`] if that is longer.
 pub(crate) const HAND_OVER_GRANTS_ALONE: u32 = 512;
 
 /// While no other client listened to the last release, a client hands over for so long, however many grants that are. 512 holds of
-/// some microseconds take less, and then a round trip is a tenth of the time.
+/// some microseconds take less, and a round trip after them would be a tenth of the time.
 pub(crate) const HAND_OVER_TIME_ALONE: Duration = Duration::from_millis(4);
 
 /// How long a client hands a hold over to its own waiters before it releases the hold in the server.
@@ -312,7 +313,7 @@ pub(crate) const READER_BATCHES_AT_ONCE: usize = 2;
 #[cfg(feature = "redis")]
 pub(crate) const WAIT_FOR_OTHERS: Duration = Duration::from_millis(1);
 
-/// A batch has room for so many locks.
+/// A batch has room for at least so many locks, however little is unanswered.
 #[cfg(feature = "redis")]
 pub(crate) const LEAST_IN_BATCH: usize = 4;
 

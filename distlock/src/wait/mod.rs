@@ -71,7 +71,7 @@
 //! yields: it lets the others go first for one round trip or more, and for [`YIELD_TIME`](crate::config::YIELD_TIME) at
 //! most if it hears nothing. Without this pause the head would win nearly every time, because it would send its attempt
 //! before the other clients had received the message. Clients of Redisson need more time, and get as many grants as this
-//! client had, 65 at most. Clients that hear of the same release take turns; see [`yielding`].
+//! client had, 160 at most. Clients that hear of the same release take turns; see [`yielding`].
 //!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again

@@ -182,13 +182,15 @@ impl Yielding<'_> {
     /// Lets the clients that have waited longer go first, at least this number of clients. Returns the one of this crate that has
     /// taken the key first.
     async fn let_pass(&mut self, mut at_least: u32, mut until: Tick) -> Option<Taken> {
-        let heard = self.listener.messages();
-        if self.slot.round_robin().have_all_had_a_turn(heard) {
+        if self.has_heard_all() {
             self.registry.yielded.all_take(self.resource);
         }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.request.deadline().before(YIELD_TIME);
         loop {
+            if self.have_all_had_a_turn() {
+                return None;
+            }
             let ahead = self.count_turns_ahead(at_least, &mut until).await;
             if ahead == 0 {
                 return None;
@@ -200,7 +202,8 @@ impl Yielding<'_> {
             let has_time = self.resource.kind.family() == Family::Lock && until < latest;
             if taker == Taker::Nobody && !is_next_turn && has_time && self.may_wait_for_foreign() {
                 taker = self.wait_for_taker(heard, until).await;
-                is_next_turn = is_heard(self.listener) && self.counts_turns_of_ours();
+                is_next_turn = is_heard(self.listener)
+                    && (self.counts_turns_of_ours() || self.have_all_had_a_turn());
                 // After a message somebody has had it, between two looks: most look at the moment of a release.
                 if taker == Taker::Nobody && !is_heard(self.listener) {
                     let now = self.session().now();
@@ -238,6 +241,17 @@ impl Yielding<'_> {
 
     fn counts_turns(&self) -> bool {
         counts_turns(self.registry, self.resource, self.slot)
+    }
+
+    /// Whether as many messages came after this client's last release as others had heard of it.
+    fn has_heard_all(&self) -> bool {
+        let heard = self.listener.messages();
+        self.slot.round_robin().have_all_had_a_turn(heard)
+    }
+
+    /// Whether each of the others that heard of this client's last release has had its turn, so that nobody has waited longer.
+    fn have_all_had_a_turn(&self) -> bool {
+        self.counts_turns() && self.has_heard_all()
     }
 
     /// Whether each message ends a turn of a client of this crate.
@@ -294,7 +308,8 @@ impl Yielding<'_> {
             self.listener
                 .changed_before(&self.registry.session.clock, next)
                 .await;
-            if self.listener.messages() != heard && self.counts_turns_of_ours() {
+            let is_heard = self.listener.messages() != heard;
+            if is_heard && (self.counts_turns_of_ours() || self.have_all_had_a_turn()) {
                 return Taker::Nobody;
             }
             match self.look_for_taker(until).await {

@@ -87,11 +87,12 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
             one == two && close(ttl_one, ttl_two)
         }
         (Answer::Each(ones), Answer::Each(twos)) => {
-            let both = ones.iter().zip(twos);
-            ones.len() == twos.len()
-                && both
-                    .into_iter()
-                    .all(|(one, two)| alike(one, two, tolerance))
+            // Of those that go together, a refusal may have the time from before the grants of the others.
+            let alike = |(one, two): (&Answer, &Answer)| match (one, two) {
+                (Answer::Held(one), Answer::Held(two)) => one.is_some() == two.is_some(),
+                (one, two) => alike(one, two, tolerance),
+            };
+            ones.len() == twos.len() && ones.iter().zip(twos).all(alike)
         }
         (one, two) => one == two,
     }

@@ -41,7 +41,7 @@ impl RedisBackend {
         let Some(here) = self.batches(kind).here() else {
             return self.run(key, script, with).await;
         };
-        // Kept until the answer: while an operation is under way alone, the next ones collect for a batch.
+        // Kept until the answer: while enough operations are under way alone, the next ones collect for a batch.
         let _alone = match here.alone() {
             Some(alone) => alone,
             None if locks > MOST_IN_OPERATION => here.alone_anyway(),

@@ -16,6 +16,7 @@ impl BatchKind {
     }
 
     /// Brings the operations of a batch into the order in which they are sent. Any order is right: none of them waits for another.
+    /// Readers that come join those that leave, so the writers that wait are not told of a lock that is free for a moment.
     pub(crate) fn arrange(self, batch: &mut [Operation]) {
         if self == Self::Readers {
             // Those that are looked at together are neighbours.
@@ -54,11 +55,13 @@ fn add_locks(batch: &[Operation], call: Call) -> Call {
 
 /// Readers with the same verb, lock and lease are looked at together, and refused together.
 fn group(operation: &Operation) -> (Verb, Option<(&str, u64)>) {
-    let lock = operation.locks.first();
-    (
-        operation.verb,
-        lock.map(|lock| (&**lock.key.name(), lock.lease)),
-    )
+    let verb = operation.verb;
+    let lock = operation.locks.first().map(|lock| match verb {
+        Verb::Acquire => (&**lock.key.name(), lock.lease),
+        // The lease of an attempt that is withdrawn says nothing.
+        Verb::Release => (&**lock.key.name(), 0),
+    });
+    (verb, lock)
 }
 
 fn add_readers(batch: &[Operation], call: Call) -> Call {

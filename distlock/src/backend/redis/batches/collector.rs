@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Ready,
     /// It takes its first batch when the oldest operation has waited too long.
     Late,
-    /// Its batch is unanswered, which has so many locks.
+    /// Its batch, of so many locks, is unanswered.
     UnderWay(usize),
 }
 
@@ -168,7 +168,13 @@ impl<T: Collected> Collector<T> {
     /// The next batch of a sender. If it is empty, the sender has ended. Otherwise the batch is under way.
     pub(crate) fn next_batch(&mut self, phase: Phase) -> Vec<T> {
         self.leave(phase);
-        let most = self.share();
+        // Beside as many batches as there should be, only those that are late or enough for a full batch go, and then all that fit.
+        let is_beside_others = phase == Phase::Late || self.under_way >= self.batches;
+        let most = if is_beside_others {
+            MOST_IN_BATCH
+        } else {
+            self.share()
+        };
         let waiting = self.ends.len() + self.attempts.len();
         let mut batch = Vec::with_capacity(waiting.min(most));
         // Saturating, here and below: an operation that goes alone may be larger than the room.

@@ -11,10 +11,11 @@
 //!
 //! Those of readers are collected beside them, and have a script of their own. It looks at a lock once for all its readers in a batch.
 //!
-//! Each runtime of a client has a [`Collector`] for each of the two. It decides which of them go, and when. It is plain data. `batch_sender.rs` has the
-//! tasks that send what it has collected: each sends one batch after the other, and ends when nothing waits.
+//! Each runtime of a client has a [`Collector`] for plain locks and one for readers. It decides which operations go, and when. It is
+//! plain data. `batch_sender.rs` has the tasks that send what it has collected: each sends one batch after the other, and ends when
+//! nothing waits.
 //!
-//! An operation waits while [a few batches](crate::config::BATCHES_AT_ONCE) of its runtime are under way, but not longer than a millisecond, which matters where an answer
+//! An operation waits while a few batches of its runtime are under way, but not longer than a millisecond, which matters where an answer
 //! takes longer, and not if it fills a further batch. So a server that is far away is sent as much as without batches.
 //!
 //! An operation means in a batch what it means alone:

@@ -98,7 +98,7 @@ pub(crate) enum Verb {
 pub(crate) struct OneLock {
     pub(super) key: Key,
     pub(super) owner: Owner,
-    /// To acquire it, in milliseconds. Zero to release it.
+    /// To acquire it, in milliseconds.
     pub(super) lease: u64,
 }
 

@@ -1,8 +1,8 @@
 -- How readers acquire a lock. Each script follows with a header of its own.
 
 -- Acquires the lock for readers, beside other readers or nested in a write lock: that of the owner `around`, if it is not
--- empty. What the readers have in common is looked at once for all of them. Returns an answer for each: false if it is granted,
--- and otherwise the refusal.
+-- empty. What the readers have in common is looked at once for all of them, before any is granted. Returns an answer for each: false
+-- if it is granted, and otherwise the refusal.
 -- Sets each count to 1, adds nothing and never shortens a lease, so it has the same effect when it is called twice. While
 -- one of our writers waits and has its turn, only readers that hold the lock already are granted. Refused readers
 -- leave a mark, which makes the writer's release give the readers their turn. The mark outlives the answer by the
@@ -10,7 +10,7 @@
 local function acquire_readers(lock, turn, mark, stem, around, patience, lease, owners)
   local fields = redis.call('HMGET', lock, 'mode', unpack(owners))
   local mode = fields[1]
-  local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') == 1
+  local inside = mode and around ~= '' and redis.call('HEXISTS', lock, around .. ':write') == 1
   -- A hash with an owner of ours was recognised when that owner was granted.
   local is_known, first_new = inside, nil
   local timeouts, again = {}, {}

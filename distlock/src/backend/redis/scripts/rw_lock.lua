@@ -40,7 +40,7 @@ local function try_again() return redis.error_reply('TRYAGAIN a timeout may be a
 local function lengthen(lock, left)
   -- A server before version 7.0 knows neither.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRE', lock, left, 'GT') end
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(left)))
 end
 
 -- Fields of a hash, in any order: all of them, or so many.

@@ -10,6 +10,7 @@
 local replies, at, patience = {}, 2, ARGV[1]
 for key = 1, #KEYS, 3 do
   local lock, stem, with, many = KEYS[key], ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  looks = MOST_LOOKS
   local owners = { unpack(ARGV, at + 3, at + 2 + many) }
   local is_done, answers
   if tonumber(with) then

@@ -4,15 +4,17 @@
 local FEW = 8
 -- How many ended readers, or entries of theirs, one script looks at before it leaves the rest of them.
 local MOST_ENDED = 1000
--- How many entries one script looks at, of all readers together. A lock that a release leaves has fewer.
-local looks = 20000
+-- How many entries are looked at for one lock, of all readers together. A lock that a release leaves has fewer.
+local MOST_LOOKS = 20000
+local looks = MOST_LOOKS
 -- A difference of so many ms between two TTLs is not worth a command or a message.
 local SOONER = 10
 
 -- What is left of a reader with this count, in ms; 0 or less if it has ended. The second value is true if nobody can tell of
--- one of its entries.
+-- one of its entries, or not all of them are looked at.
 local function left_of(lock, stem, field, count)
-  local left, last, unknown = 0, math.min(entries(count), looks), nil
+  local left, last = 0, math.min(entries(count), looks)
+  local unknown = last < entries(count)
   for hold = 1, last do
     local of_entry, is_unknown = left_of_entry(lock, timeout_of(stem, field, hold))
     left, unknown = math.max(left, of_entry), unknown or is_unknown

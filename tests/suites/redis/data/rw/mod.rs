@@ -187,7 +187,7 @@ async fn readers_of_others_are_never_renewed() {
 
 /// Redisson renews a lock for its own lease, also if another reader has a longer one.
 #[tokio::test]
-async fn lock_that_redisson_has_cut_short_lasts_as_long_as_its_readers_after_the_next_step() {
+async fn lock_that_redisson_has_cut_short_lasts_as_long_as_its_readers_when_one_leaves() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let reads = verbs(&client, Kind::Read);
@@ -222,6 +222,13 @@ async fn hash_without_a_mode_and_other_values_stay_as_they_are() {
         );
     }
     assert_fields(&server, &[(FOREIGN, "2")]).await;
+    // Nor is a reader granted inside of a writer if the mode is missing.
+    let writer = format!("{}:write", owner(1));
+    server.cli(&["HSET", "k", &writer, "1"]).await;
+    let nested = verbs(&client, Kind::Read).inside(1);
+    let answer = nested.attempt("k", 2, ms(60_000)).await.unwrap();
+    assert!(matches!(answer, Answer::Held(Some(_))), "{answer:?}");
+    assert_fields(&server, &[(FOREIGN, "2"), (&writer, "1")]).await;
     server.cli(&["SET", "k", "v"]).await;
     for lock in [lock.read().acquire(), lock.write().acquire()] {
         let error = lock.await.unwrap_err();
