@@ -15,8 +15,8 @@ const KEY: &str = "order:42";
 const FENCED: &str = "report";
 
 /// How many grants follow each other without a turn of other processes, the first one included.
-const GRANTS_OF_A_RUN: usize = 65;
-/// The same after a release that no other client heard.
+const GRANTS_OF_A_RUN: usize = 160;
+/// The same after a release that no other client heard, once the run has lasted for some milliseconds.
 const GRANTS_OF_A_RUN_ALONE: usize = 513;
 
 /// The attempts and the releases that were sent.
@@ -79,8 +79,18 @@ async fn dropped_hold_is_taken_back_only_so_often(stage: &Stage) {
     }
     let client = stage.faulty_client().await;
     let lock = client.lock(KEY);
-    for _ in 0..GRANTS_OF_A_RUN + 2 * GRANTS_OF_A_RUN_ALONE {
-        drop(lock.acquire().await.unwrap());
+    for grants in [
+        GRANTS_OF_A_RUN,
+        GRANTS_OF_A_RUN_ALONE,
+        GRANTS_OF_A_RUN_ALONE,
+    ] {
+        let first = lock.acquire().await.unwrap();
+        // A run that nobody else waits for lasts for some milliseconds, however many grants it has.
+        sleep(Duration::from_millis(5)).await;
+        drop(first);
+        for _ in 1..grants {
+            drop(lock.acquire().await.unwrap());
+        }
     }
     stage.is_quiet_within(stage.part(10)).await;
     stage.is_free(KEY).await;
