@@ -249,7 +249,7 @@ impl Yielding<'_> {
         self.slot.round_robin().have_all_had_a_turn(heard)
     }
 
-    /// Whether each of the others that heard of this client's last release has had its turn, so that nobody has waited longer.
+    /// Whether nobody has waited longer: the others have had their turns since this client's last release.
     fn have_all_had_a_turn(&self) -> bool {
         self.counts_turns() && self.has_heard_all()
     }

@@ -54,7 +54,7 @@ pub(crate) struct Collector<T> {
     pub(crate) known: Known,
 }
 
-/// What a client knows of its server, the same for all its runtimes.
+/// What a client knows of its server, and when it collects, the same for all its runtimes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// A batch was answered.
