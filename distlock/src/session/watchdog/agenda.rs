@@ -63,17 +63,45 @@ impl<H: Clone> Agenda<H> {
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&mut self, number: u64, at: Tick) {
-        let Some((_, planned)) = self.holds.get_mut(&number) else {
-            return;
-        };
-        // Looks of one millisecond are filed together: tokio's timers fire at no other time.
         let at = at.to_whole_millis();
-        if at >= *planned {
+        if self.plan(number, at) {
+            self.file(at, [number]);
+        }
+    }
+
+    /// Plans a look at each of these holds at its time, unless an earlier one is planned.
+    pub(super) fn schedule_checks(&mut self, checks: &[(u64, Tick)]) {
+        // Holds that were renewed together are mostly due together.
+        for together in
+            checks.chunk_by(|one, next| one.1.to_whole_millis() == next.1.to_whole_millis())
+        {
+            let at = together[0].1.to_whole_millis();
+            let numbers = together.iter().map(|(number, _)| *number);
+            let planned: Vec<u64> = numbers.filter(|number| self.plan(*number, at)).collect();
+            self.file(at, planned);
+        }
+    }
+
+    /// Returns whether the look has to be filed. Looks of one millisecond are filed together: tokio's timers fire at no other time.
+    fn plan(&mut self, number: u64, at: Tick) -> bool {
+        match self.holds.get_mut(&number) {
+            Some((_, planned)) if at < *planned => {
+                *planned = at;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn file(&mut self, at: Tick, numbers: impl IntoIterator<Item = u64>) {
+        let mut numbers = numbers.into_iter().peekable();
+        if numbers.peek().is_none() {
             return;
         }
-        *planned = at;
-        self.filed.entry(at).or_default().push(number);
-        self.size += 1;
+        let filed = self.filed.entry(at).or_default();
+        let before = filed.len();
+        filed.extend(numbers);
+        self.size += filed.len() - before;
         if self.size > 2 * self.holds.len() + SPARE {
             self.file_anew();
         }
@@ -129,19 +157,25 @@ impl<H: Clone> Agenda<H> {
         while let Some(mut peeks) = self.filed.first_entry() {
             let at = *peeks.key();
             // Later ones only fill up a batch that has to be sent anyway.
-            if at > soon || at > now && due.len() % RENEWAL_BATCH == 0 {
+            let is_enough = |due: &Vec<H>| at > now && due.len() % RENEWAL_BATCH == 0;
+            if at > soon || is_enough(&due) {
                 break;
             }
-            let Some(number) = peeks.get_mut().pop() else {
+            let numbers = peeks.get_mut();
+            while let Some(number) = numbers.pop() {
+                self.size -= 1;
+                if let Some((hold, planned)) = self.holds.get_mut(&number)
+                    && *planned == at
+                {
+                    *planned = Tick::NEVER;
+                    due.push(hold.clone());
+                    if is_enough(&due) {
+                        break;
+                    }
+                }
+            }
+            if numbers.is_empty() {
                 peeks.remove();
-                continue;
-            };
-            self.size -= 1;
-            if let Some((hold, planned)) = self.holds.get_mut(&number)
-                && *planned == at
-            {
-                *planned = Tick::NEVER;
-                due.push(hold.clone());
             }
         }
         due
@@ -218,6 +252,31 @@ mod tests {
         assert_eq!(due(&mut agenda, 13).len(), 20);
         // Only those that are due by then.
         assert_eq!(agenda.take_due(at(14), at(15)).len(), 60);
+    }
+
+    #[test]
+    fn looks_that_are_planned_together_are_those_that_each_would_be() {
+        let checks = [
+            (1, 50),
+            (2, 50),
+            (3, 20),
+            (4, 50),
+            (9, 50),
+            (1, 70),
+            (2, 10),
+        ];
+        let mut agenda = agenda([(1, 60), (2, 60), (3, 60), (4, 40)]);
+        let mut one_by_one = self::agenda([(1, 60), (2, 60), (3, 60), (4, 40)]);
+        agenda.schedule_checks(&checks.map(|(number, ms)| (number, at(ms))));
+        for (number, ms) in checks {
+            one_by_one.schedule_check(number, at(ms));
+        }
+        for ms in [9, 10, 20, 40, 50, 70] {
+            assert_eq!(due(&mut agenda, ms), due(&mut one_by_one, ms), "at {ms}");
+        }
+        assert_eq!((agenda.size, agenda.filed.len()), (0, 0));
+        agenda.schedule_checks(&[]);
+        assert_eq!(agenda.next_alarm(at(0)), Tick::NEVER);
     }
 
     #[test]

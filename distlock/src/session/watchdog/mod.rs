@@ -61,6 +61,15 @@ impl Watchdog {
         self.look(self.agenda.lock(), owner, at);
     }
 
+    /// Plans a look at each of these holds at its time, unless an earlier one is planned.
+    fn schedule_checks(&self, checks: &[(u64, Tick)]) {
+        if let Some(first) = checks.iter().map(|(_, at)| *at).min() {
+            let mut agenda = self.agenda.lock();
+            agenda.schedule_checks(checks);
+            self.wake_by(agenda, first);
+        }
+    }
+
     /// Plans the next look at the hold.
     pub(super) fn look_again(&self, hold: &Hold) {
         self.schedule_check(hold.owner, hold.next_check());
@@ -82,6 +91,11 @@ impl Watchdog {
 
     fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
         agenda.schedule_check(owner.number(), at);
+        self.wake_by(agenda, at);
+    }
+
+    /// Has the task wake up at this time at the latest.
+    fn wake_by(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, at: Tick) {
         let wake = agenda.arm(at);
         // A waker may run any code, so not under the mutex.
         drop(agenda);
@@ -217,15 +231,22 @@ async fn renew_until_retired(session: &Arc<Session>) {
 
 /// Handles losses at once. A hold that is to be renewed waits for a batch, and is looked at again when it would be lost.
 fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting) {
-    for hold in session.watchdog.take_due(now, soon) {
-        let end = hold.lease(Lease::end);
-        if hold.is_held(now) && now < end {
-            session.watchdog.schedule_check(hold.owner, end);
-            waiting.add(session, hold);
-        } else {
-            attend_to(session, &hold, now, soon);
+    let due = session.watchdog.take_due(now, soon);
+    // If a waker panics, the task begins anew and looks at every hold.
+    let mut ends = Vec::with_capacity(due.len());
+    for hold in due {
+        let end = hold.lease(|lease| lease.is_held(now).then(|| lease.end()));
+        match end.filter(|end| now < *end) {
+            Some(end) => {
+                ends.push((hold.owner.number(), end));
+                waiting.add(session, hold);
+            }
+            None => {
+                attend_to(session, &hold, now, soon);
+            }
         }
     }
+    session.watchdog.schedule_checks(&ends);
 }
 
 /// The holds that wait for a batch.
@@ -322,11 +343,16 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let epochs: Vec<u64> = epochs.collect();
     let answers = ask(&session, &batch).await;
     let now = session.now();
+    // Also if a waker panics.
+    let checks = Vec::with_capacity(planned.len());
+    let mut checks = scopeguard::guard(checks, |checks: Vec<(u64, Tick)>| {
+        session.watchdog.schedule_checks(&checks);
+    });
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         // With the count that was sent: the present one may be another, and is then stated next.
         match hold.renewed(sent, count, lease, answer, now) {
             Confirmed::Lost(loss) => session.lose(&hold, loss, epoch),
-            Confirmed::AsBefore => session.watchdog.look_again(&hold),
+            Confirmed::AsBefore => checks.push((hold.owner.number(), hold.next_check())),
             Confirmed::Longer => {
                 // Also if a waker panics.
                 defer! { session.watchdog.look_again(&hold); }
