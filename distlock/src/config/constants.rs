@@ -293,7 +293,7 @@ pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 /// How many attempts and releases of a runtime of a client are unanswered before what comes up next is collected. Fewer of them are
 /// faster each for itself: the tasks of a batch wait for each other, and the server is idle while they go on.
 #[cfg(feature = "redis")]
-pub(crate) const ALONE_AT_ONCE: usize = 32;
+pub(crate) const ALONE_AT_ONCE: usize = 16;
 
 /// The same for readers. In a batch each of them costs the server far less than alone.
 #[cfg(feature = "redis")]
