@@ -157,7 +157,7 @@ impl<H: Clone> Agenda<H> {
         while let Some(mut peeks) = self.filed.first_entry() {
             let at = *peeks.key();
             // Later ones only fill up a batch that has to be sent anyway.
-            let is_enough = |due: &Vec<H>| at > now && due.len() % RENEWAL_BATCH == 0;
+            let is_enough = |due: &Vec<H>| at > now && due.len().is_multiple_of(RENEWAL_BATCH);
             if at > soon || is_enough(&due) {
                 break;
             }
