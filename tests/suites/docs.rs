@@ -1,9 +1,9 @@
 //! The figures in the READMEs and in the guide are those of the code.
 //!
 //! Beside each time in the prose stands a comment that does not show on the page, at most [`NEAR`] lines below it:
-//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config/constants.rs`, whose value is
-//! compared; or a test, which must exist; or another library, as in `<!-- 100 ms: of lock4j -->`. A comment may also be about
-//! words, such as `a third`.
+//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config/constants`, whose value is
+//! compared; or a test, which must exist; or another library, as in `<!-- 100 ms: of lock4j -->`. A comment may also be about words,
+//! such as `a third`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -211,8 +211,9 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn times_in_the_readmes_and_the_guide_are_those_of_the_code() {
-    let config = fs::read_to_string(root().join("distlock/src/config/constants.rs")).unwrap();
-    let constants = constants(&config);
+    let config = ["constants.rs", "constants/redis.rs"]
+        .map(|file| fs::read_to_string(root().join("distlock/src/config").join(file)).unwrap());
+    let constants = constants(&config.concat());
     let code: String = ["tests", "distlock-tower/tests"]
         .iter()
         .flat_map(|folder| files(&root().join(folder), "rs"))

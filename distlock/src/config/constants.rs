@@ -1,7 +1,15 @@
 //! Every default, limit and interval, each with its unit and its reason.
 
+#[cfg(feature = "redis")]
+mod redis;
+
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use super::backoff::Backoff;
+
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::*;
 
 /// The lease of a hold that the watchdog renews: the default of Redisson's `lockWatchdogTimeout`.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -16,42 +24,6 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The response timeout is at most the watchdog's lease divided by this number, so that a failed renewal can be retried
 /// several times before the lease ends.
 pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
-
-/// How long connecting may take, TLS and login included.
-#[cfg(feature = "redis")]
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a look-up of a name may take before the addresses of the last one are used instead.
-#[cfg(feature = "redis")]
-pub(crate) const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How often the names of connected servers are looked up again.
-#[cfg(feature = "redis")]
-pub(crate) const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How often a connection asks for a sign of life. Servers and balancers close connections that are idle for minutes.
-#[cfg(feature = "redis")]
-pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The time between two warnings that a connection has ended, for the same cause, and was replaced at once.
-#[cfg(feature = "redis")]
-pub(crate) const ENDS_TOLD_AGAIN_AFTER: Duration = Duration::from_secs(300);
-
-/// How many answers in a row have to be without the address of a connected server until the client looks for another one.
-#[cfg(feature = "redis")]
-pub(crate) const ANSWERS_TO_MOVE: u32 = 3;
-
-/// How long a client stays at the server that a name has led it to. The answers of some names change all the time.
-#[cfg(feature = "redis")]
-pub(crate) const MOVE_AGAIN_AFTER: Duration = Duration::from_secs(60);
-
-/// How many names a client keeps the last addresses of. Those of the servers of a URL are few, and a cluster names its nodes.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_NAMES_KEPT: usize = 1_024;
-
-/// When the next address of a name is tried, if the one before it has not answered.
-#[cfg(feature = "redis")]
-pub(crate) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// How long the server may leave all attempts of a client unanswered before its acquisitions fail.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
@@ -258,175 +230,13 @@ pub(crate) const TRACK_LOOK: Duration = Duration::from_millis(500);
 /// A key is read again at most once in this time because of a change, however many changes there are.
 pub(crate) const TRACK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// For how long a connection is not asked to track keys, after several connections in a row have ended when they were.
-#[cfg(feature = "redis")]
-pub(crate) const TRACK_SPARED: Duration = Duration::from_secs(60);
-
-/// The longest such time. Each further connection that ends doubles it.
-#[cfg(feature = "redis")]
-pub(crate) const TRACK_SPARED_MOST: Duration = Duration::from_secs(3_600);
-
 /// A key whose read was refused is read again after this time: the user may have got the right back. Seldom, since each of many
 /// keys is refused alone.
 pub(crate) const TRACK_REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
-/// How many names of changed keys are kept until they are read. More count as all keys.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_NAMES_TOLD: usize = 10_000;
-
-/// How many permits of one owner are read when a semaphore has changed. The next renewal finds out about the others.
-#[cfg(feature = "redis")]
-pub(crate) const PERMITS_READ: u32 = 100;
-
 /// How many background releases a client sends concurrently: few enough that a busy server answers each of them before
 /// its timeout.
 pub(crate) const RELEASES_AT_ONCE: usize = 256;
-
-/// How many attempts a client sends concurrently. Renewals and releases do not count against this limit.
-#[cfg(feature = "redis")]
-pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
-
-/// How many of these are sent by their callers. A caller that is not polled keeps its place, so the others are sent by tasks.
-#[cfg(feature = "redis")]
-pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
-
-/// How many attempts and releases of a runtime of a client are unanswered before what comes up next is collected. Fewer of them are
-/// faster each for itself: the tasks of a batch wait for each other, and the server is idle while they go on.
-#[cfg(feature = "redis")]
-pub(crate) const ALONE_AT_ONCE: usize = 16;
-
-/// The same for readers. In a batch each of them costs the server far less than alone.
-#[cfg(feature = "redis")]
-pub(crate) const READERS_ALONE_AT_ONCE: usize = 4;
-
-/// How many batches of attempts and releases a runtime of a client has under way to a server before what comes up next waits for
-/// others: while the server carries one out, the next one is written and the answers of the last one are read.
-#[cfg(feature = "redis")]
-pub(crate) const BATCHES_AT_ONCE: usize = 4;
-
-/// The same for readers. The more readers of a lock are in a batch, the less each costs the server.
-#[cfg(feature = "redis")]
-pub(crate) const READER_BATCHES_AT_ONCE: usize = 2;
-
-/// How long an attempt or a release waits for others at most, which matters where an answer takes longer: the shortest time that
-/// tokio's timers can tell.
-#[cfg(feature = "redis")]
-pub(crate) const WAIT_FOR_OTHERS: Duration = Duration::from_millis(1);
-
-/// A batch has room for at least so many locks, however little is unanswered.
-#[cfg(feature = "redis")]
-pub(crate) const LEAST_IN_BATCH: usize = 4;
-
-/// The most locks in a batch. The server carries out nothing else meanwhile, which is some 100 us.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_IN_BATCH: usize = 32;
-
-/// The most locks of one operation in a batch. With more of them it goes alone.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_IN_OPERATION: usize = 8;
-
-/// What the names of a batch may take in bytes, so that its command is written at once. An operation with longer names goes alone in its
-/// batch.
-#[cfg(feature = "redis")]
-pub(crate) const BATCH_BYTES: usize = 16 * 1024;
-
-/// How long a channel without waiters stays subscribed: on a busy key the next waiter comes soon.
-#[cfg(feature = "redis")]
-pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
-
-/// A subscription connection that was silent for this long is checked with a ping.
-#[cfg(feature = "redis")]
-pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
-
-/// The pauses between two tries to connect. [`Config::longest_reconnect_pause`] shortens them for a short lease.
-#[cfg(feature = "redis")]
-pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(20),
-    longest: Duration::from_secs(2),
-};
-
-/// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
-/// connection.
-#[cfg(feature = "redis")]
-pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-
-/// How often each Sentinel is asked which server is the master, in case a message about another one was missed.
-#[cfg(feature = "redis")]
-pub(crate) const SENTINEL_LOOK: Duration = Duration::from_secs(10);
-
-/// How long Sentinels may go on naming a master that was replaced. They tell each other every two seconds. After this time
-/// the ones that still name it are believed again, because the one that knew better may be gone.
-#[cfg(feature = "redis")]
-pub(crate) const SENTINELS_AGREE_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time without an answer to the handshake of TLS, a client finds out whether the server speaks TLS at all.
-#[cfg(feature = "redis")]
-pub(crate) const HANDSHAKE_SILENCE: Duration = Duration::from_secs(1);
-
-/// How long a client listens for why the server has ended its connection. The server says it at once, or not at all.
-#[cfg(feature = "redis")]
-pub(crate) const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How long a client reports what it heard then for further connections that the server ends. Clients that lost their
-/// server should not come back with two connections for each.
-#[cfg(feature = "redis")]
-pub(crate) const GOODBYE_AGAIN_AFTER: Duration = Duration::from_secs(3);
-
-/// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
-#[cfg(feature = "redis")]
-pub(crate) const GOODBYE_LENGTH: u64 = 2_048;
-
-/// How many commands the driver buffers until they are written to the socket.
-#[cfg(feature = "redis")]
-pub(crate) const PIPELINE_BUFFER: usize = 1024;
-
-/// How many answered requests a client remembers whose marks can go from their server.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_MARKS_KEPT: usize = 10_000;
-
-/// How often a latch is looked at again because the server was replaced during the look.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_RUNS_SEEN: u32 = 4;
-
-/// How often a command is sent to another node of a cluster, until it is given up.
-#[cfg(feature = "redis")]
-pub(crate) const MOST_HOPS: u32 = 8;
-
-/// The pauses of a command whose keys are on two nodes of a cluster, because their slot is on its way.
-#[cfg(feature = "redis")]
-pub(crate) const TRY_AGAIN_PAUSE: Backoff = Backoff {
-    first: Duration::from_millis(2),
-    longest: Duration::from_millis(64),
-};
-
-/// The pauses between two reads of a cluster's map. The longest one is shorter than a second, so that waiters find the node
-/// that took over within that time. During a failover of some seconds there are less than ten reads.
-#[cfg(feature = "redis")]
-pub(crate) const MAP_PAUSE: Backoff = Backoff {
-    first: Duration::from_millis(100),
-    longest: Duration::from_millis(800),
-};
-
-/// How long a node may take to connect and to answer with the map.
-#[cfg(feature = "redis")]
-pub(crate) const MAP_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How long a node without a connection may take, before another one is asked beside it. There may be many that have gone.
-#[cfg(feature = "redis")]
-pub(crate) const MAP_NEXT_AFTER: Duration = Duration::from_millis(100);
-
-/// The longest time between two looks at a cluster's map, also of a client that sends nothing. Redisson looks as often.
-/// Within this time nodes that leave have to be known by the ones that replace them.
-#[cfg(feature = "redis")]
-pub(crate) const MAP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How long a node of a cluster is remembered that has no slot. It may be about to get one.
-#[cfg(feature = "redis")]
-pub(crate) const NODE_LINGER: Duration = Duration::from_secs(10);
-
-/// After this many unanswered commands in a row the connection is replaced. The driver does not do that itself.
-#[cfg(feature = "redis")]
-pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
 /// The shortest time for which a Redlock waits for the remaining servers after a quorum has answered. A grant that
 /// arrives in this time is part of the hold as well.
@@ -477,15 +287,3 @@ pub(crate) const SPIN_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(1),
     longest: Duration::from_millis(128),
 };
-
-/// Pauses between attempts: each is twice as long as the one before it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
-}
-
-/// How often a function or a file is asked again for the credentials of open connections. Tokens of cloud providers live for
-/// 15 minutes or longer, and a secret manager is not to be asked all the time.
-#[cfg(feature = "redis")]
-pub(crate) const CREDENTIALS_INTERVAL: Duration = Duration::from_secs(300);

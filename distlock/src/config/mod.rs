@@ -2,6 +2,7 @@
 
 #[cfg(feature = "redis")]
 pub(crate) mod address_map;
+mod backoff;
 mod checks;
 #[cfg(feature = "redis")]
 mod confirmation;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 use self::address_map::AddressMap;
+pub(crate) use self::backoff::Backoff;
 pub(crate) use self::checks::*;
 use self::checks::{TIMES_OR_MAX, check_lease_with, check_timeout, checked_margin};
 #[cfg(feature = "redis")]
