@@ -61,8 +61,8 @@ pub(crate) async fn warm_up(client: &Client) {
     let verbs = Verbs::new(client, client.id());
     verbs.renew(&[renewal]).await.unwrap();
     guard.release().await.unwrap();
-    // Of what begins at once, all but the first goes together.
-    let at_once = (0..3).map(|n| client.lock(format!("warm:up:{n}")).acquire().into_future());
+    // Of what begins at once, what is more than sixteen goes together.
+    let at_once = (0..20).map(|n| client.lock(format!("warm:up:{n}")).acquire().into_future());
     for guard in join_all(at_once).await {
         guard.unwrap().release().await.unwrap();
     }

@@ -1,9 +1,9 @@
 //! The figures in the READMEs and in the guide are those of the code.
 //!
 //! Beside each time in the prose stands a comment that does not show on the page, at most [`NEAR`] lines below it:
-//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config/constants`, whose value is
-//! compared; or a test, which must exist; or another library, as in `<!-- 100 ms: of lock4j -->`. A comment may also be about words,
-//! such as `a third`.
+//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config/constants.rs` or of its
+//! folder, whose value is compared; or a test, which must exist; or another library, as in `<!-- 100 ms: of lock4j -->`.
+//! A comment may also be about words, such as `a third`.
 
 use std::collections::HashMap;
 use std::fs;

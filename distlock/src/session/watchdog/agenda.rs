@@ -63,6 +63,7 @@ impl<H: Clone> Agenda<H> {
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&mut self, number: u64, at: Tick) {
+        // Looks of one millisecond are filed together: tokio's timers fire at no other time.
         let at = at.to_whole_millis();
         if self.plan(number, at) {
             self.file(at, [number]);
@@ -82,7 +83,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
-    /// Returns whether the look has to be filed. Looks of one millisecond are filed together: tokio's timers fire at no other time.
+    /// Plans a look, unless an earlier one is planned. Returns whether it has to be filed.
     fn plan(&mut self, number: u64, at: Tick) -> bool {
         match self.holds.get_mut(&number) {
             Some((_, planned)) if at < *planned => {
@@ -93,6 +94,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
+    /// Files looks that were planned just now, all of them.
     fn file(&mut self, at: Tick, numbers: impl IntoIterator<Item = u64>) {
         let mut numbers = numbers.into_iter().peekable();
         if numbers.peek().is_none() {
@@ -156,7 +158,7 @@ impl<H: Clone> Agenda<H> {
         let mut due = Vec::new();
         while let Some(mut peeks) = self.filed.first_entry() {
             let at = *peeks.key();
-            // Later ones only fill up a batch that has to be sent anyway.
+            // Those that are not due yet only fill up a batch that has to be sent anyway.
             let is_enough = |due: &Vec<H>| at > now && due.len().is_multiple_of(RENEWAL_BATCH);
             if at > soon || is_enough(&due) {
                 break;
@@ -284,7 +286,8 @@ mod tests {
         let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
         for number in 10..10_000 {
             agenda.add(number, number);
-            agenda.schedule_check(number, at(10_000 + number));
+            // Two times, of which the second one counts: in the middle of it all is filed anew now and then.
+            agenda.schedule_checks(&[(number, at(20_000)), (number, at(10_000 + number))]);
             let filed: usize = agenda.filed.values().map(Vec::len).sum();
             assert_eq!(filed, agenda.size);
             assert!(filed <= 2 * agenda.holds.len() + SPARE);

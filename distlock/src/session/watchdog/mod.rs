@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use scopeguard::defer;
 
 use self::agenda::Agenda;
 use super::callbacks::Inspection;
@@ -343,23 +342,21 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let epochs: Vec<u64> = epochs.collect();
     let answers = ask(&session, &batch).await;
     let now = session.now();
-    // Also if a waker panics.
-    let checks = Vec::with_capacity(planned.len());
-    let mut checks = scopeguard::guard(checks, |checks: Vec<(u64, Tick)>| {
-        session.watchdog.schedule_checks(&checks);
-    });
+    // If a waker panics, the task begins anew and looks at every hold.
+    let mut checks = Vec::with_capacity(planned.len());
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         // With the count that was sent: the present one may be another, and is then stated next.
-        match hold.renewed(sent, count, lease, answer, now) {
-            Confirmed::Lost(loss) => session.lose(&hold, loss, epoch),
-            Confirmed::AsBefore => checks.push((hold.owner.number(), hold.next_check())),
-            Confirmed::Longer => {
-                // Also if a waker panics.
-                defer! { session.watchdog.look_again(&hold); }
-                hold.over.announce_change();
-            }
+        let confirmed = hold.renewed(sent, count, lease, answer, now);
+        if let Confirmed::Lost(loss) = confirmed {
+            session.lose(&hold, loss, epoch);
+            continue;
+        }
+        checks.push((hold.owner.number(), hold.next_check()));
+        if let Confirmed::Longer = confirmed {
+            hold.over.announce_change();
         }
     }
+    session.watchdog.schedule_checks(&checks);
 }
 
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
