@@ -60,10 +60,12 @@ async fn f34_thousands_of_waiters_cost_three_commands_each_at_most(row: &Row) {
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
     let mut foreign = Foreign::on(&server).await;
     foreign.hold(&names("k", 1)).await;
+    for client in [&one, &two] {
+        warm_up(client).await;
+    }
     let before = commands(&server).await;
     let mut waits = JoinSet::new();
     for client in [&one, &two] {
-        warm_up(client).await;
         for _ in 0..each_client {
             waits.spawn(client.lock("k:0").acquire().run(yield_now()));
         }
