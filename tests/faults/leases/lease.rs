@@ -132,7 +132,8 @@ async fn f14_deadline_is_never_later_than_the_servers(row: &Row) {
     let direct = server.connection().await;
     let mut margins = Vec::new();
     while margins.len() < samples {
-        let keys = (0..250).map(|n| format!("k:{n}"));
+        // Each of them asks two hundred times a second.
+        let keys = (0..100).map(|n| format!("k:{n}"));
         let held = keys.map(async |key| margin(&client, &key, direct.clone()).await);
         margins.extend(join_all(held).await.into_iter().flatten());
     }
@@ -147,11 +148,14 @@ async fn f14_deadline_is_never_later_than_the_servers(row: &Row) {
 }
 
 /// Holds a lock until its lease ends: how long before the server deletes the key the guard was seen held last. `None`
-/// where that was over before it could be asked for.
+/// where that was over before it could be asked for, or before a busy machine had handed the grant out.
 ///
 /// Of 1.5 s, 0.7 s are left when the grant is heard. Of the row's 1 s too little would be left to hand it out.
 async fn margin(client: &Client, key: &str, mut direct: MultiplexedConnection) -> Option<Duration> {
-    let guard = client.lock(key).acquire().lease(ms(1_500)).await.unwrap();
+    let guard = match client.lock(key).acquire().lease(ms(1_500)).await {
+        Err(error) if error.is_unavailable() => return None,
+        acquired => acquired.unwrap(),
+    };
     let mut ask = redis::cmd("PEXPIRETIME");
     let end: i64 = ask.arg(key).query_async(&mut direct).await.unwrap();
     let (now, unix) = (
