@@ -2,15 +2,24 @@
 //!
 //! The clients of a test wait for an answer for a limited time. On a machine that stands still for as long as that, a test can
 //! fail although the library is right. A [`Pulse`](crate::Pulse) tells how late the machine was.
+//!
+//! What keeps the machine busy is mostly the other tests of the same program. So a test is played again without them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
+use parking_lot::RwLock;
+
 /// How often a test is played at most.
 const PLAYS: u32 = 4;
 
+/// First plays share it, and a later play has it alone.
+static STAGE: RwLock<()> = RwLock::new(());
+
 /// Prepares and plays a test. If it panics and the machine was late by `too_late` or more, this does not count, and the test is
 /// prepared and played anew, four times at most. If the machine was not that late, the first failure counts.
+///
+/// While a test is played again, no other test of this program is played that calls this function.
 ///
 /// `late` tells by how much the machine was late while the test was played.
 ///
@@ -23,6 +32,12 @@ pub fn play_until_it_counts<P>(
     late: impl Fn(&P) -> Duration,
 ) {
     for plays in 1.. {
+        let (_beside_others, _alone);
+        if plays == 1 {
+            _beside_others = STAGE.read();
+        } else {
+            _alone = STAGE.write();
+        }
         let prepared = prepare();
         let Err(failure) = catch_unwind(AssertUnwindSafe(|| play(&prepared))) else {
             return;
@@ -38,6 +53,8 @@ pub fn play_until_it_counts<P>(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::mpsc::channel;
+    use std::thread;
 
     use super::*;
 
@@ -68,5 +85,36 @@ mod tests {
     #[test]
     fn failure_that_comes_again_and_again_counts_on_any_machine() {
         assert_eq!(plays_of(u32::MAX, TOO_LATE * 9), PLAYS);
+    }
+
+    #[test]
+    fn test_is_played_again_alone() {
+        let (failed, first_has_failed) = channel();
+        let (began, second_began) = channel();
+        let (entered, other_is_played) = channel();
+        let other = thread::spawn(move || {
+            let play = |_: &()| {
+                entered.send(()).unwrap();
+                first_has_failed.recv().unwrap();
+                // Longer than a thread takes to begin its second play.
+                let beside = second_began.recv_timeout(Duration::from_millis(200));
+                assert!(beside.is_err(), "played beside this one");
+            };
+            play_until_it_counts(TOO_LATE, || (), play, |()| Duration::ZERO);
+        });
+        other_is_played.recv().unwrap();
+        let plays = Cell::new(0);
+        let play = |_: &()| {
+            plays.set(plays.get() + 1);
+            if plays.get() == 1 {
+                failed.send(()).unwrap();
+                panic!("the first failure");
+            }
+            // Nobody listens any more once the other test has ended.
+            let _sent = began.send(());
+        };
+        play_until_it_counts(TOO_LATE, || (), play, |()| TOO_LATE);
+        other.join().unwrap();
+        assert_eq!(plays.get(), 2);
     }
 }
