@@ -142,7 +142,7 @@ fn bytes_of_a_hold_and_of_a_waiter_in_memory() {
     let client = || Client::builder().in_memory(&server).unwrap();
     let bounds = Bounds {
         hold: 1_205,
-        waiter: 3_720,
+        waiter: 3_120,
     };
     let all_listen = async || stored(&server).1 >= KEYS;
     check(
@@ -161,7 +161,7 @@ fn bytes_of_a_hold_and_of_a_waiter_with_a_server() {
     let clients = [client(), client()];
     let bounds = Bounds {
         hold: 930,
-        waiter: 3_590,
+        waiter: 3_060,
     };
     // Each holder asks once, and each waiter before and after it subscribes.
     let all_listen = async || {

@@ -170,7 +170,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// # }
     /// ```
     pub fn max_waiters(mut self, most: u32) -> Self {
-        self.bounds().max_waiters = Some(most);
+        self.terms.max_waiters = Some(most);
         self
     }
 

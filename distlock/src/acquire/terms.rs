@@ -22,6 +22,8 @@ use crate::wait::{ClientRequest, Request, RequestedKey};
 pub(super) struct Terms {
     pub(super) wait: Option<Duration>,
     pub(super) lease: Option<Duration>,
+    /// How many waiters of the key there may already be. Here, since each request through a layer has such a limit.
+    pub(super) max_waiters: Option<u32>,
     /// Boxed, since few acquisitions have any and the builder is moved often.
     pub(super) bounds: Option<Box<Bounds>>,
     /// Where in the user's code it was made.
@@ -33,7 +35,6 @@ pub(super) struct Terms {
 pub(super) struct Bounds {
     pub(super) max_hold: Option<Duration>,
     pub(super) hold_at_least: Duration,
-    pub(super) max_waiters: Option<u32>,
     /// How many permits of a semaphore, if it is not 1.
     pub(super) permits: Option<u32>,
 }
@@ -43,6 +44,7 @@ impl Terms {
         Self {
             wait: None,
             lease: None,
+            max_waiters: None,
             bounds: None,
             call_site,
         }
@@ -86,7 +88,7 @@ impl Terms {
             is_part: false,
             takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: MaxWaiters {
-                per_key: bounds
+                per_key: self
                     .max_waiters
                     .or(config.max_waiters)
                     // Without a limit: no number of waiters gets there.

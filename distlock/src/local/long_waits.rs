@@ -202,7 +202,7 @@ async fn is_unset(session: &Arc<Session>, resource: &Resource) -> bool {
     let mut target = Target::of(resource, session.owners.next());
     // More than a semaphore can have, so that an attempt for them is worth while only if there is none.
     target.permits = u32::MAX;
-    let looked = session.peek(&target).await;
+    let looked = session.peek(target).await;
     looked.is_some_and(|looked| looked.is_open)
 }
 

@@ -24,6 +24,7 @@ mod watchdog;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use scopeguard::defer;
 use uuid::Uuid;
 
@@ -195,10 +196,13 @@ impl Session {
 
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
     /// did not answer.
-    pub(crate) async fn peek(self: &Arc<Self>, target: &Target) -> Option<Peeked> {
-        let looked = self.peeks.ask(target.clone());
+    pub(crate) fn peek(
+        self: &Arc<Self>,
+        target: Target,
+    ) -> impl Future<Output = Option<Peeked>> + use<> {
+        let looked = self.peeks.ask(target);
         self.start_tasks();
-        looked.await.ok()
+        looked.map(Result::ok)
     }
 
     /// Completes when the closed client holds nothing and no release is pending.

@@ -34,8 +34,8 @@ impl Listener {
     }
 
     /// Completes with the next message, or when messages arrive from now on.
-    pub(super) async fn changed(&mut self, was_active: bool) {
-        self.subscription.changed(was_active).await;
+    pub(super) fn changed(&mut self, was_active: bool) -> impl Future<Output = ()> {
+        self.subscription.changed(was_active)
     }
 
     /// Completes with the next message, and at `until` at the latest.

@@ -14,14 +14,14 @@ use crate::sync::random::random_range;
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
 ///
-/// Each look reports the present end of the lease, so a holder that renews its lease costs no attempts.
+/// `target`: what is looked at. Each look reports the present end of the lease, so a holder that renews its lease costs no attempts.
 #[allow(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
 )]
 pub(super) fn due_without_a_message(
     session: &Arc<Session>,
-    target: &Target,
+    target: impl Fn() -> Target,
     lease: &mut LeaseInTheWay<'_>,
     was_active: bool,
 ) -> impl Future<Output = ()> {
@@ -36,7 +36,7 @@ pub(super) fn due_without_a_message(
             let looked = crate::sync::select! {
                 // In this order: an answer that has arrived counts, even if the lease has ended.
                 biased;
-                looked = session.peek(target) => looked,
+                looked = session.peek(target()) => looked,
                 () = session.clock.sleep_until(lease.over_at) => return,
             };
             let Some(looked) = looked.filter(|looked| !looked.is_open) else {

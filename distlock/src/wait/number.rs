@@ -260,7 +260,7 @@ impl Watch<'_> {
             let looked = crate::sync::select! {
                 biased;
                 () = subscription.changed(was_active) => return,
-                looked = session.peek(target) => looked,
+                looked = session.peek(target.clone()) => looked,
                 () = session.clock.sleep_until(self.deadline) => return,
             };
             // Without an answer it reads the count itself, and reports why that fails.

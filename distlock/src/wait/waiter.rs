@@ -36,11 +36,34 @@ pub(super) enum AttemptEnd {
     HandedOver(OpenShare),
 }
 
+/// What came of a turn at the server.
+enum TurnEnd {
+    Granted(OpenShares),
+    /// It waits for its next turn.
+    Again,
+    /// It sleeps before that.
+    Sleep(Sleep),
+}
+
+/// A sleep until the next attempt makes sense.
+pub(super) struct Sleep {
+    /// How long the holder keeps the key, if the server has said so.
+    ttl: Option<Duration>,
+    /// Whether messages arrived before the key was refused.
+    was_active: bool,
+}
+
+impl From<Option<Sleep>> for TurnEnd {
+    fn from(sleep: Option<Sleep>) -> Self {
+        sleep.map_or(Self::Again, Self::Sleep)
+    }
+}
+
 /// An acquisition that waits for one key, or in the queue of one of [several](super::several). Dropping it ends its owner,
 /// its subscription and its turn.
 ///
-/// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
-/// small one is cheap to allocate.
+/// Futures that an uncontended acquisition never runs are boxed, unless they fit into the room of those that it runs. The
+/// future of each acquisition is allocated, and a small one is cheap to allocate.
 pub(super) struct Waiter<'a> {
     pub(super) registry: &'a Arc<Registry>,
     pub(super) request: &'a Request,
@@ -93,17 +116,25 @@ impl<'a> Waiter<'a> {
                 NextTurn::HandedOver(share) => return Ok(smallvec![share]),
                 NextTurn::Attempt { yield_first, at } => (yield_first, at),
             };
-            let session = self.session();
-            let request = self.request;
-            let checks = self.turn.slot.answer_checks();
-            let closed = session.closed.wait().map(|()| Err(request.closed()));
-            let others = first(closed, checks.map(|never| match never {}));
-            // In this order: the others are looked at only while the server's answer is not there.
-            let granted = first(self.go_to_server(yield_first, at), others).await?;
-            if let Some(shares) = granted {
-                return Ok(shares);
-            }
+            // In this order, here and below: the interruption is looked at only while there is nothing else.
+            let interruption = self.interruption();
+            let sleep = match first(self.go_to_server(yield_first, at), interruption).await? {
+                TurnEnd::Granted(shares) => return Ok(shares),
+                TurnEnd::Again => continue,
+                TurnEnd::Sleep(sleep) => sleep,
+            };
+            // Not a part of the turn: a sleeper needs no room for an attempt, and an attempt none for a sleeper.
+            let interruption = self.interruption();
+            first(self.sleep(sleep).map(Ok), interruption).await?;
         }
+    }
+
+    /// Completes when the client is closed. Meanwhile it answers the questions whether this waiter is still polled.
+    pub(super) fn interruption<T>(&self) -> impl Future<Output = Result<T, Error>> + use<'a, T> {
+        let request = self.request;
+        let checks = self.turn.slot.answer_checks();
+        let closed = self.session().closed.wait().map(|()| Err(request.closed()));
+        first(closed, checks.map(|never| match never {}))
     }
 
     /// Waits until it is first in line.
@@ -124,15 +155,12 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Asks the server for the key, or sleeps if a look has shown that an attempt would be refused. `now`: when its turn came.
-    async fn go_to_server(
-        &mut self,
-        yield_first: bool,
-        mut now: Tick,
-    ) -> Result<Option<OpenShares>, Error> {
+    /// Asks the server for the key, or does not if a look has shown that an attempt would be refused. `now`: when its turn came.
+    async fn go_to_server(&mut self, yield_first: bool, mut now: Tick) -> Result<TurnEnd, Error> {
         if yield_first {
             // An earlier look says nothing after this client's own release.
             self.is_taken = false;
+            // Boxed, here and below: most waiters never come here, and each would have room for it.
             Box::pin(self.yield_to_others()).await;
             now = self.session().now();
         }
@@ -143,19 +171,15 @@ impl<'a> Waiter<'a> {
             return self.ask_server(now).await;
         };
         let ttl = until.map(|until| until.left(now));
-        if self.note_refusal(ttl, false)? {
-            // Boxed, here and below: most waiters never come here, and each would have room for it.
-            Box::pin(self.sleep(ttl, true)).await;
-        }
-        Ok(None)
+        Ok(self.refused(ttl, false, true)?.into())
     }
 
-    /// Sends one attempt, at `sent`, and sleeps if it was not granted.
-    async fn ask_server(&mut self, sent: Tick) -> Result<Option<OpenShares>, Error> {
+    /// Sends one attempt, at `sent`.
+    async fn ask_server(&mut self, sent: Tick) -> Result<TurnEnd, Error> {
         let was_active = self.is_active();
         let outcome = match self.attempt(sent).await? {
             AttemptEnd::Outcome(outcome) => outcome,
-            AttemptEnd::HandedOver(share) => return Ok(Some(smallvec![share])),
+            AttemptEnd::HandedOver(share) => return Ok(TurnEnd::Granted(smallvec![share])),
         };
         match outcome {
             Outcome::Granted(shares) => {
@@ -164,12 +188,9 @@ impl<'a> Waiter<'a> {
                 for share in &shares {
                     self.turn.slot.granted(share.hold(), heard);
                 }
-                Ok(Some(shares))
+                Ok(TurnEnd::Granted(shares))
             }
-            outcome => {
-                self.not_granted(outcome, sent, was_active).await?;
-                Ok(None)
-            }
+            outcome => Ok(self.not_granted(outcome, sent, was_active).await?.into()),
         }
     }
 
@@ -201,13 +222,14 @@ impl<'a> Waiter<'a> {
         Ok(AttemptEnd::Outcome(Outcome::Failed(fault)))
     }
 
-    /// Sleeps until the next attempt makes sense, after one that was sent at `sent` and was not granted.
+    /// Takes note of an attempt that was sent at `sent` and was not granted. Pauses if the server could not serve it. Returns the
+    /// sleep before the next attempt, if that makes no sense at once.
     pub(super) async fn not_granted(
         &mut self,
         outcome: Outcome,
         sent: Tick,
         was_active: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Sleep>, Error> {
         match outcome {
             Outcome::Granted(_) => {}
             Outcome::Held {
@@ -220,9 +242,7 @@ impl<'a> Waiter<'a> {
                 // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
                 let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
                 self.turn.note_holder(holder.filter(|_| is_told));
-                if self.note_refusal(ttl, is_unset)? {
-                    Box::pin(self.sleep(ttl, was_active)).await;
-                }
+                return self.refused(ttl, is_unset, was_active);
             }
             Outcome::TooLate if self.session().now() >= self.request.deadline() => {
                 return Err(self.timed_out());
@@ -241,7 +261,7 @@ impl<'a> Waiter<'a> {
             Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
             Outcome::Absent => self.renew_attempts(),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Uses new owners for its attempts from now on.
@@ -258,8 +278,13 @@ impl<'a> Waiter<'a> {
         self.listener = None;
     }
 
-    /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
-    fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
+    /// Notes that the key was refused. Returns the sleep of this waiter before its next attempt, if it sleeps.
+    fn refused(
+        &mut self,
+        ttl: Option<Duration>,
+        is_unset: bool,
+        was_active: bool,
+    ) -> Result<Option<Sleep>, Error> {
         self.count_turns();
         self.unanswered = None;
         if is_unset {
@@ -273,7 +298,7 @@ impl<'a> Waiter<'a> {
         if sleeps {
             self.turn.tell_line();
         }
-        Ok(sleeps)
+        Ok(sleeps.then_some(Sleep { ttl, was_active }))
     }
 
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
@@ -285,7 +310,8 @@ impl<'a> Waiter<'a> {
     }
 
     /// Sleeps until the next attempt makes sense. If the subscription is not active yet, it sleeps only until then.
-    async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
+    pub(super) async fn sleep(&mut self, sleep: Sleep) {
+        let Sleep { ttl, was_active } = sleep;
         // A rule of tests/model: who_listens_attempts_once_more.
         if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
@@ -294,7 +320,9 @@ impl<'a> Waiter<'a> {
         let until = self.next_sign_of_life(now).min(self.request.deadline());
         self.listen();
         let session = self.session();
-        let target = self.waited_for();
+        let (requested, attempts) = (self.requested(), &self.attempts);
+        // Made for each look: every sleeper would have room for it.
+        let target = || waited_for(requested, attempts);
         let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
         let slot = lease.slot;
         let Some(listener) = &mut self.listener else {
@@ -311,7 +339,7 @@ impl<'a> Waiter<'a> {
                 }
             }
             () = session.clock.sleep_until(until) => {}
-            () = due_without_a_message(session, &target, &mut lease, was_active) => {}
+            () = due_without_a_message(session, target, &mut lease, was_active) => {}
         }
     }
 
@@ -349,16 +377,16 @@ impl<'a> Waiter<'a> {
 
     pub(super) fn listen(&mut self) -> &mut Listener {
         let backend = &self.session().backend;
-        let target = self.waited_for();
+        let target = waited_for(self.requested(), &self.attempts);
         self.listener
             .get_or_insert_with(|| Listener::new(&**backend, &target))
     }
+}
 
-    /// The key that it waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired
-    /// one at a time.
-    fn waited_for(&self) -> Target {
-        let mut target = self.attempts.target(0).clone();
-        target.resource = self.requested().resource.clone();
-        target
-    }
+/// The key that a waiter waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired
+/// one at a time.
+fn waited_for(requested: &RequestedKey, attempts: &Attempts<'_>) -> Target {
+    let mut target = attempts.target(0).clone();
+    target.resource = requested.resource.clone();
+    target
 }

@@ -100,7 +100,7 @@ impl Vacancy {
                 // As above.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
-                looked = session.peek(target) => looked,
+                looked = session.peek(target.clone()) => looked,
             };
             let Some(Peeked {
                 is_open: false,

@@ -200,7 +200,7 @@ impl Watch<'_> {
                 biased;
                 () = round.wake.notified() => return,
                 () = subscription.changed(was_active) => return,
-                looked = session.peek(target) => looked,
+                looked = session.peek(target.clone()) => looked,
             };
             // Without an answer it looks alone, and learns why that fails.
             let Some(Peeked {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-
 use super::part::{KeysAskedFor, Part};
 use super::position::{Rest, UnansweredBeside, WaitPosition};
 use crate::clock::Tick;
@@ -87,13 +85,9 @@ impl<'a> SeveralKeysWaiter<'a> {
                 NextTurn::HandedOver(_) => false,
                 NextTurn::Attempt { yield_first, .. } => yield_first,
             };
-            let session = self.session();
-            let request = self.request();
-            let checks = self.waiter.turn.slot.answer_checks();
-            let closed = session.closed.wait().map(|()| Err(request.closed()));
-            let others = first(closed, checks.map(|never| match never {}));
-            // In this order: the others are looked at only while the server's answer is not there.
-            let outcome = first(self.go_to_server(yield_first), others).await?;
+            let interruption = self.waiter.interruption();
+            // In this order: the interruption is looked at only while the server's answer is not there.
+            let outcome = first(self.go_to_server(yield_first), interruption).await?;
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
@@ -129,7 +123,11 @@ impl<'a> SeveralKeysWaiter<'a> {
             outcome => {
                 // Before it sleeps, so that it blocks nobody meanwhile.
                 self.let_others_pass();
-                self.waiter.not_granted(outcome, sent, was_active).await?;
+                let sleep = self.waiter.not_granted(outcome, sent, was_active).await?;
+                if let Some(sleep) = sleep {
+                    // Boxed, so that an attempt has no room for it.
+                    Box::pin(self.waiter.sleep(sleep)).await;
+                }
                 Ok(None)
             }
         }
