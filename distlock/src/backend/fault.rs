@@ -30,8 +30,8 @@ pub enum Fault {
         /// Why, and what to do.
         reason: String,
     },
-    /// The key holds a value of another type.
-    WrongType,
+    /// The key holds a value of another type. With the key, if the verb had several.
+    WrongType(Option<Key>),
     /// The semaphore was removed while an acquisition waited for its permits.
     NumberGone,
     /// The answer cannot be interpreted, or the script failed.
@@ -64,6 +64,14 @@ impl Fault {
         !matches!(self, Self::Unknown(_) | Self::Protocol(_))
     }
 
+    /// The fault of a verb with this key. A key that it names already stays.
+    pub(crate) fn of_key(self, key: &Key) -> Self {
+        match self {
+            Self::WrongType(None) => Self::WrongType(Some(key.clone())),
+            other => other,
+        }
+    }
+
     /// Why, without what became of a command: for what is no command, such as a connection.
     pub(crate) fn why(&self) -> Why<'_> {
         Why(self)
@@ -76,7 +84,9 @@ impl Fault {
             Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
             Self::Denied(cause) | Self::LoginDenied(cause) => Error::Denied { key, cause },
             Self::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
-            Self::WrongType => Error::WrongType { key },
+            Self::WrongType(named) => Error::WrongType {
+                key: named.map_or(key, |named| named.text().to_owned()),
+            },
             Self::NumberGone => Error::lost(&key, Loss::NumberGone),
             Self::Protocol(cause) => Error::Protocol { key, cause },
         }
@@ -97,7 +107,7 @@ impl fmt::Display for Fault {
             Self::Denied(cause) => write!(f, "denied: {cause}"),
             Self::LoginDenied(cause) => write!(f, "login denied: {cause}"),
             Self::Unsupported { reason, .. } => f.write_str(reason),
-            Self::WrongType => f.write_str("the key holds a value of another type"),
+            Self::WrongType(_) => f.write_str("the key holds a value of another type"),
             Self::NumberGone => f.write_str("the semaphore is gone"),
             Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),
         }

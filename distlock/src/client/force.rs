@@ -98,7 +98,7 @@ impl Client {
         match forced.await {
             Ok(Forced::Unseen) => self.changed_from(seen).await,
             // Another primitive may live there by now.
-            Err(Fault::WrongType) => match self.changed_from(seen).await? {
+            Err(Fault::WrongType(_)) => match self.changed_from(seen).await? {
                 ForceRelease::Changed(now) if now.primitive != seen.primitive => {
                     Ok(ForceRelease::Changed(now))
                 }

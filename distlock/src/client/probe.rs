@@ -50,7 +50,7 @@ impl Client {
                 })
             }
             // Faults of keys, which a ping does not name.
-            Err(fault @ (Fault::WrongType | Fault::NumberGone)) => Err(Error::Unreachable {
+            Err(fault @ (Fault::WrongType(_) | Fault::NumberGone)) => Err(Error::Unreachable {
                 server,
                 after,
                 cause: crate::backend::cause(fault.to_string()),

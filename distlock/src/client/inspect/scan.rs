@@ -260,7 +260,7 @@ async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Ke
         let report = match examine_one(session, &key).await {
             Ok(report) => report,
             // The server has answered, so only this key cannot be read.
-            Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => unreadable(&key, &fault),
+            Err(fault @ (Fault::WrongType(_) | Fault::Protocol(_))) => unreadable(&key, &fault),
             Err(fault) => return Err(fault),
         };
         Ok((report, key))

@@ -27,6 +27,7 @@ in_one_slot! {
 
 on_every_backend_and_in_several_slots![
     one_that_is_taken_keeps_all_free,
+    key_of_another_type_is_named_and_keeps_all_free,
     keys_may_come_in_any_order_and_twice,
     opposite_orders_never_wait_for_each_other,
     random_subsets_go_on_for_ever,
@@ -80,6 +81,35 @@ async fn one_that_is_taken_keeps_all_free(stage: &Stage) {
             assert_eq!(is_free(&other, key).await, key != taken);
         }
         held.release().await.unwrap();
+    }
+}
+
+async fn key_of_another_type_is_named_and_keeps_all_free(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    for number in KEYS {
+        let semaphore = client.semaphore(number);
+        assert!(semaphore.try_set_permits(5).await.unwrap());
+        let multi = client.multi_lock(KEYS);
+        let names_it = |error: Error| {
+            let is_named = matches!(&error, Error::WrongType { key, .. } if key == number);
+            assert!(is_named, "{number}: {error}");
+        };
+        names_it(multi.try_acquire().await.unwrap_err());
+        names_it(refused(multi.acquire().await));
+        // What is in other slots was granted, and is given back in the background.
+        let others_are_free = async || {
+            for key in KEYS.into_iter().filter(|key| *key != number) {
+                if !is_free(&other, key).await {
+                    return false;
+                }
+            }
+            true
+        };
+        stage
+            .eventually("the others are free", stage.part(2), others_are_free)
+            .await;
+        assert_eq!(semaphore.available_permits().await.unwrap(), 5);
+        assert!(semaphore.delete().await.unwrap());
     }
 }
 

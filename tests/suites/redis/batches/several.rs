@@ -44,6 +44,7 @@ async fn attempts_at_several_keys_travel_together_and_each_gets_all_or_none() {
             1 => {
                 let text = acquired.unwrap_err().to_string();
                 assert!(text.contains("another type of value"), "{text}");
+                assert!(text.contains(&format!("{:?}", key(3))), "{text}");
             }
             // Keys 4 and 6.
             2 => {

@@ -102,7 +102,7 @@ fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, 
             Found::Another(held.owner())
         }),
         Some(Value::ReadWrite(_)) => Ok(Found::Another(None)),
-        Some(_) => Err(Fault::WrongType),
+        Some(_) => Err(Fault::WrongType(None)),
     }
 }
 
@@ -172,7 +172,8 @@ pub(crate) fn attempt_all(
 ) -> Result<AttemptedAll, Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
         let key = &target.resource.key;
-        if let Found::Another(owner) = find(state, key, target.owner)? {
+        let found = find(state, key, target.owner);
+        if let Found::Another(owner) = found.map_err(|fault| fault.of_key(key))? {
             let ttl = state.ttl(key.name(), now);
             let attempted = refused(ttl, owner);
             return Ok(AttemptedAll { at, attempted });
@@ -228,7 +229,7 @@ pub(crate) fn release_all(
     call: Call,
 ) -> Result<Vec<Released>, Fault> {
     let one = |target: &Target| match release(state, target, call) {
-        Err(Fault::WrongType) => Ok(Released::NotOurs),
+        Err(Fault::WrongType(_)) => Ok(Released::NotOurs),
         released => released,
     };
     targets.iter().map(one).collect()
@@ -241,7 +242,7 @@ pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Resul
             Ok(Forced::Unseen)
         }
         Some(Value::Lock(_)) => Ok(Forced::freed(state.remove(key.name()))),
-        Some(_) => Err(Fault::WrongType),
+        Some(_) => Err(Fault::WrongType(None)),
         None => Ok(Forced::WasFree),
     }
 }
@@ -267,7 +268,7 @@ pub(crate) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspect
         Some(Value::ReadWrite(holders)) if holders.holders().count() < MOST_FIELDS => {
             holders.holders().collect()
         }
-        Some(_) => return Err(Fault::WrongType),
+        Some(_) => return Err(Fault::WrongType(None)),
         None => return Ok(Inspected::default()),
     };
     let ttl = state.ttl(key.name(), now);

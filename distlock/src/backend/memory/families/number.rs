@@ -27,7 +27,7 @@ pub(crate) fn get(state: &State, key: &Key) -> Result<Option<i64>, Fault> {
     match state.values.get(key.name()).map(|entry| &entry.value) {
         None => Ok(None),
         Some(Value::Number(number)) => Ok(Some(*number)),
-        Some(_) => Err(Fault::WrongType),
+        Some(_) => Err(Fault::WrongType(None)),
     }
 }
 

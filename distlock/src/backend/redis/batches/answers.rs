@@ -80,7 +80,7 @@ mod tests {
         let mut answers = read_answers(answers, 7).into_iter();
         let mut next = || answers.next().unwrap();
         assert_eq!(next().unwrap(), Value::Nil);
-        assert!(matches!(next(), Err(Fault::WrongType)));
+        assert!(matches!(next(), Err(Fault::WrongType(None))));
         assert_eq!(next().unwrap(), refusal);
         assert!(matches!(next(), Err(Fault::NotNow(_))));
         assert!(matches!(next(), Err(Fault::Protocol(_))));

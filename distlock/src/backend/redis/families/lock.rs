@@ -83,7 +83,12 @@ pub(crate) async fn attempt_all(
         &script::LOCK_ACQUIRE_ALL,
         &with,
     );
-    reply::attempted_all(value.await?, attempts.len())
+    let value = value.await?;
+    if let Some(at) = reply::of_another_type(&value, attempts.len()) {
+        let key = &attempts[at].target.resource.key;
+        return Err(Fault::WrongType(Some(key.clone())));
+    }
+    reply::attempted_all(value, attempts.len())
 }
 
 pub(crate) async fn renew(

@@ -114,7 +114,7 @@ pub(crate) fn fault(error: RedisError) -> Fault {
         _ => match meaning(&code, &text) {
             Meaning::NoCommand => Fault::Protocol(no_command(&text)),
             Meaning::Undeclared => Fault::Protocol(undeclared(&text)),
-            Meaning::WrongType => Fault::WrongType,
+            Meaning::WrongType => Fault::WrongType(None),
             Meaning::Denied => Fault::Denied(cause),
             Meaning::NotNow => Fault::NotNow(cause),
             Meaning::Unknown => Fault::Unknown(cause),

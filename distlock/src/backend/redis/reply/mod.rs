@@ -107,6 +107,20 @@ pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<AttemptedAll,
     }
 }
 
+/// The position of a key with a value of another type, which the attempt on several keys has met.
+pub(crate) fn of_another_type(value: &Value, wanted: usize) -> Option<usize> {
+    match value {
+        Value::Array(values) => match values.as_slice() {
+            [Value::Int(at)] => {
+                let at = usize::try_from(*at).ok()?.checked_sub(1)?;
+                (at < wanted).then_some(at)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// An array with one value for each of `wanted` keys.
 pub(crate) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
     match value {

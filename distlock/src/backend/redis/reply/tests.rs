@@ -135,6 +135,12 @@ fn refusal_names_an_owner_and_nothing_else() {
         at: 1,
         attempted: held,
     };
+    assert_eq!(of_another_type(&at, 2), None);
+    let another_type = |at| of_another_type(&Value::Array(vec![Value::Int(at)]), 2);
+    assert_eq!(
+        [0, 1, 2, 3].map(another_type),
+        [None, Some(0), Some(1), None]
+    );
     assert_eq!(attempted_all(at.clone(), 2).unwrap(), refused);
     assert!(attempted_all(at, 1).is_err());
 }

@@ -2,15 +2,22 @@
 
 -- Acquires this many locks, from this position of KEYS on, each for its owner, or none of them, as `acquire` does with one. From `at`
 -- on, ARGV has two for each lock: owner, lease in ms. Returns nil if they are granted, and otherwise: the position, from 1
--- on, of a lock that another owner holds, for how many ms, and the owner.
+-- on, of a lock that another owner holds, for how many ms, and the owner. Of a key with a value of another type it returns the
+-- position alone.
 -- `checked` has the leases that were accepted by the same script.
 local function acquire_all(from, many, at, checked)
   local free = {}
   for i = 0, many - 1 do
     local lock = KEYS[from + i]
     free[i] = redis.call('EXISTS', lock) == 0
-    if not free[i] and redis.call('HEXISTS', lock, ARGV[at + i * 2]) == 0 then
-      return { i + 1, held(lock) }
+    if not free[i] then
+      local is_owners = redis.pcall('HEXISTS', lock, ARGV[at + i * 2])
+      if is_owners == 0 then return { i + 1, held(lock) } end
+      if is_owners ~= 1 then
+        -- The error would not say which of the keys it is about.
+        if string.find(is_owners.err, 'WRONGTYPE', 1, true) then return { i + 1 } end
+        error(is_owners)
+      end
     end
   end
   for i = 0, many - 1 do

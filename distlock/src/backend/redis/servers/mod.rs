@@ -236,7 +236,7 @@ fn unreachable(server: &str, after: Duration, fault: Fault) -> Error {
         }
         Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause) => cause,
         // Faults of keys. Nothing was asked of a key yet.
-        fault @ (Fault::WrongType | Fault::NumberGone) => cause(fault.to_string()),
+        fault @ (Fault::WrongType(_) | Fault::NumberGone) => cause(fault.to_string()),
     };
     Error::Unreachable {
         server: server.to_owned(),

@@ -29,7 +29,7 @@ fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits
         .map(|entry| &mut entry.value)
     {
         Some(Value::Permits(permits)) => Ok(Some(permits)),
-        Some(_) => Err(Fault::WrongType),
+        Some(_) => Err(Fault::WrongType(None)),
         None => Ok(None),
     }
 }

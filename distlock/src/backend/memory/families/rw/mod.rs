@@ -35,7 +35,7 @@ fn found<'a>(state: &'a State, key: &Key) -> Result<Option<&'a ReadWrite>, Fault
     match state.values.get(key.name()).map(|entry| &entry.value) {
         None => Ok(None),
         Some(Value::ReadWrite(holders)) => Ok(Some(holders)),
-        Some(_) => Err(Fault::WrongType),
+        Some(_) => Err(Fault::WrongType(None)),
     }
 }
 
@@ -48,7 +48,7 @@ fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Faul
             let ttl = state.ttl(key.name(), now);
             Some(Ok(lock::refusal(state, key, ttl)))
         }
-        _ => Some(Err(Fault::WrongType)),
+        _ => Some(Err(Fault::WrongType(None))),
     }
 }
 

@@ -136,7 +136,7 @@ mod tests {
                 match step {
                     Step::Want => tasks += u32::from(phase.begin_to_connect()),
                     Step::Fail if tasks > 0 => {
-                        phase.failed(Fault::WrongType);
+                        phase.failed(Fault::WrongType(None));
                         prop_assert!(phase.failure().is_some());
                     }
                     Step::GiveUp if tasks > 0 => {
