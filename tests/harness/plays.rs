@@ -13,19 +13,33 @@ use parking_lot::RwLock;
 /// How often a test is played at most.
 const PLAYS: u32 = 4;
 
+/// How long a play that is repeated waits until it is alone. If others take longer, it is played beside them.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// First plays share it, and a later play has it alone.
 static STAGE: RwLock<()> = RwLock::new(());
 
 /// Prepares and plays a test. If it panics and the machine was late by `too_late` or more, this does not count, and the test is
 /// prepared and played anew, four times at most. If the machine was not that late, the first failure counts.
 ///
-/// While a test is played again, no other test of this program is played that calls this function.
+/// While a test is played again, no other test of this program is played that calls this function, unless that takes longer than
+/// a minute.
 ///
 /// `late` tells by how much the machine was late while the test was played.
 ///
 /// # Panics
 /// As the test does, if its failure counts. A panic in `prepare` always counts.
 pub fn play_until_it_counts<P>(
+    too_late: Duration,
+    prepare: impl FnMut() -> P,
+    play: impl Fn(&P),
+    late: impl Fn(&P) -> Duration,
+) {
+    play_on(&STAGE, too_late, prepare, play, late);
+}
+
+fn play_on<P>(
+    stage: &RwLock<()>,
     too_late: Duration,
     mut prepare: impl FnMut() -> P,
     play: impl Fn(&P),
@@ -34,9 +48,9 @@ pub fn play_until_it_counts<P>(
     for plays in 1.. {
         let (_beside_others, _alone);
         if plays == 1 {
-            _beside_others = STAGE.read();
+            _beside_others = stage.read();
         } else {
-            _alone = STAGE.write();
+            _alone = stage.try_write_for(LONGEST_WAIT);
         }
         let prepared = prepare();
         let Err(failure) = catch_unwind(AssertUnwindSafe(|| play(&prepared))) else {
@@ -89,6 +103,8 @@ mod tests {
 
     #[test]
     fn test_is_played_again_alone() {
+        // Not that of the other tests here: a play of theirs that waits for it would keep this first play from beginning.
+        static STAGE: RwLock<()> = RwLock::new(());
         let (failed, first_has_failed) = channel();
         let (began, second_began) = channel();
         let (entered, other_is_played) = channel();
@@ -100,7 +116,7 @@ mod tests {
                 let beside = second_began.recv_timeout(Duration::from_millis(200));
                 assert!(beside.is_err(), "played beside this one");
             };
-            play_until_it_counts(TOO_LATE, || (), play, |()| Duration::ZERO);
+            play_on(&STAGE, TOO_LATE, || (), play, |()| Duration::ZERO);
         });
         other_is_played.recv().unwrap();
         let plays = Cell::new(0);
@@ -113,7 +129,7 @@ mod tests {
             // Nobody listens any more once the other test has ended.
             let _sent = began.send(());
         };
-        play_until_it_counts(TOO_LATE, || (), play, |()| TOO_LATE);
+        play_on(&STAGE, TOO_LATE, || (), play, |()| TOO_LATE);
         other.join().unwrap();
         assert_eq!(plays.get(), 2);
     }

@@ -22,7 +22,7 @@ use crate::wait::{ClientRequest, Request, RequestedKey};
 pub(super) struct Terms {
     pub(super) wait: Option<Duration>,
     pub(super) lease: Option<Duration>,
-    /// How many waiters of the key there may already be. Here, since each request through a layer has such a limit.
+    /// How many waiters of the key there may already be. Not in `bounds`, because each request under the layer has such a limit.
     pub(super) max_waiters: Option<u32>,
     /// Boxed, since few acquisitions have any and the builder is moved often.
     pub(super) bounds: Option<Box<Bounds>>,

@@ -194,8 +194,8 @@ impl Session {
         hold.meter.hold_ended();
     }
 
-    /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
-    /// did not answer.
+    /// Looks at the key that a waiter wants, together with the other waiters of this client. The look is asked for by this call,
+    /// before the first poll. The result is `None` if the server did not answer.
     pub(crate) fn peek(
         self: &Arc<Self>,
         target: Target,

@@ -36,11 +36,12 @@ pub(super) enum AttemptEnd {
     HandedOver(OpenShare),
 }
 
-/// What came of a turn at the server.
-enum TurnEnd {
-    Granted(OpenShares),
-    /// It waits for its next turn.
-    Again,
+/// What a waiter does after it was at the server.
+enum AfterServer {
+    /// It has what it wants.
+    End(OpenShares),
+    /// It looks at its place in the queue again, and goes to the server if it is still the first.
+    GoOn,
     /// It sleeps before that.
     Sleep(Sleep),
 }
@@ -49,13 +50,14 @@ enum TurnEnd {
 pub(super) struct Sleep {
     /// How long the holder keeps the key, if the server has said so.
     ttl: Option<Duration>,
-    /// Whether messages arrived before the key was refused.
+    /// Whether the subscription was active when the attempt began.
     was_active: bool,
 }
 
-impl From<Option<Sleep>> for TurnEnd {
-    fn from(sleep: Option<Sleep>) -> Self {
-        sleep.map_or(Self::Again, Self::Sleep)
+impl AfterServer {
+    /// The key was not granted. `sleep`: the sleep before the next attempt, if there is one.
+    fn not_granted(sleep: Option<Sleep>) -> Self {
+        sleep.map_or(Self::GoOn, Self::Sleep)
     }
 }
 
@@ -119,11 +121,11 @@ impl<'a> Waiter<'a> {
             // In this order, here and below: the interruption is looked at only while there is nothing else.
             let interruption = self.interruption();
             let sleep = match first(self.go_to_server(yield_first, at), interruption).await? {
-                TurnEnd::Granted(shares) => return Ok(shares),
-                TurnEnd::Again => continue,
-                TurnEnd::Sleep(sleep) => sleep,
+                AfterServer::End(shares) => return Ok(shares),
+                AfterServer::GoOn => continue,
+                AfterServer::Sleep(sleep) => sleep,
             };
-            // Not a part of the turn: a sleeper needs no room for an attempt, and an attempt none for a sleeper.
+            // Not within `go_to_server`: a sleeper needs no room for an attempt, and an attempt none for a sleeper.
             let interruption = self.interruption();
             first(self.sleep(sleep).map(Ok), interruption).await?;
         }
@@ -156,7 +158,11 @@ impl<'a> Waiter<'a> {
     }
 
     /// Asks the server for the key, or does not if a look has shown that an attempt would be refused. `now`: when its turn came.
-    async fn go_to_server(&mut self, yield_first: bool, mut now: Tick) -> Result<TurnEnd, Error> {
+    async fn go_to_server(
+        &mut self,
+        yield_first: bool,
+        mut now: Tick,
+    ) -> Result<AfterServer, Error> {
         if yield_first {
             // An earlier look says nothing after this client's own release.
             self.is_taken = false;
@@ -171,15 +177,15 @@ impl<'a> Waiter<'a> {
             return self.ask_server(now).await;
         };
         let ttl = until.map(|until| until.left(now));
-        Ok(self.refused(ttl, false, true)?.into())
+        Ok(AfterServer::not_granted(self.refused(ttl, false, true)?))
     }
 
     /// Sends one attempt, at `sent`.
-    async fn ask_server(&mut self, sent: Tick) -> Result<TurnEnd, Error> {
+    async fn ask_server(&mut self, sent: Tick) -> Result<AfterServer, Error> {
         let was_active = self.is_active();
         let outcome = match self.attempt(sent).await? {
             AttemptEnd::Outcome(outcome) => outcome,
-            AttemptEnd::HandedOver(share) => return Ok(TurnEnd::Granted(smallvec![share])),
+            AttemptEnd::HandedOver(share) => return Ok(AfterServer::End(smallvec![share])),
         };
         match outcome {
             Outcome::Granted(shares) => {
@@ -188,9 +194,12 @@ impl<'a> Waiter<'a> {
                 for share in &shares {
                     self.turn.slot.granted(share.hold(), heard);
                 }
-                Ok(TurnEnd::Granted(shares))
+                Ok(AfterServer::End(shares))
             }
-            outcome => Ok(self.not_granted(outcome, sent, was_active).await?.into()),
+            outcome => {
+                let sleep = self.not_granted(outcome, sent, was_active).await?;
+                Ok(AfterServer::not_granted(sleep))
+            }
         }
     }
 
@@ -278,7 +287,8 @@ impl<'a> Waiter<'a> {
         self.listener = None;
     }
 
-    /// Notes that the key was refused. Returns the sleep of this waiter before its next attempt, if it sleeps.
+    /// Notes that the key was refused. `is_unset`: there is no semaphore yet. Returns the sleep of this waiter before its next
+    /// attempt, if it sleeps.
     fn refused(
         &mut self,
         ttl: Option<Duration>,

@@ -169,7 +169,7 @@ async fn comes_back(client: &Client) -> Result<(), Error> {
     last.map(drop)
 }
 
-/// Waits until the time that a key is left for becomes longer.
+/// Waits until the TTL of a key grows.
 async fn renewed(server: &RedisServer, key: &str) {
     let mut left = i64::MAX;
     loop {
@@ -186,6 +186,7 @@ async fn f47_bytes_that_come_one_by_one_are_understood(row: &Row) {
     // A segment for each byte of a script takes a busy machine longer than clients wait: the server knows most of them.
     let direct = default_client(&server.url()).await;
     warm_up(&direct).await;
+    assert!(direct.lock("k").holders().await.unwrap().is_empty());
     let proxy = Proxy::start(server.addr()).await;
     let rechunk = proxy.flow(Select::ALL, Way::Both, Flow::Rechunk(1));
     let lease = |builder: Builder| builder.watchdog_timeout(ms(9_000));

@@ -35,6 +35,9 @@ fn read(value: &Value) {
         if let Ok(AttemptedAll { at, attempted }) = &attempted {
             assert!(*at < wanted && granted(attempted) == (*value == Value::Nil));
         }
+        if let Some(at) = reply::of_another_type(value, wanted) {
+            assert!(at < wanted && attempted.is_err());
+        }
         faults.extend(attempted.err());
         match reply::renewed(all(), wanted) {
             Ok(ours) => assert_eq!(ours.len(), wanted),

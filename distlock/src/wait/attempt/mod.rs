@@ -244,7 +244,6 @@ impl<'a> Attempts<'a> {
     /// this attempt.
     fn failed(&mut self, fault: Fault, sent: Tick, before: Option<InDoubtAttempt>) -> Outcome {
         let key = &self.target(0).resource.key;
-        let fault = fault.of_key(key);
         if fault.is_final() {
             // A refusal for good is an answer as well.
             self.session().outages.answered(key);

@@ -44,6 +44,9 @@ proptest! {
         let mut refused = Vec::new();
         refused.extend(attempted(value.clone()).err());
         refused.extend(attempted_permits(value.clone(), false).err());
+        if let Some(at) = of_another_type(&value, wanted) {
+            prop_assert!(at < wanted && attempted_all(value.clone(), wanted).is_err());
+        }
         if let Ok(AttemptedAll { at, attempted }) = attempted_all(value.clone(), wanted) {
             let is_granted = matches!(attempted, Attempted::Granted { .. });
             prop_assert!(at < wanted || is_granted);

@@ -13,7 +13,8 @@ local function acquire(lock, owner, lease, checked)
     if type(answer) == 'table' then
       -- The user has this right for other locks only. A lock without an end would stay for ever.
       redis.pcall('HDEL', lock, owner)
-      error(answer)
+      -- Once more, so that its error ends the script in the words of each version.
+      return redis.call('PEXPIRE', lock, lease)
     end
     if checked then checked[lease] = true end
     return nil
