@@ -287,8 +287,9 @@ impl<'a> Waiter<'a> {
         self.listener = None;
     }
 
-    /// Notes that the key was refused. `is_unset`: there is no semaphore yet. Returns the sleep of this waiter before its next
-    /// attempt, if it sleeps.
+    /// Notes that the key was refused. `is_unset`: there is no semaphore yet.
+    ///
+    /// Returns the sleep before the next attempt. `None`: the waiter looks at its place in the queue at once.
     fn refused(
         &mut self,
         ttl: Option<Duration>,
