@@ -12,7 +12,10 @@ use futures_util::stream::{self, StreamExt};
 use super::Session;
 use crate::backend::{Home, Peeked, Target};
 use crate::clock::Tick;
-use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
+use crate::config::{
+    LOOK_AFTER, LOOK_BATCH, LOOK_WINDOW, MAX_SLEEP_WITHOUT_MESSAGE, RENEWALS_AT_ONCE,
+};
+use crate::sync::random::random_range;
 use crate::sync::{Mutex, foreign};
 use crate::sync::{Notify, Unordered, oneshot};
 
@@ -20,6 +23,37 @@ use crate::sync::{Notify, Unordered, oneshot};
 pub(crate) fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
     // The server rounds down: when it answers 0, up to a millisecond is left.
     ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
+}
+
+/// Sleeps until somebody who hears nothing looks at a key, and returns what that look has seen if it says that the sleep should go
+/// on. `None`: the key may be free, since the lease is over, the look has found no owner or was not answered, or messages may
+/// not arrive.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
+)]
+pub(crate) fn still_held(
+    session: &Arc<Session>,
+    target: impl FnOnce() -> Target,
+    lease_end: Tick,
+    was_active: bool,
+) -> impl Future<Output = Option<Peeked>> {
+    async move {
+        let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
+        let next = session.now().after(pause).min(lease_end);
+        session.clock.sleep_until(next).await;
+        if !was_active || next == lease_end {
+            return None;
+        }
+        let looked = crate::sync::select! {
+            // In this order: an answer that has arrived counts, even if the lease has ended.
+            biased;
+            looked = session.peek(target()) => looked?,
+            // A look takes its time, and longer at a server that does not answer.
+            () = session.clock.sleep_until(lease_end) => return None,
+        };
+        (!looked.is_open).then_some(looked)
+    }
 }
 
 /// The looks that one client's waiters wait for.

@@ -6,10 +6,8 @@ use std::time::Duration;
 use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::local::QueueSlot;
-use crate::session::{Session, over_at};
-use crate::sync::random::random_range;
+use crate::session::{Session, over_at, still_held};
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
@@ -26,23 +24,8 @@ pub(super) fn due_without_a_message(
     was_active: bool,
 ) -> impl Future<Output = ()> {
     async move {
-        loop {
-            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
-            let next = session.now().after(pause).min(lease.over_at);
-            session.clock.sleep_until(next).await;
-            if !was_active || next == lease.over_at {
-                return;
-            }
-            let looked = crate::sync::select! {
-                // In this order: an answer that has arrived counts, even if the lease has ended.
-                biased;
-                looked = session.peek(target()) => looked,
-                () = session.clock.sleep_until(lease.over_at) => return,
-            };
-            let Some(looked) = looked.filter(|looked| !looked.is_open) else {
-                return;
-            };
-            lease.told(looked.ttl, session.now());
+        while let Some(seen) = still_held(session, &target, lease.over_at, was_active).await {
+            lease.told(seen.ttl, session.now());
         }
     }
 }
@@ -84,6 +67,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
     use crate::{Client, MemoryServer};
 
     /// A sleeper that nobody watches reads the clock this often.

@@ -9,12 +9,9 @@ use std::time::Duration;
 
 use crate::backend::{Peeked, Subscription, Target};
 use crate::clock::Tick;
-use crate::config::{
-    CANDIDATE_PAUSE, LISTENERS_COUNTED_EVERY, LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE,
-    MOST_CANDIDATE_PAUSE,
-};
+use crate::config::{CANDIDATE_PAUSE, LISTENERS_COUNTED_EVERY, MOST_CANDIDATE_PAUSE};
 use crate::resource::key::Resource;
-use crate::session::{Session, over_at};
+use crate::session::{Session, over_at, still_held};
 use crate::sync::random::random_range;
 
 /// The wait of one candidate.
@@ -85,29 +82,13 @@ impl Vacancy {
             let subscription = self
                 .subscription
                 .get_or_insert_with(|| session.backend.subscribe(target));
-            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
-            let until = session.now().after(pause).min(lease_end);
-            crate::sync::select! {
+            let seen = crate::sync::select! {
                 // In this order: a message that has arrived counts, also if the time is over.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
-                () = session.clock.sleep_until(until) => {}
-            }
-            if !was_active || until == lease_end {
-                return true;
-            }
-            let looked = crate::sync::select! {
-                // As above.
-                biased;
-                () = subscription.changed(was_active) => return was_active,
-                looked = session.peek(target.clone()) => looked,
+                seen = still_held(session, || target.clone(), lease_end, was_active) => seen,
             };
-            let Some(Peeked {
-                is_open: false,
-                ttl,
-                ..
-            }) = looked
-            else {
+            let Some(Peeked { ttl, .. }) = seen else {
                 return true;
             };
             lease_end = over_at(ttl, self.session.now());

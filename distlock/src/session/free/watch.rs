@@ -5,12 +5,10 @@ use std::sync::Arc;
 use super::keys::{FreeAnswer, Round, SeenHolder, Waiter};
 use crate::backend::{Fault, Inspected, Peeked, Subscription, Target};
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
-use crate::session::{Retry, Session, over_at};
-use crate::sync::random::random_range;
+use crate::session::{Retry, Session, over_at, still_held};
 
 /// What a look has found.
 enum Looked {
@@ -184,31 +182,15 @@ impl Watch<'_> {
             .subscription
             .get_or_insert_with(|| session.backend.subscribe(target));
         loop {
-            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
-            let until = session.now().after(pause).min(lease_end);
-            crate::sync::select! {
-                // In this order, here and below: a new waiter and a message lead to a look that reads more than this one.
+            let seen = crate::sync::select! {
+                // In this order: a new waiter and a message lead to a look that reads more than this one.
                 biased;
                 () = round.wake.notified() => return,
                 () = subscription.changed(was_active) => return,
-                () = session.clock.sleep_until(until) => {}
-            }
-            if !was_active || until == lease_end {
-                return;
-            }
-            let looked = crate::sync::select! {
-                biased;
-                () = round.wake.notified() => return,
-                () = subscription.changed(was_active) => return,
-                looked = session.peek(target.clone()) => looked,
+                seen = still_held(session, || target.clone(), lease_end, was_active) => seen,
             };
             // Without an answer it looks alone, and learns why that fails.
-            let Some(Peeked {
-                is_open: false,
-                ttl,
-                ..
-            }) = looked
-            else {
+            let Some(Peeked { ttl, .. }) = seen else {
                 return;
             };
             let now = session.now();

@@ -5,7 +5,8 @@ use std::time::Duration;
 use distlock::{Client, MemoryServer};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
-use futures_util::future::join_all;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -58,6 +59,39 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
     faults.clear_all();
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// The end of a lease is known, and does not wait for the answer of a look.
+#[tokio::test(start_paused = true)]
+async fn lease_that_ends_during_a_look_is_over_for_each_kind_of_waiter() {
+    const SHORT: Duration = Duration::from_secs(6);
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let holder = client(&server, &Faults::new());
+    let builder = Client::builder().response_timeout(SHORT).faults(&faults);
+    let waiting = builder.in_memory(&server).unwrap();
+    let lock = waiting.fenced_lock("order:42");
+    let leader = waiting.leader("order:42");
+    let waits: [(&str, BoxFuture<'_, ()>); 3] = [
+        ("acquires", Box::pin(lock.acquire().into_future().map(drop))),
+        (
+            "until free",
+            Box::pin(lock.until_free().into_future().map(drop)),
+        ),
+        ("candidate", Box::pin(leader.run(|_| async {}).map(drop))),
+    ];
+    for (name, wait) in waits {
+        let start = Instant::now();
+        let theirs = holder.fenced_lock("order:42").acquire().lease(SHORT);
+        let _held = theirs.await.unwrap();
+        let looks = faults.calls(Op::Look);
+        faults.always(Op::Look, Fault::Never);
+        wait.await;
+        let late = start.elapsed().checked_sub(SHORT);
+        let late = late.unwrap_or_else(|| panic!("{name}: before the end of the lease"));
+        assert!(late < Duration::from_millis(50), "{name}: {late:?} late");
+        assert!(faults.calls(Op::Look) > looks, "{name}: no look");
+        faults.clear_all();
+    }
 }
 
 #[ignore = "played by `.ci/run engines`: ten thousand waiters take time"]
