@@ -154,20 +154,31 @@ pub(crate) fn forced(value: Value) -> Result<Forced, Fault> {
     }
 }
 
+/// Whether each of `wanted` holds is still its owner's. The server says how many there are, and which are not.
 pub(crate) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
     let Value::Array(values) = &value else {
         return Err(unexpected(&value));
     };
-    let ours = |value: &Value| match value {
-        Value::Int(ours) => Ok(*ours == 1),
-        other => Err(unexpected(other)),
+    let number = |value: &Value| match value {
+        Value::Int(number) => usize::try_from(*number).ok(),
+        _ => None,
     };
-    let ours = values.iter().map(ours).collect::<Result<Vec<_>, _>>()?;
-    if ours.len() == wanted {
-        Ok(ours)
-    } else {
-        Err(unexpected(&value))
+    let [many, lost @ ..] = values.as_slice() else {
+        return Err(unexpected(&value));
+    };
+    if number(many) != Some(wanted) {
+        return Err(unexpected(&value));
     }
+    let mut ours = vec![true; wanted];
+    for position in lost {
+        // From 1, as Lua counts.
+        let at = number(position).and_then(|position| position.checked_sub(1));
+        match at.and_then(|at| ours.get_mut(at)) {
+            Some(ours) => *ours = false,
+            None => return Err(unexpected(&value)),
+        }
+    }
+    Ok(ours)
 }
 
 /// One integer for each target: -2 is open. Otherwise it is what is left of a lease, or the count of a latch.

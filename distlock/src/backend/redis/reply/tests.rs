@@ -94,7 +94,6 @@ fn replies_are_read_and_odd_ones_are_faults() {
         Released::Freed { others: 3 }
     );
     assert_eq!(released(Value::Int(-1), || 0).unwrap(), Released::NotOurs);
-    assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
     let held = vec![
         Value::Int(5),
         Value::BulkString(b"o".to_vec()),
@@ -104,6 +103,23 @@ fn replies_are_read_and_odd_ones_are_faults() {
         inspected(Value::Array(held)).unwrap().holders,
         [(b"o".to_vec(), 2)]
     );
+}
+
+#[test]
+fn renewal_names_those_that_are_not_their_owners_any_more() {
+    let reply = |numbers: &[i64]| {
+        let values = numbers.iter().copied().map(Value::Int).collect();
+        renewed(Value::Array(values), 3)
+    };
+    assert_eq!(reply(&[3]).unwrap(), [true, true, true]);
+    assert_eq!(reply(&[3, 1, 3]).unwrap(), [false, true, false]);
+    // It says nothing of three holds, or something of another one.
+    for odd in [&[][..], &[2], &[4], &[-3], &[3, 0], &[3, 4], &[3, -1]] {
+        assert!(reply(odd).is_err(), "{odd:?}");
+    }
+    let text = Value::BulkString(b"1".to_vec());
+    let unreadable = Value::Array(vec![Value::Int(3), text]);
+    assert!(renewed(unreadable, 3).is_err());
 }
 
 #[test]

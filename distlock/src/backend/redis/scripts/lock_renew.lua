@@ -3,7 +3,7 @@
 -- KEYS  1.. locks (hash: owner -> count), any number
 -- ARGV  1 what all owners begin with   2 usual lease in ms   then for each lock: the rest of its owner
 -- then three for each lock with another count than 1 or another lease: position, count, lease in ms
--- Reply one integer for each lock: 1 renewed   0 not this owner's
+-- Reply the number of locks, then the positions of those that are not their owners' any more
 local stem, usual_lease = ARGV[1], ARGV[2]
 local counts, leases = {}, {}
 for at = #KEYS + 3, #ARGV, 3 do
@@ -19,7 +19,8 @@ local function lengthen(lock, lease)
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 end
 
-local replies = {}
+-- Nearly all are renewed, and reading an answer for each of thousands is work.
+local reply = { #KEYS }
 for i, lock in ipairs(KEYS) do
   local owner, count, lease = stem .. ARGV[i + 2], counts[i] or '1', leases[i] or usual_lease
   local stated = redis.pcall('HGET', lock, owner)
@@ -36,7 +37,7 @@ for i, lock in ipairs(KEYS) do
   else
     local refused = refused_by_replica('HDEL', lock, owner)
     if refused then return refused end
+    reply[#reply + 1] = i
   end
-  replies[i] = stated and 1 or 0
 end
-return replies
+return reply

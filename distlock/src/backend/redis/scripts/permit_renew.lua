@@ -2,8 +2,8 @@
 -- Never brings a permit back and never shortens a lease, so it does no harm when it is sent twice or late.
 -- KEYS  1.. two for each of them: permits (sorted set: id -> end in ms), semaphore (number of free permits)
 -- ARGV  four for each of them: seed of the ids, how many, lease in ms, how long it stays after a use in ms, zero: as before
--- Reply one integer for each: 1 renewed   0 not this owner's
-local now, replies = clock(), {}
+-- Reply the number of owners, then the positions of those that do not have all of theirs any more
+local now, reply = clock(), { #KEYS / 2 }
 
 -- The owner's permits with the end of each, if it still has them all.
 local function all(permits, seed, many)
@@ -42,7 +42,7 @@ for i = 1, #KEYS / 2 do
   else
     local refused = refused_by_replica('ZREM', permits, '')
     if refused then return refused end
+    reply[#reply + 1] = i
   end
-  replies[i] = ends and 1 or 0
 end
-return replies
+return reply

@@ -4,7 +4,7 @@
 -- KEYS  1.. locks (hash: mode, owner -> count), any number
 -- Undeclared  timeout keys, <stem><owner>:rwlock_timeout:<n>: only the lock tells which there are; they have its hash tag
 -- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
--- Reply one integer for each lock: 1 renewed   0 not this owner's
+-- Reply the number of locks, then the positions of those that are not their owners' any more
 
 -- Renews a reader: one timeout for each of its entries, all with the same end. If nobody can tell of one of them, the second
 -- value is true, and nothing is renewed.
@@ -34,7 +34,7 @@ local function renew_writer(lock, writer, count, lease)
   return 1
 end
 
-local replies, any_unknown = {}, false
+local reply, any_unknown = { #KEYS }, false
 for i, lock in ipairs(KEYS) do
   local at = i * 5
   local mode, owner, count, lease, stem = ARGV[at - 4], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at]
@@ -56,9 +56,9 @@ for i, lock in ipairs(KEYS) do
     -- Not the field itself, which a reader whose timeouts have ended still has.
     local refused = refused_by_replica('HDEL', lock, field .. ':none')
     if refused then return refused end
+    reply[#reply + 1] = i
   end
-  replies[i] = ours
 end
 -- At the end: the other locks are renewed all the same.
 if any_unknown then return try_again() end
-return replies
+return reply

@@ -2,10 +2,10 @@
 -- Takes no permits, so it does no harm when it is sent twice or late.
 -- KEYS  1 owners that have permits (hash: owner -> how many)
 -- ARGV  1 owner   2 how many
--- Reply a list of one integer: 1 stated   0 the owner does not have them
+-- Reply as a renewal of one: 1   1 and the position 1 if the owner does not have them
 local owners, owner, permits = KEYS[1], ARGV[1], ARGV[2]
 
-if redis.call('HGET', owners, owner) ~= permits then return { 0 } end
+if redis.call('HGET', owners, owner) ~= permits then return { 1, 1 } end
 -- Changes nothing, passes when memory is full, and then lets the other write pass.
 redis.call('HDEL', owners, '')
 redis.call('HSET', owners, owner, permits)
