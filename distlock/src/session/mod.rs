@@ -35,7 +35,7 @@ use self::losses::Losses;
 use self::outage::Outages;
 use self::owners::Owners;
 use self::peek::Peeks;
-pub(crate) use self::peek::{over_at, still_held};
+pub(crate) use self::peek::{next_look, over_at};
 use self::release::Releaser;
 pub(crate) use self::release::{Ending, PendingRelease, Release, release_several};
 use self::retirement::Retirement;

@@ -1,5 +1,5 @@
 //! Looks at the keys of waiters, also of those of latches, that have heard nothing for some time: for all waiters of one client
-//! from one task, in batches.
+//! from one task, in batches. [`next_look`] tells a waiter when to look.
 //!
 //! Thousands of waiters cost the server a few commands a second, and only those whose key has changed repeat their attempt or
 //! their read.
@@ -25,14 +25,13 @@ pub(crate) fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
     ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
 }
 
-/// Sleeps until somebody who hears nothing looks at a key, and returns what that look has seen if it says that the sleep should go
-/// on. `None`: the key may be free, since the lease is over, the look has found no owner or was not answered, or messages may
-/// not arrive.
+/// Sleeps, and then looks at the key of somebody who gets no message. Returns what the look has seen if an owner still holds the key.
+/// Returns `None` if the lease is over, if the look has found no owner or was not answered, or if messages may not arrive.
 #[allow(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
 )]
-pub(crate) fn still_held(
+pub(crate) fn next_look(
     session: &Arc<Session>,
     target: impl FnOnce() -> Target,
     lease_end: Tick,

@@ -7,7 +7,7 @@ use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::local::QueueSlot;
-use crate::session::{Session, over_at, still_held};
+use crate::session::{Session, next_look, over_at};
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
@@ -24,7 +24,7 @@ pub(super) fn due_without_a_message(
     was_active: bool,
 ) -> impl Future<Output = ()> {
     async move {
-        while let Some(seen) = still_held(session, &target, lease.over_at, was_active).await {
+        while let Some(seen) = next_look(session, &target, lease.over_at, was_active).await {
             lease.told(seen.ttl, session.now());
         }
     }

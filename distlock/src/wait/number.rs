@@ -197,7 +197,9 @@ impl Watch<'_> {
         let session = self.request.session;
         let key = &self.request.target.resource.key;
         let lost = |loss| Err(Error::lost(key.text(), loss));
-        match heard(&self.request, &mut self.subscription, seen.signal).await {
+        let latest = session.now().after(session.config.response_timeout);
+        let latest = latest.min(self.deadline);
+        match heard(&self.request, &mut self.subscription, seen.signal, latest).await {
             Heard::Message => return Ok(()),
             Heard::Nothing => return lost(Loss::NumberGone),
             Heard::Unknown => {}
@@ -322,17 +324,17 @@ enum Heard {
 }
 
 /// Waits until each message has arrived that was published until now, since messages come over another connection than the
-/// answers. For at most the response timeout.
+/// answers. Not longer than until `latest`.
 async fn heard(
     request: &NumberRequest<'_>,
     subscription: &mut Option<Subscription>,
     before: Option<Signal>,
+    latest: Tick,
 ) -> Heard {
     let (Some(subscription), Some(before)) = (subscription, before) else {
         return Heard::Unknown;
     };
     let session = request.session;
-    let latest = session.now().after(session.config.response_timeout);
     let mut all = session.backend.has_heard_all(&request.target);
     let mut has_all = false;
     loop {

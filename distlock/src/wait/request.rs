@@ -96,7 +96,8 @@ impl Request {
         }
     }
 
-    pub(super) fn waited(&self, session: &Session) -> Duration {
+    /// How long it has waited.
+    pub(crate) fn waited(&self, session: &Session) -> Duration {
         session.now().since(self.since)
     }
 

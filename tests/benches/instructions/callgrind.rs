@@ -12,8 +12,20 @@ use crate::parts::{self, BOUNDARY, Label};
 /// A case takes some seconds; this is for a machine that does much else.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Runs this program again, for one case. Returns the label and the instructions of each part, or what failed.
-pub(crate) async fn count(case: &str, server: &RedisServer) -> Result<Vec<(Label, u64)>, String> {
+/// How a case exits that the machine was too busy for.
+pub(crate) const TOO_BUSY: i32 = 75;
+
+/// Why a case was not counted.
+pub(crate) enum Uncounted {
+    TooBusy,
+    Failed(String),
+}
+
+/// Runs this program again, for one case. Returns the label and the instructions of each part.
+pub(crate) async fn count(
+    case: &str,
+    server: &RedisServer,
+) -> Result<Vec<(Label, u64)>, Uncounted> {
     let counts = server.dir().join(format!("{case}.callgrind"));
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--combine-dumps=yes"])
@@ -28,11 +40,17 @@ pub(crate) async fn count(case: &str, server: &RedisServer) -> Result<Vec<(Label
         .kill_on_drop(true)
         .output();
     let Ok(output) = timeout(DEADLINE, run).await else {
-        return Err(format!("{case} did not end within {DEADLINE:?}"));
+        let text = format!("{case} did not end within {DEADLINE:?}");
+        return Err(Uncounted::Failed(text));
     };
     let output = output.expect("valgrind runs; install it, e.g. by `apt-get install valgrind`");
-    if !output.status.success() {
-        return Err(format!("{case} failed: {}", output.status));
+    match output.status.code() {
+        Some(0) => {}
+        Some(TOO_BUSY) => return Err(Uncounted::TooBusy),
+        _ => {
+            let text = format!("{case} failed: {}", output.status);
+            return Err(Uncounted::Failed(text));
+        }
     }
     let labels = String::from_utf8(output.stdout).unwrap();
     let labels: Vec<Label> = labels.lines().map(parts::label).collect();

@@ -289,10 +289,26 @@ async fn errors_that_last_end_the_campaign(stage: &Stage) {
     let (_leader, run) = candidate(&client);
     sleep(stage.part(20)).await;
     client.close(stage.lease()).await.unwrap();
-    guard.release().await.unwrap();
+    // The leader goes on.
     let ended = timeout(stage.lease(), run).await.expect("it ends");
     let error = refused(ended.unwrap());
     assert!(matches!(error, Error::Closed { .. }), "{error}");
+    guard.release().await.unwrap();
+}
+
+async fn candidate_of_a_client_with_another_identity_looks_at_the_key(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.unlisted_client().await);
+    let guard = holder.fenced_lock(KEY).acquire().await.unwrap();
+    let candidates = vec![candidate(&client)];
+    sleep(stage.part(20)).await;
+    client.renew_identity().unwrap();
+    sleep(stage.part(20)).await;
+    // Without a message, and long before the end of the lease.
+    stage.wipe().await;
+    let leads = async || candidates[0].0.is_leader();
+    stage.eventually("a leader", stage.lease() / 5, leads).await;
+    drop(guard);
+    resigned(candidates).await;
 }
 
 async fn crowd_of_candidates_does_not_ask_at_the_same_moment(stage: &Stage) {
@@ -344,7 +360,13 @@ on_every_backend![
 
 // Where time is real, it would take minutes.
 mod on_paused_time {
-    use super::candidate_that_may_not_count_the_others_asks_once;
+    use super::{
+        candidate_of_a_client_with_another_identity_looks_at_the_key,
+        candidate_that_may_not_count_the_others_asks_once,
+    };
 
-    on_memory![candidate_that_may_not_count_the_others_asks_once];
+    on_memory![
+        candidate_of_a_client_with_another_identity_looks_at_the_key,
+        candidate_that_may_not_count_the_others_asks_once,
+    ];
 }

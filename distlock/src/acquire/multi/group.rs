@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+
 use crate::acquire::reentry::{OpenGates, check_open};
-use crate::error::Error;
+use crate::clock::Tick;
+use crate::error::{Blocker, Error};
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::Key;
 use crate::session::{Session, Unguarded};
+use crate::sync::first;
 use crate::wait::{self, ClientRequest, Request, one_server};
 
 /// Keys of one client that are waited for together.
@@ -125,6 +129,30 @@ impl Group {
         Request {
             wait: Some(Duration::ZERO),
             ..self.one.request.clone()
+        }
+    }
+
+    /// The output of a future that ends while the caller waits. A single attempt waits for its answers, however late they are.
+    pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let ClientRequest { registry, request } = &self.one;
+        let deadline = if request.is_single_try() {
+            Tick::NEVER
+        } else {
+            request.deadline()
+        };
+        let too_late = registry.session.clock.sleep_until(deadline);
+        first(future.map(Some), too_late.map(|()| None)).await
+    }
+
+    /// The error for a wait that is over before the server has answered an attempt that was sent at `sent`.
+    pub(super) fn unanswered(&self, sent: Tick) -> Error {
+        let ClientRequest { registry, request } = &self.one;
+        let session = &registry.session;
+        let key = &request.requested[0].resource.key;
+        session.outages.unanswered(key, sent, None);
+        match session.outages.known(key) {
+            Some(fault) => fault.into_error(key, request.waited(session)),
+            None => request.timed_out(session, key, Blocker::Unanswered, None),
         }
     }
 

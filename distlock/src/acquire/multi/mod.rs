@@ -233,13 +233,15 @@ async fn try_others(
         }
         let single_try = group.single_try();
         let session = &group.one.registry.session;
-        let acquired = group.acquire(&single_try);
+        let sent = session.now();
+        // The server of this group may be silent.
+        let acquired = group.in_time(group.acquire(&single_try));
         let (acquired, kept) = session.beside(|| parts, acquired).await;
         let Some(kept) = kept.take() else {
             return Ok(Tried::Absent);
         };
         parts = kept;
-        match acquired {
+        match acquired.unwrap_or_else(|| Err(group.unanswered(sent))) {
             Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
             Err(error) if error.is_busy() || error.is_unavailable() => {
@@ -248,10 +250,11 @@ async fn try_others(
                     (Arc::clone(share.session()), hold)
                 };
                 let own: Vec<_> = parts.shares.iter().map(own).collect();
-                return match group.refuse_own(&own, parts).await? {
-                    None => Ok(Tried::Absent),
-                    Some(_) if group.is_over() => Err(error),
-                    Some(_) => Ok(Tried::Refused(at)),
+                return match group.in_time(group.refuse_own(&own, parts)).await {
+                    Some(Ok(None)) => Ok(Tried::Absent),
+                    Some(Ok(Some(_))) if !group.is_over() => Ok(Tried::Refused(at)),
+                    Some(Err(refused)) => Err(refused),
+                    Some(Ok(Some(_))) | None => Err(error),
                 };
             }
             Err(error) => return Err(error),

@@ -55,8 +55,8 @@ impl Campaign {
     /// Attempts until the lock is granted.
     async fn win(&self) -> Result<FencedGuard, Error> {
         let handle = self.lock.handle();
-        let registry = handle.registry();
-        let mut vacancy = Vacancy::new(&registry.session, &handle.resource()?);
+        let (mut registry, resource) = (handle.registry(), handle.resource()?);
+        let mut vacancy = Vacancy::new(&registry.session, &resource);
         let mut pause = RETRY_BACKOFF.first;
         loop {
             vacancy.attempts();
@@ -66,24 +66,31 @@ impl Campaign {
                     drop(vacancy);
                     return Ok(guard);
                 }
-                Err(error) => error,
+                Err(error) if error.is_busy() || error.is_unavailable() => error,
+                Err(error) => return Err(error),
             };
-            if let Error::Timeout { blocker, .. } = &error {
-                // The server has answered, so the next outage begins with a short pause.
-                pause = RETRY_BACKOFF.first;
-                let lease_left = match blocker {
-                    Blocker::Owner(left) => *left,
-                    _ => None,
-                };
-                vacancy.next(lease_left).await;
-            } else if error.is_unavailable() {
-                let session = &registry.session;
-                // Random, so that the candidates do not all ask at the same moment when the server is back.
-                let random = pause.mul_f64(random_range(0.5..=1.0));
-                session.clock.sleep_until(session.now().after(random)).await;
-                pause = (pause * 2).min(session.config.longest_pause());
-            } else {
-                return Err(error);
+            let session = &registry.session;
+            let next = async {
+                if let Error::Timeout { blocker, .. } = &error {
+                    // The server has answered, so the next outage begins with a short pause.
+                    pause = RETRY_BACKOFF.first;
+                    let lease_left = match blocker {
+                        Blocker::Owner(left) => *left,
+                        _ => None,
+                    };
+                    vacancy.next(lease_left).await;
+                } else {
+                    // Random, so that the candidates do not all ask at the same moment when the server is back.
+                    let random = pause.mul_f64(random_range(0.5..=1.0));
+                    session.clock.sleep_until(session.now().after(random)).await;
+                    pause = (pause * 2).min(session.config.longest_pause());
+                }
+            };
+            first(next, session.closed.wait()).await;
+            if session.closed.is_set() {
+                // The next attempt fails, unless the client goes on with another identity.
+                registry = handle.registry();
+                vacancy = Vacancy::new(&registry.session, &resource);
             }
         }
     }

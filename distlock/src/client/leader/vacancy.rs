@@ -11,7 +11,7 @@ use crate::backend::{Peeked, Subscription, Target};
 use crate::clock::Tick;
 use crate::config::{CANDIDATE_PAUSE, LISTENERS_COUNTED_EVERY, MOST_CANDIDATE_PAUSE};
 use crate::resource::key::Resource;
-use crate::session::{Session, over_at, still_held};
+use crate::session::{Session, next_look, over_at};
 use crate::sync::random::random_range;
 
 /// The wait of one candidate.
@@ -21,9 +21,13 @@ pub(super) struct Vacancy {
     subscription: Option<Subscription>,
     /// Whether messages arrived before the last attempt.
     was_active: bool,
-    /// How many clients listen, as far as the server has told.
-    listeners: u32,
-    count_again: Tick,
+    listeners: Listeners,
+}
+
+/// How many clients listen to the key's channel, as far as the server has told.
+struct Listeners {
+    count: u32,
+    again: Tick,
 }
 
 /// As many listeners as a small service has, where the server does not tell their number.
@@ -36,8 +40,10 @@ impl Vacancy {
             target: Target::of(resource, session.owners.next()),
             subscription: None,
             was_active: false,
-            listeners: USUAL_LISTENERS,
-            count_again: session.now(),
+            listeners: Listeners {
+                count: USUAL_LISTENERS,
+                again: session.now(),
+            },
         }
     }
 
@@ -59,7 +65,7 @@ impl Vacancy {
         let lease_end = over_at(lease_left, self.session.now());
         if self.until_heard(lease_end).await {
             // All candidates have heard the same, or knew the end of the same lease.
-            let others = self.listeners.saturating_sub(1);
+            let others = self.listeners.count.saturating_sub(1);
             let most = CANDIDATE_PAUSE
                 .saturating_mul(others)
                 .min(MOST_CANDIDATE_PAUSE);
@@ -74,40 +80,49 @@ impl Vacancy {
     /// Sleeps until the key may be free, or until messages arrive. Returns whether they had arrived all the time.
     async fn until_heard(&mut self, mut lease_end: Tick) -> bool {
         let was_active = self.was_active;
+        let Self {
+            session,
+            target,
+            subscription,
+            listeners,
+            ..
+        } = self;
+        let subscription = subscription.get_or_insert_with(|| session.backend.subscribe(target));
         loop {
             if was_active {
-                self.count_listeners().await;
+                crate::sync::select! {
+                    // In this order, here and below: a message that has arrived counts, also if the time is over.
+                    biased;
+                    () = subscription.changed(was_active) => return was_active,
+                    () = listeners.count(session, target) => {}
+                    () = session.clock.sleep_until(lease_end) => return true,
+                }
             }
-            let (session, target) = (&self.session, &self.target);
-            let subscription = self
-                .subscription
-                .get_or_insert_with(|| session.backend.subscribe(target));
             let seen = crate::sync::select! {
-                // In this order: a message that has arrived counts, also if the time is over.
                 biased;
                 () = subscription.changed(was_active) => return was_active,
-                seen = still_held(session, || target.clone(), lease_end, was_active) => seen,
+                seen = next_look(session, || target.clone(), lease_end, was_active) => seen,
             };
             let Some(Peeked { ttl, .. }) = seen else {
                 return true;
             };
-            lease_end = over_at(ttl, self.session.now());
+            lease_end = over_at(ttl, session.now());
         }
     }
+}
 
-    /// Asks how many clients listen to the key's channel, if the last count is old. Not after a message: all candidates
-    /// would ask at once.
-    async fn count_listeners(&mut self) {
-        let now = self.session.now();
-        if self.count_again > now {
+impl Listeners {
+    /// Asks how many there are, if the last count is old. Not after a message: all candidates would ask at once.
+    async fn count(&mut self, session: &Session, target: &Target) {
+        let now = session.now();
+        if self.again > now {
             return;
         }
-        self.count_again = now.after(LISTENERS_COUNTED_EVERY);
-        let backend = &self.session.backend;
-        match backend.listeners(&self.target.resource.key).await {
-            Ok(listeners) => self.listeners = u32::try_from(listeners).unwrap_or(u32::MAX),
+        self.again = now.after(LISTENERS_COUNTED_EVERY);
+        match session.backend.listeners(&target.resource.key).await {
+            Ok(count) => self.count = u32::try_from(count).unwrap_or(u32::MAX),
             // Asked again, a server would log that this user has no right to it.
-            Err(fault) if fault.is_final() => self.count_again = Tick::NEVER,
+            Err(fault) if fault.is_final() => self.again = Tick::NEVER,
             Err(_) => {}
         }
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Member, MultiLock};
-use distlock_tests::LockKind;
-use distlock_tests::faults::{Fault, Op};
+use distlock::{Client, Member, MemoryServer, MultiLock};
+use distlock_tests::faults::{Fault, Faults, Op};
+use distlock_tests::{Disturbed as _, LockKind};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -213,4 +213,27 @@ async fn members_of_several_kinds_are_taken_in_one_order_however_they_are_given(
         let releases = stage.faults().calls(Op::Release) - releases;
         assert_eq!(releases, 3, "one of each member: {order:?}");
     }
+}
+
+/// The servers are asked one after the other.
+#[tokio::test(start_paused = true)]
+async fn silent_server_of_a_member_does_not_make_a_wait_longer() {
+    const WAIT: Duration = Duration::from_secs(1);
+    let faults = Faults::new();
+    let builder = Client::builder().response_timeout(WAIT * 5);
+    let silent = builder.faults(&faults).in_memory(&MemoryServer::new());
+    let (one, two) = (Client::in_memory(), silent.unwrap());
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    faults.always(Op::Attempt, Fault::Never);
+    let start = Instant::now();
+    let error = refused(multi.acquire().wait(WAIT).await);
+    assert_eq!(start.elapsed(), WAIT, "{error}");
+    assert!(error.is_busy() || error.is_unavailable(), "{error}");
+    // Nothing of it is left.
+    let free = one.lock("a").acquire().wait(WAIT).await.unwrap();
+    free.release().await.unwrap();
+    // A single attempt waits for its answer.
+    let start = Instant::now();
+    assert!(refused(multi.try_acquire().await).is_unavailable());
+    assert_eq!(start.elapsed(), WAIT * 5);
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use distlock::{Client, MemoryServer};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
-use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -64,32 +63,38 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
 /// The end of a lease is known, and does not wait for the answer of a look.
 #[tokio::test(start_paused = true)]
 async fn lease_that_ends_during_a_look_is_over_for_each_kind_of_waiter() {
-    const SHORT: Duration = Duration::from_secs(6);
+    // A look begins before its end, and is not answered until then.
+    let long = Duration::from_secs(6);
+    // A candidate asks at once how many there are.
+    let short = Duration::from_secs(1);
     let (server, faults) = (MemoryServer::new(), Faults::new());
-    let holder = client(&server, &Faults::new());
-    let builder = Client::builder().response_timeout(SHORT).faults(&faults);
-    let waiting = builder.in_memory(&server).unwrap();
+    let (holder, waiting) = (client(&server, &Faults::new()), client(&server, &faults));
     let lock = waiting.fenced_lock("order:42");
-    let leader = waiting.leader("order:42");
-    let waits: [(&str, BoxFuture<'_, ()>); 3] = [
-        ("acquires", Box::pin(lock.acquire().into_future().map(drop))),
-        (
-            "until free",
-            Box::pin(lock.until_free().into_future().map(drop)),
-        ),
-        ("candidate", Box::pin(leader.run(|_| async {}).map(drop))),
+    let [leader, other] = [(); 2].map(|()| waiting.leader("order:42"));
+    let acquires = async { drop(lock.acquire().await.unwrap()) };
+    let is_free = async { lock.until_free().await.unwrap() };
+    let leads = async { assert!(leader.run(|_| async {}).await.unwrap().is_some()) };
+    let other_leads = async { assert!(other.run(|_| async {}).await.unwrap().is_some()) };
+    let waits: [(&str, Op, Duration, BoxFuture<'_, ()>); 4] = [
+        ("acquires", Op::Look, long, Box::pin(acquires)),
+        ("until free", Op::Look, long, Box::pin(is_free)),
+        ("candidate", Op::Look, long, Box::pin(leads)),
+        ("candidate", Op::Inspect, short, Box::pin(other_leads)),
     ];
-    for (name, wait) in waits {
+    for (name, silent, lease, wait) in waits {
         let start = Instant::now();
-        let theirs = holder.fenced_lock("order:42").acquire().lease(SHORT);
+        let theirs = holder.fenced_lock("order:42").acquire().lease(lease);
         let _held = theirs.await.unwrap();
-        let looks = faults.calls(Op::Look);
-        faults.always(Op::Look, Fault::Never);
+        let asked = faults.calls(silent);
+        faults.always(silent, Fault::Never);
         wait.await;
-        let late = start.elapsed().checked_sub(SHORT);
+        let late = start.elapsed().checked_sub(lease);
         let late = late.unwrap_or_else(|| panic!("{name}: before the end of the lease"));
-        assert!(late < Duration::from_millis(50), "{name}: {late:?} late");
-        assert!(faults.calls(Op::Look) > looks, "{name}: no look");
+        assert!(
+            late < Duration::from_millis(50),
+            "{name}, {silent:?}: {late:?} late"
+        );
+        assert!(faults.calls(silent) > asked, "{name}: no {silent:?}");
         faults.clear_all();
     }
 }

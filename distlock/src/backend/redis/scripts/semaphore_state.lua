@@ -2,7 +2,7 @@
 -- Takes no permits, so it does no harm when it is sent twice or late.
 -- KEYS  1 owners that have permits (hash: owner -> how many)
 -- ARGV  1 owner   2 how many
--- Reply as a renewal of one: 1   1 and the position 1 if the owner does not have them
+-- Reply as for a renewal of one: 1, then the position 1 if the owner does not have them
 local owners, owner, permits = KEYS[1], ARGV[1], ARGV[2]
 
 if redis.call('HGET', owners, owner) ~= permits then return { 1, 1 } end
