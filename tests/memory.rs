@@ -142,7 +142,7 @@ fn bytes_of_a_hold_and_of_a_waiter_in_memory() {
     let client = || Client::builder().in_memory(&server).unwrap();
     let bounds = Bounds {
         hold: 1_205,
-        waiter: 3_120,
+        waiter: 3_200,
     };
     let all_listen = async || stored(&server).1 >= KEYS;
     check(

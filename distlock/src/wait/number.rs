@@ -202,6 +202,8 @@ impl Watch<'_> {
         match heard(&self.request, &mut self.subscription, seen.signal, latest).await {
             Heard::Message => return Ok(()),
             Heard::Nothing => return lost(Loss::NumberGone),
+            // The answer would have told.
+            Heard::Unknown if session.now() >= self.deadline => return Err(self.over()),
             Heard::Unknown => {}
         }
         if seen.expires <= session.now() {

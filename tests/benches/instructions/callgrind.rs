@@ -12,7 +12,7 @@ use crate::parts::{self, BOUNDARY, Label};
 /// A case takes some seconds; this is for a machine that does much else.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// How a case exits that the machine was too busy for.
+/// The exit code of a case for which the machine was too busy.
 pub(crate) const TOO_BUSY: i32 = 75;
 
 /// Why a case was not counted.

@@ -132,7 +132,7 @@ impl Group {
         }
     }
 
-    /// The output of a future that ends while the caller waits. A single attempt waits for its answers, however late they are.
+    /// Returns the output of a future, or `None` if the wait ends first. A single attempt waits for its answers.
     pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let ClientRequest { registry, request } = &self.one;
         let deadline = if request.is_single_try() {
@@ -144,12 +144,12 @@ impl Group {
         first(future.map(Some), too_late.map(|()| None)).await
     }
 
-    /// The error for a wait that is over before the server has answered an attempt that was sent at `sent`.
-    pub(super) fn unanswered(&self, sent: Tick) -> Error {
+    /// The error for a wait that is over before the group was granted or refused. Of several servers in a cluster, it is not known
+    /// which one has not answered.
+    pub(super) fn unanswered(&self) -> Error {
         let ClientRequest { registry, request } = &self.one;
         let session = &registry.session;
         let key = &request.requested[0].resource.key;
-        session.outages.unanswered(key, sent, None);
         match session.outages.known(key) {
             Some(fault) => fault.into_error(key, request.waited(session)),
             None => request.timed_out(session, key, Blocker::Unanswered, None),

@@ -233,7 +233,6 @@ async fn try_others(
         }
         let single_try = group.single_try();
         let session = &group.one.registry.session;
-        let sent = session.now();
         // The server of this group may be silent.
         let acquired = group.in_time(group.acquire(&single_try));
         let (acquired, kept) = session.beside(|| parts, acquired).await;
@@ -241,7 +240,7 @@ async fn try_others(
             return Ok(Tried::Absent);
         };
         parts = kept;
-        match acquired.unwrap_or_else(|| Err(group.unanswered(sent))) {
+        match acquired.unwrap_or_else(|| Err(group.unanswered())) {
             Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
             Err(error) if error.is_busy() || error.is_unavailable() => {
@@ -250,11 +249,10 @@ async fn try_others(
                     (Arc::clone(share.session()), hold)
                 };
                 let own: Vec<_> = parts.shares.iter().map(own).collect();
-                return match group.in_time(group.refuse_own(&own, parts)).await {
-                    Some(Ok(None)) => Ok(Tried::Absent),
-                    Some(Ok(Some(_))) if !group.is_over() => Ok(Tried::Refused(at)),
-                    Some(Err(refused)) => Err(refused),
-                    Some(Ok(Some(_))) | None => Err(error),
+                return match group.refuse_own(&own, parts).await? {
+                    None => Ok(Tried::Absent),
+                    Some(_) if group.is_over() => Err(error),
+                    Some(_) => Ok(Tried::Refused(at)),
                 };
             }
             Err(error) => return Err(error),

@@ -63,7 +63,7 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
 /// The end of a lease is known, and does not wait for the answer of a look.
 #[tokio::test(start_paused = true)]
 async fn lease_that_ends_during_a_look_is_over_for_each_kind_of_waiter() {
-    // A look begins before its end, and is not answered until then.
+    // A look begins before this lease ends, and its answer would come later.
     let long = Duration::from_secs(6);
     // A candidate asks at once how many there are.
     let short = Duration::from_secs(1);

@@ -19,7 +19,7 @@ local function lengthen(lock, lease)
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 end
 
--- Nearly all are renewed. A client with thousands of locks would have to read an answer for each.
+-- Nearly all are renewed. Otherwise a client with thousands of locks would have to read an answer for each.
 local reply = { #KEYS }
 for i, lock in ipairs(KEYS) do
   local owner, count, lease = stem .. ARGV[i + 2], counts[i] or '1', leases[i] or usual_lease
