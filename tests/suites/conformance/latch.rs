@@ -250,6 +250,25 @@ async fn waiters_of_a_latch_that_is_gone_without_a_0_are_told(stage: &Stage) {
     latch.wait().await.unwrap();
 }
 
+async fn latch_that_is_gone_is_not_taken_for_opened_when_the_wait_ends(stage: &Stage) {
+    // It looks at its key some 5 s after it began, and then asks whether all messages have arrived.
+    const WAIT: Duration = Duration::from_secs(6);
+    let (one, two) = (stage.client().await, stage.faulty_client().await);
+    let latch = latch(&one, 2).await;
+    stage.faults().always(Op::Hear, Fault::Never);
+    let start = Instant::now();
+    let wait = two.count_down_latch(KEY).wait().timeout(WAIT);
+    let waiting = tokio::spawn(wait.into_future());
+    sleep(stage.part(30)).await;
+    stage.wipe().await;
+    let error = refused(waiting.await.unwrap());
+    stage.assert_took(start, WAIT);
+    assert!(error.is_busy(), "{error}");
+    assert_eq!(stage.faults().calls(Op::Hear), 1);
+    stage.faults().clear_all();
+    latch.wait().await.unwrap();
+}
+
 async fn wait_dropped_at_any_point_leaves_nothing(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let slow = Duration::from_millis(5);
@@ -337,3 +356,10 @@ on_every_backend![
     counts_that_cannot_be_are_refused_before_anything_is_sent,
 ];
 on_threads![waiter_that_comes_while_the_count_ends_does_not_hang];
+
+// Where time is real, the look could come after the wait.
+mod on_paused_time {
+    use super::latch_that_is_gone_is_not_taken_for_opened_when_the_wait_ends;
+
+    on_memory![latch_that_is_gone_is_not_taken_for_opened_when_the_wait_ends];
+}

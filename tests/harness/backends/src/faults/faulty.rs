@@ -329,6 +329,9 @@ impl Connections for Faulty {
         target: &'a Target,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         Box::pin(async move {
+            if self.faults.take(Op::Hear) == Some(Fault::Never) {
+                std::future::pending::<()>().await;
+            }
             !self.faults.subscriptions.is_muted() && self.inner.has_heard_all(target).await
         })
     }

@@ -37,6 +37,9 @@ pub enum Op {
     Look,
     /// Changes of a semaphore or a latch, and questions about them.
     Adjust,
+    /// Questions whether all messages have arrived. Only [`Fault::Never`] can be planned for these: nobody answers, and no time ends
+    /// it.
+    Hear,
     /// Subscriptions. No fault can be planned for these; see [`Faults::mute`] and [`Faults::subscribe_after`].
     Subscribe,
 }
