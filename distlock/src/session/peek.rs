@@ -1,5 +1,5 @@
 //! Looks at the keys of waiters, also of those of latches, that have heard nothing for some time: for all waiters of one client
-//! from one task, in batches. [`next_look`] tells a waiter when to look.
+//! from one task, in batches. [`next_look`] is the sleep of a waiter until it looks, and that look.
 //!
 //! Thousands of waiters cost the server a few commands a second, and only those whose key has changed repeat their attempt or
 //! their read.

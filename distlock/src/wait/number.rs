@@ -202,7 +202,7 @@ impl Watch<'_> {
         match heard(&self.request, &mut self.subscription, seen.signal, latest).await {
             Heard::Message => return Ok(()),
             Heard::Nothing => return lost(Loss::NumberGone),
-            // The answer would have told.
+            // The answer that is missing would tell whether the latch was opened.
             Heard::Unknown if session.now() >= self.deadline => return Err(self.over()),
             Heard::Unknown => {}
         }
