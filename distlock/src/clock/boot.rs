@@ -11,8 +11,7 @@ use std::time::Duration;
 use super::tick::{Tick, nanos};
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::time::{Instant, sleep};
-use crate::sync::{Mutex, foreign};
-use crate::sync::{Notified, Notify};
+use crate::sync::{Change, Changes, Mutex};
 
 /// How long after a suspend its sleepers are woken at the latest.
 pub(super) const LONGEST_UNWATCHED: Duration = Duration::from_secs(1);
@@ -30,7 +29,7 @@ pub struct BootClock {
     /// The runtime whose timers are watched.
     watched: Mutex<Option<Id>>,
     /// Notifies sleepers that rely on the watch: they have to read the clock again.
-    read_again: Notify,
+    read_again: Changes,
 }
 
 impl BootClock {
@@ -40,9 +39,9 @@ impl BootClock {
 
     /// Completes when a sleeper has to read the clock again: after a suspend, or because the watch has ended. Returns `None`
     /// if nobody watches the timers of the caller's runtime.
-    pub(super) fn read_again(&self) -> Option<Notified<'_>> {
-        // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
-        let read_again = self.read_again.notified();
+    pub(super) fn read_again(&self) -> Option<Change<'_>> {
+        // Made before the check: it completes at a change from then on, even if it was not polled yet.
+        let read_again = self.read_again.next();
         let here = Handle::try_current().ok()?.id();
         (*self.watched.lock() == Some(here)).then_some(read_again)
     }
@@ -59,7 +58,7 @@ impl BootClock {
                 sleep(LONGEST_UNWATCHED).await;
                 apart = self.now().since(start).abs_diff(timers.elapsed());
             }
-            foreign::notify_waiters(&self.read_again);
+            self.read_again.announce();
         }
     }
 }
@@ -78,7 +77,7 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         *self.0.watched.lock() = None;
         // From now on the sleepers have to compare by themselves.
-        foreign::notify_waiters(&self.0.read_again);
+        self.0.read_again.announce();
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::tick::AtomicTick;
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 pub use self::tick::Tick;
-use crate::sync::Notified;
+use crate::sync::Change;
 #[cfg(any(test, feature = "redis"))]
 use crate::sync::time::Instant;
 use crate::sync::time::{Sleep, sleep};
@@ -135,7 +135,7 @@ pin_project! {
         #[pin]
         timer: Sleep,
         #[pin]
-        read_again: Option<Notified<'a>>,
+        read_again: Option<Change<'a>>,
     }
 }
 

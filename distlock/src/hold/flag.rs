@@ -1,7 +1,7 @@
 //! A flag that is set once. Setting it wakes all that wait for it.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Notified, Notify, foreign};
+use crate::sync::{Change, Changes};
 
 /// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Flag {
     is_set: AtomicBool,
     /// Whether anybody has ever waited. Most flags are set and dropped without that, and wake nobody.
     is_watched: AtomicBool,
-    waiters: Notify,
+    changes: Changes,
 }
 
 impl Flag {
@@ -38,14 +38,14 @@ impl Flag {
         // the second one sees what was done before the first. So either this finds that somebody waits, or the waiter's look
         // finds the change.
         if self.is_watched.fetch_or(false, Ordering::AcqRel) {
-            foreign::notify_waiters(&self.waiters);
+            self.changes.announce();
         }
     }
 
     /// Completes when the flag is set or a change is announced, from this call on.
-    pub(crate) fn next_change(&self) -> Notified<'_> {
-        // First: from then on it receives `notify_waiters`, even if it was not polled yet.
-        let changed = self.waiters.notified();
+    pub(crate) fn next_change(&self) -> Change<'_> {
+        // First: it completes at a change from then on, even if it was not polled yet.
+        let changed = self.changes.next();
         self.is_watched.swap(true, Ordering::AcqRel);
         changed
     }

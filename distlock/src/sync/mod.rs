@@ -8,6 +8,7 @@
 #![allow(unused_imports, reason = "not every set of features uses each of them")]
 
 pub(crate) mod atomic;
+mod changes;
 #[cfg(all(feature = "test-util", not(all(test, distlock_shuttle))))]
 mod counted;
 mod first;
@@ -28,6 +29,7 @@ pub(crate) use std::sync::OnceLock;
 
 pub(crate) use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+pub(crate) use self::changes::{Change, Changes};
 #[cfg(all(feature = "test-util", not(all(test, distlock_shuttle))))]
 pub(crate) use self::counted::{Mutex, MutexGuard, RwLock, mutexes_held};
 pub(crate) use self::first::first;

@@ -34,10 +34,5 @@ mod explored {
             point();
             self.0.notify_one();
         }
-
-        pub(crate) fn notify_waiters(&self) {
-            point();
-            self.0.notify_waiters();
-        }
     }
 }

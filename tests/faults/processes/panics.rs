@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use distlock::test_util::sizes;
+use distlock::test_util::{is_waking, sizes};
 use distlock::{Client, Error, distributed_lock};
 use distlock_tests::{RedisServer, eventually};
 use futures_util::FutureExt;
@@ -156,8 +156,8 @@ impl Wake for Panics {
     fn wake(self: Arc<Self>) {
         // Never if a mutex of the library were held here.
         let _kept = sizes(&self.client);
-        // Once for each poll: what wakes it later may be a timer, and then it is the runtime that panics.
-        if self.armed.swap(false, Ordering::SeqCst) {
+        // Once for each poll, and not where a timer wakes it: then it is the runtime that panics.
+        if is_waking() && self.armed.swap(false, Ordering::SeqCst) {
             self.woken.fetch_add(1, Ordering::SeqCst);
             std::panic::panic_any(OURS);
         }
@@ -312,6 +312,27 @@ async fn f79_panics_of_wakers_and_drops_in_memory_poison_nothing(row: &Row) {
     panicking_drops(&Stage::memory(), row).await;
 }
 
+/// A task waits for a key that its own client has, and its waker panics when that hold is lost. The owner, which began to wait
+/// for the loss after it, is told by the renewal that finds it, and not at the deadline only.
+async fn f79_panic_of_a_waiters_waker_keeps_no_loss_from_the_owner(row: &Row) {
+    let stage = Stage::memory();
+    let (client, other) = (short_lived(&stage).await, stage.client().await);
+    let (lock, panics) = (client.lock(KEY), Panics::of(&client));
+    let guard = lock.acquire().await.unwrap();
+    let mut waiter = lock.acquire().into_future();
+    assert!(poll_once(&mut waiter, &panics).is_pending());
+    let lost = tokio::spawn(guard.lost());
+    yield_now().await;
+    let key = other.lock(KEY);
+    key.force_release().await.unwrap();
+    let told = timeout(LEASE / 3 + ms(50), lost).await;
+    told.expect("told by the renewal").unwrap();
+    row.injected("waker that panics", panics.woken());
+    drop(waiter);
+    drop(guard);
+    client_goes_on(&stage, &client).await;
+}
+
 async fn f79_panicking_wakers_poison_nothing(row: &Row) {
     panicking_wakers(&Stage::redis().await, row).await;
 }
@@ -370,7 +391,9 @@ rows! {
         panics_under_the_lock =>
             f69_panic_in_a_section_in_memory_releases_within_200_ms,
             f69_panic_in_a_section_releases;
-    Paused: f79_panics_of_wakers_and_drops_in_memory_poison_nothing;
+    Paused:
+        f79_panics_of_wakers_and_drops_in_memory_poison_nothing,
+        f79_panic_of_a_waiters_waker_keeps_no_loss_from_the_owner;
     Real:
         f79_panicking_wakers_poison_nothing,
         f79_panicking_listener_leaves_the_subscriptions_alive,

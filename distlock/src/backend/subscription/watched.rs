@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::signal::Signal;
-use crate::sync::Notify;
-use crate::sync::{Mutex, foreign};
+use crate::sync::Changes;
+use crate::sync::Mutex;
 
 /// Makes both sides.
 #[cfg_attr(
@@ -26,7 +26,7 @@ pub struct Closed;
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    changed: Notify,
+    changed: Changes,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Sender {
                 changes: 0,
                 senders: 1,
             }),
-            changed: Notify::new(),
+            changed: Changes::default(),
         }))
     }
 
@@ -81,7 +81,7 @@ impl Sender {
             is_announced
         };
         if is_announced {
-            foreign::notify_waiters(&self.0.changed);
+            self.0.changed.announce();
         }
     }
 }
@@ -102,7 +102,7 @@ impl Drop for Sender {
         };
         // Nobody else has the signal: nobody waits for it.
         if is_last && Arc::strong_count(&self.0) > 1 {
-            foreign::notify_waiters(&self.0.changed);
+            self.0.changed.announce();
         }
     }
 }
@@ -144,8 +144,8 @@ impl Receiver {
 
     async fn look_until(&mut self, is_there: impl Fn(&State) -> bool) -> Result<(), Closed> {
         loop {
-            // Made before the look: from then on it receives `notify_waiters`, even if it was not polled yet.
-            let changed = self.shared.changed.notified();
+            // Made before the look: it completes at a change from then on, even if it was not polled yet.
+            let changed = self.shared.changed.next();
             {
                 let state = self.shared.state.lock();
                 self.seen = state.changes;

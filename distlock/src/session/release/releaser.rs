@@ -28,8 +28,8 @@ use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE};
 use crate::hold::Hold;
 use crate::session::Session;
 use crate::session::per_server::PerServer;
+use crate::sync::{Changes, Notify, Semaphore};
 use crate::sync::{Mutex, foreign};
-use crate::sync::{Notify, Semaphore};
 use crate::telemetry::CountedRelease;
 
 /// The pending releases of one client.
@@ -37,7 +37,7 @@ use crate::telemetry::CountedRelease;
 pub(crate) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
-    done: Notify,
+    done: Changes,
     /// Limits how many are sent at once to each server: a thousand guards that are dropped together must not time each other
     /// out.
     pub(super) permits: PerServer<Semaphore>,
@@ -51,7 +51,7 @@ impl Default for Releaser {
         Self {
             list: Mutex::default(),
             wake: Notify::new(),
-            done: Notify::new(),
+            done: Changes::default(),
             permits: PerServer::new(|| Semaphore::new(RELEASES_AT_ONCE)),
             endings: Endings::default(),
             remembered: RememberedReleases::default(),
@@ -109,8 +109,8 @@ impl Releaser {
     /// Completes when `is_done` says so. It is asked again after each end of a release.
     pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
         loop {
-            // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
-            let done = self.done.notified();
+            // Made before the check: it completes at a change from then on, even if it was not polled yet.
+            let done = self.done.next();
             if is_done() {
                 return;
             }
@@ -120,7 +120,7 @@ impl Releaser {
 
     /// Has `until` ask again.
     pub(crate) fn ask_again(&self) {
-        foreign::notify_waiters(&self.done);
+        self.done.announce();
     }
 
     /// How many holds are being ended by the code that had them.
@@ -163,7 +163,7 @@ impl Releaser {
             drop(list);
             drop(abandoned);
         }
-        foreign::notify_waiters(&self.done);
+        self.done.announce();
     }
 
     /// Takes back a release that was in flight when its task ended (invariant 3). It was counted before.
@@ -176,7 +176,7 @@ impl Releaser {
         // Those that were abandoned are not counted any more.
         list.open = list.open.saturating_sub(1);
         drop(list);
-        foreign::notify_waiters(&self.done);
+        self.done.announce();
     }
 }
 

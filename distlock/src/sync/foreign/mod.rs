@@ -52,11 +52,6 @@ pub(crate) fn notify_one(notify: &Notify) {
     wake(|| notify.notify_one());
 }
 
-/// [Wakes](wake) all tasks that wait.
-pub(crate) fn notify_waiters(notify: &Notify) {
-    wake(|| notify.notify_waiters());
-}
-
 /// Changes a watched value and [wakes](wake) all tasks that watch it.
 pub(crate) fn send_modify<T>(sender: &watch::Sender<T>, modify: impl FnOnce(&mut T)) {
     wake(|| sender.send_modify(modify));
