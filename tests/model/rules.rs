@@ -86,7 +86,7 @@ rules! {
     // A Redlock that comes back to its servers.
     missing_servers_are_asked_again: regain, "wait/quorum/regain.rs", "try_missing", IT_COMES_BACK;
     fresh_part_counts_once_the_earlier_ones_are_found: regain, "wait/quorum/regain.rs", "is_confirmed", NOBODY_HAD_IT_BETWEEN;
-    earlier_parts_are_looked_for_after_the_fresh_grant: regain, "wait/quorum/regain.rs", "bring_back", NOBODY_HAD_IT_BETWEEN;
+    earlier_parts_are_looked_for_after_the_fresh_grant: regain, "wait/quorum/regain.rs", "keep_on", NOBODY_HAD_IT_BETWEEN;
     fresh_part_of_a_hold_that_ended_is_released: regain, "wait/quorum/regain.rs", "put", NOTHING_IS_LEFT;
 }
 

@@ -2,7 +2,6 @@
 //!
 //! An acquisition that asks for one key with two such clients is refused by its own owner, and would wait for itself.
 
-use super::request::Request;
 use crate::backend::Renewal;
 use crate::clock::Tick;
 use crate::config::MIN_LEASE;
@@ -20,13 +19,8 @@ pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {
 }
 
 /// Whether the server of this client has that hold of another client. Changes nothing there. The key is that of the hold, as
-/// this client knows it. `false` if there is no answer by the end of the acquisition's wait: a wait ends on time.
-pub(crate) async fn has_hold(
-    session: &Session,
-    acquisition: &Request,
-    key: &Key,
-    hold: &Hold,
-) -> bool {
+/// this client knows it. `None` if there is no answer `by` this time.
+pub(crate) async fn has_hold(session: &Session, key: &Key, hold: &Hold, by: Tick) -> Option<bool> {
     let mut target = hold.target();
     target.resource.key = key.clone();
     // States what the server has. Each user that can hold the key has the rights for it.
@@ -38,18 +32,15 @@ pub(crate) async fn has_hold(
         lease: MIN_LEASE,
         track: false,
     };
-    // The backend limits the time of a question, which is that of a single attempt as well.
-    let until = if acquisition.is_single_try() {
-        Tick::NEVER
-    } else {
-        acquisition.deadline()
-    };
     let renewals = [renewal];
     crate::sync::select! {
         // In this order: an answer that has arrived counts, even if the time is over.
         biased;
-        answer = session.backend.renew(&renewals) => matches!(answer.as_slice(), [Ok(true)]),
-        () = session.clock.sleep_until(until) => false,
+        answer = session.backend.renew(&renewals) => match answer.as_slice() {
+            [Ok(has)] => Some(*has),
+            _ => None,
+        },
+        () = session.clock.sleep_until(by) => None,
     }
 }
 

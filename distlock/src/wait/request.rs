@@ -63,6 +63,16 @@ impl Request {
         self.wait.is_some_and(|wait| wait.is_zero())
     }
 
+    /// By when a question beside the attempts has to be answered. The backend limits the time of a question as it limits that of
+    /// a single attempt.
+    pub(crate) fn answers_by(&self) -> Tick {
+        if self.is_single_try() {
+            Tick::NEVER
+        } else {
+            self.deadline()
+        }
+    }
+
     /// The error for a wait that ended before this key was granted.
     pub(crate) fn timed_out(
         &self,

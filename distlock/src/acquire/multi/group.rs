@@ -113,7 +113,9 @@ impl Group {
             let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {
                 continue;
             };
-            if one_server::has_hold(session, request, &wanted.key, hold).await {
+            // A wait ends on time. An answer that does not come refuses nothing.
+            let by = request.answers_by();
+            if one_server::has_hold(session, &wanted.key, hold, by).await == Some(true) {
                 let reason = format!(
                     "it is wanted with two clients of one server, {}; ask for it with one of them",
                     one_server::both(other, session)

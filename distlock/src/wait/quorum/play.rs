@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use super::Rounds;
 use super::round::{Apart, Refusal, Round};
 use crate::clock::Tick;
-use crate::config::QUORUM_GRACE;
+use crate::config::{ONE_SERVER_WITHIN, QUORUM_GRACE};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
@@ -86,8 +86,8 @@ impl Rounds<'_> {
         round.ended(one_server)
     }
 
-    /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that were
-    /// asked for that before are not asked again.
+    /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that have
+    /// answered that before are not asked again. One that stops answering does not keep what was granted.
     async fn one_server(
         &self,
         shares: &mut HoldShares,
@@ -122,8 +122,8 @@ impl Rounds<'_> {
         }
     }
 
-    /// Asks which of these pairs of clients use one server, for the first of which there is an error. Otherwise returns all of
-    /// them.
+    /// Asks which of these pairs of clients use one server, for the first of which there is an error. Otherwise returns those
+    /// that do not.
     async fn first_one_server(
         &self,
         pairs: Vec<(usize, usize, Arc<Hold>)>,
@@ -133,14 +133,16 @@ impl Rounds<'_> {
             async move {
                 let session = &one.registry.session;
                 let key = &one.requested().resource.key;
-                let is_one = one_server::has_hold(session, &one.request, key, &hold).await;
+                let by = session.now().after(ONE_SERVER_WITHIN);
+                let by = by.min(one.request.answers_by());
+                let is_one = one_server::has_hold(session, key, &hold, by).await;
                 (granted, server, is_one)
             }
         };
         let mut asked: Unordered<'_, _> = pairs.into_iter().map(ask).collect();
         let mut apart = Apart::new();
         while let Some((granted, server, is_one)) = asked.next().await {
-            if is_one {
+            if is_one == Some(true) {
                 let [one, other] = [granted, server].map(|at| &self.requests[at].registry.session);
                 let both = format!("{}, which is one server", one_server::both(one, other));
                 return Err(Error::invalid_config(
@@ -149,7 +151,9 @@ impl Rounds<'_> {
                     "clients of independent servers",
                 ));
             }
-            apart.push((granted, server));
+            if is_one.is_some() {
+                apart.push((granted, server));
+            }
         }
         Ok(apart)
     }

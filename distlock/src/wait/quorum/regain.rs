@@ -12,7 +12,6 @@ use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
 use smallvec::SmallVec;
 
 use super::HoldShares;
@@ -129,19 +128,27 @@ impl Drop for QuorumHold {
 
 /// The task of one hold. It ends with the hold.
 async fn bring_back(parts: Arc<Parts>) {
-    // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
-    while parts.view().is_held() {
-        parts.until_next_try().await;
-        let fresh = parts.try_missing().await;
-        if !fresh.is_empty() && parts.is_confirmed().await {
-            fresh.into_iter().for_each(|share| parts.put(share));
-        }
-    }
+    // Each server for itself: one that does not answer delays no other.
+    let servers = parts.requests.iter().map(|one| parts.keep_on(one));
+    all(servers).await;
 }
 
 impl Parts {
     fn view(&self) -> HoldView {
         HoldView::of_changing(&self.members, self.quorum)
+    }
+
+    /// Brings the part of one server back as long as the hold lasts.
+    async fn keep_on(&self, one: &ClientRequest) {
+        // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
+        while self.view().is_held() {
+            self.until_next_try(one).await;
+            if let Some(fresh) = self.try_missing(one).await
+                && self.is_confirmed().await
+            {
+                self.put(fresh);
+            }
+        }
     }
 
     /// The part of this server, unless it is missing.
@@ -154,55 +161,31 @@ impl Parts {
         is_held.then(|| Arc::clone(member))
     }
 
-    fn missing(&self) -> impl Iterator<Item = &ClientRequest> {
-        let mut requests = self.requests.iter();
-        std::iter::from_fn(move || requests.find(|one| self.part(one).is_none()))
-    }
-
-    /// Completes when a part is lost, and after a third of a lease if one is missing already.
-    async fn until_next_try(&self) {
-        let held: Vec<_> = self
-            .requests
-            .iter()
-            .filter_map(|one| self.part(one))
-            .collect();
-        let over = held.iter().map(|part| Box::pin(part.hold().over.wait()));
-        let lost = async {
-            match over.len() {
-                // `select_all` panics if there is nothing to wait for.
-                0 => (),
-                _ => drop(select_all(over).await),
-            }
-        };
-        let Some(missing) = self.missing().min_by_key(|one| one.first_lease()) else {
-            return lost.await;
-        };
-        let clock = &missing.registry.session.clock;
-        let next = clock
-            .now()
-            .after(missing.first_lease() / RENEWALS_PER_LEASE);
-        crate::sync::select! {
-            () = lost => {}
-            () = clock.sleep_until(next) => {}
+    /// Completes when the part of this server is lost, and after a third of a lease if it is missing already.
+    async fn until_next_try(&self, one: &ClientRequest) {
+        let clock = &one.registry.session.clock;
+        let pause = one.first_lease() / RENEWALS_PER_LEASE;
+        match self.part(one) {
+            Some(part) if !part.hold().over.is_set() => part.hold().over.wait().await,
+            _ => clock.sleep_until(clock.now().after(pause)).await,
         }
     }
 
-    /// Makes one attempt on each missing server, and returns what they granted.
-    async fn try_missing(&self) -> Vec<HoldShare> {
+    /// Makes one attempt on this server if it is missing, and returns what it granted.
+    async fn try_missing(&self, one: &ClientRequest) -> Option<HoldShare> {
         // A rule of tests/model: missing_servers_are_asked_again.
-        let requests: Vec<_> = self.missing().filter_map(|one| self.again(one)).collect();
-        let tries = requests.iter().map(async |one| {
-            let tried = try_once(&one.registry, &one.request).await;
-            match tried {
-                Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
-                    // Never handed over: the next waiter needs the other servers as well.
-                    open.hold().with_lease(|lease| lease.guards.keep_hold());
-                    HoldShare::new(open, None)
-                }),
-                Ok(TryOutcome::Held { .. }) | Err(_) => None,
-            }
-        });
-        all(tries).await.into_iter().flatten().collect()
+        if self.part(one).is_some() {
+            return None;
+        }
+        let one = self.again(one)?;
+        match try_once(&one.registry, &one.request).await {
+            Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
+                // Never handed over: the next waiter needs the other servers as well.
+                open.hold().with_lease(|lease| lease.guards.keep_hold());
+                HoldShare::new(open, None)
+            }),
+            Ok(TryOutcome::Held { .. }) | Err(_) => None,
+        }
     }
 
     /// The request for a missing server: a single attempt, for the rest of the guard's time.

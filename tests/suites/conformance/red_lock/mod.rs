@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{sizes, stored};
-use distlock::{Blocker, Client, Error, MemoryServer, Quorum, RedLock};
+use distlock::{Blocker, Builder, Client, Error, MemoryServer, Quorum, RedLock};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
 use tokio::task::JoinSet;
@@ -43,21 +43,30 @@ impl Servers {
 
     /// A program whose clients have these watchdog timeouts.
     pub(crate) fn program_with(&self, leases: &[Duration]) -> Program {
-        self.program_of(leases, Duration::ZERO)
+        self.program_of(leases, |builder| builder)
+    }
+
+    /// A program whose clients wait this long for an answer.
+    pub(crate) fn program_that_waits(&self, response_timeout: Duration) -> Program {
+        let leases = vec![LEASE; self.servers.len()];
+        self.program_of(&leases, |builder| {
+            builder.response_timeout(response_timeout)
+        })
     }
 
     /// A program whose clients count their holds as ended by this margin early.
     pub(crate) fn program_with_margin(&self, margin: Duration) -> Program {
-        self.program_of(&vec![LEASE; self.servers.len()], margin)
+        let leases = vec![LEASE; self.servers.len()];
+        self.program_of(&leases, |builder| builder.lease_margin(margin))
     }
 
-    fn program_of(&self, leases: &[Duration], margin: Duration) -> Program {
+    fn program_of(&self, leases: &[Duration], set: impl Fn(Builder) -> Builder) -> Program {
         let faults: Vec<Faults> = self.servers.iter().map(|_| Faults::new()).collect();
         let settings = leases.iter().zip(&faults);
         let clients = self.servers.iter().zip(settings);
         let clients = clients.map(|(server, (lease, faults))| {
             let builder = Client::builder().watchdog_timeout(*lease).faults(faults);
-            builder.lease_margin(margin).in_memory(server).unwrap()
+            set(builder).in_memory(server).unwrap()
         });
         Program {
             clients: clients.collect(),

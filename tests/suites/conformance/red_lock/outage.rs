@@ -8,7 +8,7 @@ use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{LEASE, Servers, blocker};
+use super::{KEY, LEASE, Servers, blocker};
 
 #[tokio::test(start_paused = true)]
 async fn hung_minority_costs_neither_the_lock_nor_time() {
@@ -58,6 +58,31 @@ async fn others_are_waited_for_a_fifth_longer_than_the_majority() {
         program.heal();
         servers.are_empty().await;
     }
+}
+
+/// A server refuses, because somebody else has its key, and answers nothing after that. What the majority granted does not wait
+/// for it to say whether it is one of them.
+#[tokio::test(start_paused = true)]
+async fn server_that_refused_and_fell_silent_keeps_nobody_from_the_grant() {
+    let servers = Servers::new(3);
+    let (program, other) = (servers.program(), servers.program());
+    let held = other.clients[0].lock(KEY).acquire().await.unwrap();
+    program.faults[0].always(Op::Renew, Fault::Never);
+    for wait in [None, Some(Duration::ZERO)] {
+        let start = Instant::now();
+        let mut acquire = program.lock().acquire();
+        if let Some(wait) = wait {
+            acquire = acquire.wait(wait);
+        }
+        let guard = acquire.await.unwrap();
+        let took = start.elapsed();
+        assert!(took <= Duration::from_millis(260), "{took:?}");
+        guard.release().await.unwrap();
+    }
+    assert!(program.faults[0].hits(Op::Renew) > 0);
+    held.release().await.unwrap();
+    program.heal();
+    servers.are_empty().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use distlock::Guard;
+use distlock_tests::faults::Op;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -55,6 +56,31 @@ async fn server_that_was_away_at_the_grant_has_it_later() {
     sleep(LEASE / 2).await;
     assert!(guard.is_held());
     drop(guard);
+    servers.are_empty().await;
+}
+
+/// Two servers were away at the grant. One of them is back and answers at once, and the other one never answers. The hold needs
+/// the first of them before the second one's attempt has timed out.
+#[tokio::test(start_paused = true)]
+async fn server_that_never_answers_does_not_delay_the_return_to_another() {
+    let servers = Servers::new(5);
+    let program = servers.program_that_waits(LEASE);
+    program.hang([0, 1]);
+    let guard = program.lock().acquire().await.unwrap();
+    program.heal();
+    program.hang([0]);
+    sleep(LEASE / 2).await;
+    assert!(
+        program.faults[0].hits(Op::Attempt) > 1,
+        "it was asked again"
+    );
+    // Found by the renewal at two thirds of the first lease.
+    let gone = program.clients[2].lock(KEY).force_release().await;
+    assert!(gone.unwrap());
+    sleep(LEASE / 3).await;
+    assert!(guard.is_held(), "the part came back too late");
+    guard.release().await.unwrap();
+    program.heal();
     servers.are_empty().await;
 }
 
