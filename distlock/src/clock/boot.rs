@@ -40,7 +40,7 @@ impl BootClock {
     /// Completes when a sleeper has to read the clock again: after a suspend, or because the watch has ended. Returns `None`
     /// if nobody watches the timers of the caller's runtime.
     pub(super) fn read_again(&self) -> Option<Change<'_>> {
-        // Made before the check: it completes at a change from then on, even if it was not polled yet.
+        // The future is made before the check. It completes at each change after that, even if it was not polled yet.
         let read_again = self.read_again.next();
         let here = Handle::try_current().ok()?.id();
         (*self.watched.lock() == Some(here)).then_some(read_again)

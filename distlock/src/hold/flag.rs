@@ -44,7 +44,7 @@ impl Flag {
 
     /// Completes when the flag is set or a change is announced, from this call on.
     pub(crate) fn next_change(&self) -> Change<'_> {
-        // First: it completes at a change from then on, even if it was not polled yet.
+        // The future is made first. It completes at each change after that, even if it was not polled yet.
         let changed = self.changes.next();
         self.is_watched.swap(true, Ordering::AcqRel);
         changed

@@ -22,7 +22,7 @@ use super::HoldRef;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{foreign, watch};
+use crate::sync::{Changes, Mutex};
 
 /// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]
@@ -56,7 +56,8 @@ enum Members {
 pub(crate) struct QuorumMembers {
     /// The clients of all its servers, in ascending order.
     clients: Box<[Uuid]>,
-    now: watch::Sender<Arc<[Arc<HoldRef>]>>,
+    now: Mutex<Arc<[Arc<HoldRef>]>>,
+    changes: Changes,
     ended: AtomicBool,
 }
 
@@ -94,21 +95,27 @@ impl QuorumMembers {
     ) -> Arc<Self> {
         Arc::new(Self {
             clients: sorted(clients),
-            now: watch::Sender::new(members.into_iter().collect()),
+            now: Mutex::new(members.into_iter().collect()),
+            changes: Changes::default(),
             ended: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn now(&self) -> Arc<[Arc<HoldRef>]> {
-        Arc::clone(&self.now.borrow())
+        Arc::clone(&self.now.lock())
     }
 
     /// Adds a member, in the place of an earlier one on the same server.
     pub(crate) fn put(&self, member: &Arc<HoldRef>) {
-        foreign::send_modify(&self.now, |members| {
+        let former = {
+            let mut members = self.now.lock();
             let others = members.iter().filter(|old| old.client() != member.client());
-            *members = others.chain([member]).map(Arc::clone).collect();
-        });
+            let others = others.chain([member]).map(Arc::clone).collect();
+            std::mem::replace(&mut *members, others)
+        };
+        // The drop of a member and the wakers are foreign code. Neither is called under the mutex.
+        drop(former);
+        self.changes.announce();
     }
 
     /// Records that the guard ends, before its shares do.
@@ -254,11 +261,15 @@ impl HoldView {
         let Some(changing) = self.changing() else {
             return std::future::pending().await;
         };
-        let mut now = changing.now.subscribe();
-        // The members are replaced as a whole, so other members are at another address.
-        let is_other = |now: &Arc<[Arc<HoldRef>]>| !std::ptr::eq(now.as_ptr(), members.as_ptr());
-        // The view keeps the sender alive.
-        let _other = now.wait_for(is_other).await;
+        loop {
+            // The future is made before the look. It completes at each change after that, even if it was not polled yet.
+            let next = changing.changes.next();
+            // The members are replaced as a whole, so other members are at another address.
+            if !std::ptr::eq(changing.now().as_ptr(), members.as_ptr()) {
+                return;
+            }
+            next.await;
+        }
     }
 
     /// The first loss, if too few members are held.

@@ -1,7 +1,7 @@
 //! Changes that several tasks wait for. Each task is woken, also behind one whose waker panics.
 //!
-//! `Notify` of tokio drops the wakers behind one that panics. An owner would then learn of a loss late, because of a task that
-//! only waits for its key.
+//! `Notify` of tokio drops the wakers behind one that panics. An owner would then learn of a loss late, because of another task
+//! that waits for the key of that owner.
 
 use std::mem;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ impl Changes {
     /// Wakes all that wait. Not under a mutex: a waker may run any code.
     pub(crate) fn announce(&self) {
         let woken = self.0.lock().take_all();
-        foreign::each(woken, foreign::wake_task);
+        foreign::wake_each(woken);
     }
 
     /// Completes when a change is announced, from this call on.
@@ -56,7 +56,7 @@ impl Future for Change<'_> {
                 return Poll::Pending;
             }
         }
-        // Foreign code, as the drop of the former waker is: neither is called under the mutex.
+        // The clone and the drop of a waker are foreign code. Neither is called under the mutex.
         let waker = cx.waker().clone();
         let mut waiters = self.changes.0.lock();
         if waiters.announced != self.after {
@@ -85,8 +85,11 @@ impl Drop for Change<'_> {
 /// Marks the end of the list of vacant places.
 const NONE: u32 = u32::MAX;
 
-/// The wakers of those that wait for the next change. Each keeps its place until then, so that it is found without a search: all
-/// waiters of a client wait for its close.
+/// So many places stay when the last waker is removed. More are given back.
+const SPARE: usize = 64;
+
+/// The wakers of those that wait for the next change. Each waker keeps its place until then. So it is removed without a search, also
+/// if there are many: all waiters of a client wait for its close.
 #[derive(Debug)]
 struct Waiters {
     places: SmallVec<[Place; 1]>,
@@ -98,8 +101,13 @@ struct Waiters {
 #[derive(Debug)]
 enum Place {
     Taken(Waker),
-    /// With the next vacant place.
-    Vacant(u32),
+    /// One of the places that can be taken.
+    Vacant {
+        /// The one to be taken after it.
+        next: u32,
+        /// How many can be taken from this one on.
+        number: u32,
+    },
 }
 
 impl Default for Waiters {
@@ -122,38 +130,47 @@ impl Waiters {
         let vacant = self.first_vacant;
         match self.places.get_mut(vacant as usize) {
             Some(place) => {
-                if let Place::Vacant(next) = mem::replace(place, Place::Taken(waker)) {
+                if let Place::Vacant { next, .. } = mem::replace(place, Place::Taken(waker)) {
                     self.first_vacant = next;
                 }
                 vacant
             }
             None => {
                 self.places.push(Place::Taken(waker));
-                // There are never as many wakers: each takes some bytes of memory.
+                // The number of wakers in memory is far below 2^32.
                 self.places.len() as u32 - 1
             }
         }
     }
 
     fn remove(&mut self, at: u32) -> Option<Waker> {
+        let next = self.first_vacant;
+        let number = match self.places.get(next as usize) {
+            Some(Place::Vacant { number, .. }) => number + 1,
+            _ => 1,
+        };
         let place = self.places.get_mut(at as usize)?;
-        let former = mem::replace(place, Place::Vacant(self.first_vacant));
+        let former = mem::replace(place, Place::Vacant { next, number });
         self.first_vacant = at;
-        match former {
-            Place::Taken(waker) => Some(waker),
-            Place::Vacant(_) => None,
+        if number as usize == self.places.len() && self.places.len() > SPARE {
+            self.places = SmallVec::new();
+            self.first_vacant = NONE;
         }
+        taken(former)
     }
 
     /// Takes all wakers, because a change is announced.
     fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.announced = self.announced.wrapping_add(1);
         self.first_vacant = NONE;
-        let places = mem::take(&mut self.places);
-        places.into_iter().filter_map(|place| match place {
-            Place::Taken(waker) => Some(waker),
-            Place::Vacant(_) => None,
-        })
+        mem::take(&mut self.places).into_iter().filter_map(taken)
+    }
+}
+
+fn taken(place: Place) -> Option<Waker> {
+    match place {
+        Place::Taken(waker) => Some(waker),
+        Place::Vacant { .. } => None,
     }
 }
 
@@ -211,7 +228,7 @@ mod tests {
     #[test]
     fn those_behind_a_waker_that_panics_are_woken() {
         let changes = Changes::default();
-        let wakers = [false, true, false, false].map(waker);
+        let wakers = [false, true, false, true, false].map(waker);
         let mut waits: Vec<_> = wakers.iter().map(|_| changes.next()).collect();
         for (wait, (_, waker)) in waits.iter_mut().zip(&wakers) {
             assert!(poll(wait, waker).is_pending());
@@ -245,18 +262,42 @@ mod tests {
             .collect();
         assert_eq!(woken, [0, 0, 1, 0]);
         assert_eq!((self::woken(&moved), self::woken(&newer)), (1, 3));
-        // Their places are of former waits, and nobody loses a later one.
+        // The drop of a wait that was woken removes no waker that came later.
         let (latest, of_latest) = waker(false);
         let mut later = changes.next();
         assert!(poll(&mut later, &of_latest).is_pending());
         drop((waits, more));
         changes.announce();
         assert_eq!(self::woken(&latest), 1);
-        // None keeps a waker.
+        // No wait keeps a waker.
         drop((to, of_newer));
         assert_eq!(
             (Arc::strong_count(&moved), Arc::strong_count(&newer)),
             (1, 1)
         );
+    }
+
+    #[test]
+    fn places_of_a_crowd_that_has_left_are_given_back() {
+        let changes = Changes::default();
+        let (counts, waker) = waker(false);
+        let crowd = 2 * SPARE;
+        for _ in 0..3 {
+            let mut waits: Vec<_> = (0..crowd).map(|_| changes.next()).collect();
+            for wait in &mut waits {
+                assert!(poll(wait, &waker).is_pending());
+            }
+            assert_eq!(changes.0.lock().places.len(), crowd);
+            let kept = waits.swap_remove(crowd / 3);
+            drop(waits);
+            assert_eq!(changes.0.lock().places.len(), crowd);
+            drop(kept);
+            assert_eq!(changes.0.lock().places.len(), 0);
+        }
+        let mut later = changes.next();
+        assert!(poll(&mut later, &waker).is_pending());
+        changes.announce();
+        assert_eq!(woken(&counts), 1);
+        assert_eq!(size_of::<Place>(), size_of::<Waker>());
     }
 }

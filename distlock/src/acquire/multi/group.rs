@@ -113,7 +113,7 @@ impl Group {
             let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {
                 continue;
             };
-            // A wait ends on time. An answer that does not come refuses nothing.
+            // The question ends with the wait. Without an answer the acquisition goes on.
             let by = request.answers_by();
             if one_server::has_hold(session, &wanted.key, hold, by).await == Some(true) {
                 let reason = format!(

@@ -144,7 +144,7 @@ impl Receiver {
 
     async fn look_until(&mut self, is_there: impl Fn(&State) -> bool) -> Result<(), Closed> {
         loop {
-            // Made before the look: it completes at a change from then on, even if it was not polled yet.
+            // The future is made before the look. It completes at each change after that, even if it was not polled yet.
             let changed = self.shared.changed.next();
             {
                 let state = self.shared.state.lock();

@@ -109,7 +109,7 @@ impl Releaser {
     /// Completes when `is_done` says so. It is asked again after each end of a release.
     pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
         loop {
-            // Made before the check: it completes at a change from then on, even if it was not polled yet.
+            // The future is made before the check. It completes at each change after that, even if it was not polled yet.
             let done = self.done.next();
             if is_done() {
                 return;

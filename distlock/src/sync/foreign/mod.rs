@@ -15,9 +15,8 @@ mod marker;
 #[cfg(feature = "test-util")]
 pub use self::marker::{ForeignPanic, is_waking};
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
-
-use scopeguard::guard;
 
 use crate::sync::{Notify, oneshot, watch};
 
@@ -71,16 +70,26 @@ pub(crate) fn answer<T>(question: oneshot::Sender<T>, answer: T) -> Result<(), T
     wake(|| question.send(answer))
 }
 
-/// Calls a function with each item, also with those behind one with which it panics.
-pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, call: impl FnMut(T)) {
-    // Without a panic nothing is left when this is dropped.
-    let mut left = guard((items.into_iter(), call), |(items, call)| {
-        items.for_each(call);
-    });
-    let (items, call) = &mut *left;
+/// Calls a function with each item, also with those behind one with which it panics. The first panic goes on after the last call.
+pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, mut call: impl FnMut(T)) {
+    let mut panic = None;
     for item in items {
-        call(item);
+        // Caught, and not only continued by a drop: a second panic during the unwinding of the first one would end the process.
+        if let Err(one) = catch_unwind(AssertUnwindSafe(|| call(item))) {
+            panic.get_or_insert(one);
+        }
     }
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+/// [Wakes](wake) the task of each waker.
+pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+    // Here as well: usually there is none.
+    #[cfg(feature = "test-util")]
+    marker::check_mutexes("a waker");
+    each(wakers, wake_task);
 }
 
 /// Tells the subscribers of the log of an event or of a span.

@@ -1,6 +1,7 @@
 //! How a round is played: all servers are asked at once, and those that answer much later than the quorum are left behind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use smallvec::{SmallVec, smallvec};
@@ -64,7 +65,7 @@ impl Rounds<'_> {
             round.take(server, tried);
             if round.is_in_vain() {
                 one_server = self
-                    .one_server(&mut round.shares, &round.refused, apart)
+                    .one_server(round.began, &mut round.shares, &round.refused, apart)
                     .await;
                 if one_server.is_some() {
                     break;
@@ -80,16 +81,17 @@ impl Rounds<'_> {
         drop(tries);
         if one_server.is_none() {
             one_server = self
-                .one_server(&mut round.shares, &round.refused, apart)
+                .one_server(round.began, &mut round.shares, &round.refused, apart)
                 .await;
         }
         round.ended(one_server)
     }
 
     /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that have
-    /// answered that before are not asked again. One that stops answering does not keep what was granted.
+    /// answered that before are not asked again. `began`: when the round began, whose answers show how far away the servers are.
     async fn one_server(
         &self,
+        began: Tick,
         shares: &mut HoldShares,
         refused: &[Refusal],
         apart: &mut Apart,
@@ -108,8 +110,12 @@ impl Rounds<'_> {
         if open.is_empty() {
             return None;
         }
+        // A server that does not answer delays a grant no longer than this, and leaves it most of its lease.
+        let patience = (2 * self.now().since(began)).max(ONE_SERVER_WITHIN);
+        let left = shares.iter().map(|share| share.hold_ref().left() / 4).min();
+        let patience = left.map_or(patience, |left| patience.min(left));
         let before = std::mem::take(shares);
-        let asked = self.first_one_server(open);
+        let asked = self.first_one_server(open, patience);
         let (answer, kept) = self.session().beside(|| before, asked).await;
         // If they were ended meanwhile, the answers tell nothing.
         *shares = kept.take()?;
@@ -127,13 +133,14 @@ impl Rounds<'_> {
     async fn first_one_server(
         &self,
         pairs: Vec<(usize, usize, Arc<Hold>)>,
+        patience: Duration,
     ) -> Result<Apart, Error> {
         let ask = |(granted, server, hold): (usize, usize, Arc<Hold>)| {
             let one: &ClientRequest = &self.requests[server];
             async move {
                 let session = &one.registry.session;
                 let key = &one.requested().resource.key;
-                let by = session.now().after(ONE_SERVER_WITHIN);
+                let by = session.now().after(patience);
                 let by = by.min(one.request.answers_by());
                 let is_one = one_server::has_hold(session, key, &hold, by).await;
                 (granted, server, is_one)

@@ -8,10 +8,11 @@
 //! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
 //! server although another owner had it in the meantime.
 
-use std::panic::RefUnwindSafe;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use smallvec::SmallVec;
 
 use super::HoldShares;
@@ -128,9 +129,13 @@ impl Drop for QuorumHold {
 
 /// The task of one hold. It ends with the hold.
 async fn bring_back(parts: Arc<Parts>) {
-    // Each server for itself: one that does not answer delays no other.
+    // Each server has a loop of its own. A server that does not answer delays no other server.
     let servers = parts.requests.iter().map(|one| parts.keep_on(one));
-    all(servers).await;
+    crate::sync::select! {
+        _ = all(servers) => {}
+        // What was granted and does not count yet is dropped, and so released.
+        () = parts.view().over() => {}
+    }
 }
 
 impl Parts {
@@ -143,10 +148,12 @@ impl Parts {
         // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
         while self.view().is_held() {
             self.until_next_try(one).await;
-            if let Some(fresh) = self.try_missing(one).await
-                && self.is_confirmed().await
+            // Boxed: each hold has a loop for each server, and a loop seldom tries.
+            if let Some(fresh) = Box::pin(self.try_missing(one)).await
+                && Box::pin(self.is_confirmed()).await
             {
-                self.put(fresh);
+                // A waker of the user may panic. The other loops go on, because the hold still needs them.
+                let _panic = catch_unwind(AssertUnwindSafe(|| self.put(fresh)));
             }
         }
     }
@@ -161,13 +168,28 @@ impl Parts {
         is_held.then(|| Arc::clone(member))
     }
 
-    /// Completes when the part of this server is lost, and after a third of a lease if it is missing already.
+    /// Completes when the part of this server is lost. If it is missing already, completes after a third of a lease, or when another
+    /// part is lost.
     async fn until_next_try(&self, one: &ClientRequest) {
+        // A part may be over although its lease still counts: the client has another identity.
+        let part = |one| self.part(one).filter(|part| !part.hold().over.is_set());
+        if let Some(part) = part(one) {
+            return part.hold().over.wait().await;
+        }
+        let others: Vec<_> = self.requests.iter().filter_map(part).collect();
+        let over = others.iter().map(|part| Box::pin(part.hold().over.wait()));
+        let lost = async {
+            match over.len() {
+                // `select_all` panics if there is nothing to wait for.
+                0 => std::future::pending().await,
+                _ => drop(select_all(over).await),
+            }
+        };
         let clock = &one.registry.session.clock;
         let pause = one.first_lease() / RENEWALS_PER_LEASE;
-        match self.part(one) {
-            Some(part) if !part.hold().over.is_set() => part.hold().over.wait().await,
-            _ => clock.sleep_until(clock.now().after(pause)).await,
+        crate::sync::select! {
+            () = lost => {}
+            () = clock.sleep_until(clock.now().after(pause)) => {}
         }
     }
 

@@ -46,8 +46,8 @@ impl Servers {
         self.program_of(leases, |builder| builder)
     }
 
-    /// A program whose clients wait this long for an answer.
-    pub(crate) fn program_that_waits(&self, response_timeout: Duration) -> Program {
+    /// A program whose clients wait this long for an answer: a sixth of the lease at most.
+    pub(crate) fn program_with_response_timeout(&self, response_timeout: Duration) -> Program {
         let leases = vec![LEASE; self.servers.len()];
         self.program_of(&leases, |builder| {
             builder.response_timeout(response_timeout)
@@ -369,6 +369,24 @@ async fn two_clients_of_one_server_are_refused_and_named_and_nothing_is_kept() {
         }
         servers.are_empty().await;
     }
+}
+
+/// The question whether both clients use one server is not answered the first time.
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_one_server_are_refused_by_the_round_in_which_the_server_answers() {
+    let servers = Servers::new(1);
+    let faults = Faults::new();
+    let client = |_| {
+        let builder = Client::builder().watchdog_timeout(LEASE).faults(&faults);
+        builder.in_memory(&servers.servers[0]).unwrap()
+    };
+    let lock = Quorum::new((0..2).map(client)).lock(KEY);
+    faults.next(Op::Renew, Fault::Never);
+    let acquire = timeout(LEASE, lock.acquire().into_future());
+    let error = acquire.await.expect("it waits for itself").unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+    assert_eq!(faults.hits(Op::Renew), 1);
+    servers.are_empty().await;
 }
 
 #[tokio::test(start_paused = true)]

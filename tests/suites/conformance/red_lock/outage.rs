@@ -60,8 +60,8 @@ async fn others_are_waited_for_a_fifth_longer_than_the_majority() {
     }
 }
 
-/// A server refuses, because somebody else has its key, and answers nothing after that. What the majority granted does not wait
-/// for it to say whether it is one of them.
+/// A server refuses, because somebody else has its key, and answers nothing after that. The acquisition does not wait long to learn
+/// whether this server is one of those that granted.
 #[tokio::test(start_paused = true)]
 async fn server_that_refused_and_fell_silent_keeps_nobody_from_the_grant() {
     let servers = Servers::new(3);
