@@ -242,8 +242,9 @@ pub(crate) const RELEASES_AT_ONCE: usize = 256;
 /// arrives in this time is part of the hold as well.
 pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
 
-/// A server that has refused a Redlock is asked whether it is one of those that have granted it. An acquisition waits at least this
-/// long for the answer, and longer if the servers are far away. Without an answer it asks again in the next round.
+/// A server that has refused a Redlock is asked whether it is one of those that have granted it. An acquisition waits this long
+/// for the answer, longer if the servers are far away, and less if its wait or its lease is short. Without an answer it asks again in
+/// the next round.
 pub(crate) const ONE_SERVER_WITHIN: Duration = Duration::from_millis(250);
 
 /// The longest random pause of a Redlock between two rounds: a few round trips, so that competing clients do not collide

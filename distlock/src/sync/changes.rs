@@ -85,7 +85,7 @@ impl Drop for Change<'_> {
 /// Marks the end of the list of vacant places.
 const NONE: u32 = u32::MAX;
 
-/// So many places stay when the last waker is removed. More are given back.
+/// At most this many places are kept when no waker is left. If there are more, all of them are given back.
 const SPARE: usize = 64;
 
 /// The wakers of those that wait for the next change. Each waker keeps its place until then. So it is removed without a search, also
@@ -103,9 +103,9 @@ enum Place {
     Taken(Waker),
     /// One of the places that can be taken.
     Vacant {
-        /// The one to be taken after it.
+        /// The place that is taken after it.
         next: u32,
-        /// How many can be taken from this one on.
+        /// The number of vacant places from this one to the end of the list.
         number: u32,
     },
 }

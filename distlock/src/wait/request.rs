@@ -63,8 +63,8 @@ impl Request {
         self.wait.is_some_and(|wait| wait.is_zero())
     }
 
-    /// How long the acquisition waits for the answer to a question that is no attempt. The backend limits the time of a question as it
-    /// limits that of a single attempt.
+    /// When the acquisition stops waiting for the answer to a question that is no attempt. The backend limits the time of a question as
+    /// it limits that of a single attempt.
     pub(crate) fn answers_by(&self) -> Tick {
         if self.is_single_try() {
             Tick::NEVER

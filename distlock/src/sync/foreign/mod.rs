@@ -17,6 +17,7 @@ pub use self::marker::{ForeignPanic, is_waking};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
+use std::thread::panicking;
 
 use crate::sync::{Notify, oneshot, watch};
 
@@ -70,23 +71,26 @@ pub(crate) fn answer<T>(question: oneshot::Sender<T>, answer: T) -> Result<(), T
     wake(|| question.send(answer))
 }
 
-/// Calls a function with each item, also with those behind one with which it panics. The first panic goes on after the last call.
+/// Calls a function with each item, also with those behind one with which it panics. The first panic goes on after the last call,
+/// unless the thread unwinds already.
 pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, mut call: impl FnMut(T)) {
     let mut panic = None;
     for item in items {
-        // Caught, and not only continued by a drop: a second panic during the unwinding of the first one would end the process.
+        // Each call is caught. A second panic during the unwinding of the first one would end the process.
         if let Err(one) = catch_unwind(AssertUnwindSafe(|| call(item))) {
             panic.get_or_insert(one);
         }
     }
-    if let Some(panic) = panic {
+    if let Some(panic) = panic
+        && !panicking()
+    {
         resume_unwind(panic);
     }
 }
 
 /// [Wakes](wake) the task of each waker.
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
-    // Here as well: usually there is none.
+    // The mutexes are checked here as well, because usually there is no waker to call.
     #[cfg(feature = "test-util")]
     marker::check_mutexes("a waker");
     each(wakers, wake_task);
@@ -115,4 +119,47 @@ pub(crate) fn call_user<T>(call: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
     marker::check("a function of the user");
     call()
+}
+
+#[cfg(test)]
+mod tests {
+    use scopeguard::guard;
+
+    use super::*;
+
+    /// Without the panic hook, which counts unplanned panics.
+    fn planned() -> ! {
+        resume_unwind(Box::new("planned"))
+    }
+
+    #[test]
+    fn each_item_is_called_and_the_first_panic_goes_on() {
+        let mut called = Vec::new();
+        let calls = catch_unwind(AssertUnwindSafe(|| {
+            each(1..=4, |item| {
+                called.push(item);
+                if item % 2 == 0 {
+                    resume_unwind(Box::new(item));
+                }
+            });
+        }));
+        assert_eq!(calls.unwrap_err().downcast_ref(), Some(&2));
+        assert_eq!(called, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn calls_that_panic_while_the_thread_unwinds_do_not_end_the_process() {
+        let mut called = 0;
+        let unwinding = catch_unwind(AssertUnwindSafe(|| {
+            let _each = guard((), |()| {
+                each(0..2, |_| {
+                    called += 1;
+                    planned();
+                });
+            });
+            planned();
+        }));
+        assert!(unwinding.is_err());
+        assert_eq!(called, 2);
+    }
 }

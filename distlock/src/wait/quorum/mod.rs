@@ -6,7 +6,8 @@
 //! rounds do not wait for it after a quorum has answered.
 //!
 //! A server that refuses while another one has granted the key is asked whether it has that grant itself: then two of the
-//! clients use one server, and the acquisition fails. An acquisition asks that of each pair of clients until it is answered once.
+//! clients use one server, and the acquisition fails. An acquisition asks that of each pair of clients until
+//! the server has answered once.
 //!
 //! If there is no quorum, everything is released and a [`pause`] follows. It ends when servers that refused send a
 //! message or the leases on them are over, and in any case after a fixed time. A part of the pause is random. Otherwise

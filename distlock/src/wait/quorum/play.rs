@@ -88,7 +88,7 @@ impl Rounds<'_> {
     }
 
     /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that have
-    /// answered that before are not asked again. `began`: when the round began, whose answers show how far away the servers are.
+    /// answered that before are not asked again. `began`: when the round began.
     async fn one_server(
         &self,
         began: Tick,
@@ -110,9 +110,11 @@ impl Rounds<'_> {
         if open.is_empty() {
             return None;
         }
-        // A server that does not answer delays a grant no longer than this, and leaves it most of its lease.
+        // A server that does not answer delays a grant no longer than this. The grant keeps most of what is left of its lease. The
+        // time that the round took shows how far away the servers are.
         let patience = (2 * self.now().since(began)).max(ONE_SERVER_WITHIN);
-        let left = shares.iter().map(|share| share.hold_ref().left() / 4).min();
+        let left = shares.iter().map(|share| share.hold_ref().left() / 4);
+        let left = left.filter(|left| !left.is_zero()).min();
         let patience = left.map_or(patience, |left| patience.min(left));
         let before = std::mem::take(shares);
         let asked = self.first_one_server(open, patience);

@@ -1,17 +1,18 @@
 //! Brings the hold of a Redlock back to the servers that it missed or lost.
 //!
 //! A server is missing if it did not grant the hold, or if its part was lost, because it lost its data or could not be
-//! reached for a lease. While a majority is held, a missing server is asked when its part is lost, and then as often as
-//! the watchdog renews.
+//! reached for a lease. While a majority is held, a missing server is asked when its part or another part is lost, and then as
+//! often as the watchdog renews.
 //!
 //! A part that was granted again counts only if a majority of the earlier parts is found in the servers after that grant.
 //! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
 //! server although another owner had it in the meantime.
 
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use smallvec::SmallVec;
 
@@ -127,15 +128,11 @@ impl Drop for QuorumHold {
     }
 }
 
-/// The task of one hold. It ends with the hold.
+/// The task of one hold. It is aborted when the guard ends.
 async fn bring_back(parts: Arc<Parts>) {
     // Each server has a loop of its own. A server that does not answer delays no other server.
     let servers = parts.requests.iter().map(|one| parts.keep_on(one));
-    crate::sync::select! {
-        _ = all(servers) => {}
-        // What was granted and does not count yet is dropped, and so released.
-        () = parts.view().over() => {}
-    }
+    all(servers).await;
 }
 
 impl Parts {
@@ -148,13 +145,19 @@ impl Parts {
         // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
         while self.view().is_held() {
             self.until_next_try(one).await;
-            // Boxed: each hold has a loop for each server, and a loop seldom tries.
-            if let Some(fresh) = Box::pin(self.try_missing(one)).await
-                && Box::pin(self.is_confirmed()).await
-            {
-                // A waker of the user may panic. The other loops go on, because the hold still needs them.
-                let _panic = catch_unwind(AssertUnwindSafe(|| self.put(fresh)));
+            if !self.view().is_held() {
+                return;
             }
+            let step = async {
+                if let Some(fresh) = self.try_missing(one).await
+                    && self.is_confirmed().await
+                {
+                    self.put(fresh);
+                }
+            };
+            // Boxed: each hold has a loop for each server, and a loop seldom tries. A waker of the user may panic. The loop goes on,
+            // because the hold still needs it.
+            let _panic = AssertUnwindSafe(Box::pin(step)).catch_unwind().await;
         }
     }
 
@@ -168,8 +171,8 @@ impl Parts {
         is_held.then(|| Arc::clone(member))
     }
 
-    /// Completes when the part of this server is lost. If it is missing already, completes after a third of a lease, or when another
-    /// part is lost.
+    /// Completes when the part of this server is lost. If the part is missing already, this completes after a third of a lease, or when
+    /// another part is lost.
     async fn until_next_try(&self, one: &ClientRequest) {
         // A part may be over although its lease still counts: the client has another identity.
         let part = |one| self.part(one).filter(|part| !part.hold().over.is_set());
