@@ -19,7 +19,8 @@ pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {
 }
 
 /// Whether the server of this client has that hold of another client. Changes nothing there. The key is that of the hold, as
-/// this client knows it. `None` if there is no answer `by` this time.
+/// this client knows it. The result is `None` if the server has not answered
+/// by the time `by`.
 pub(crate) async fn has_hold(session: &Session, key: &Key, hold: &Hold, by: Tick) -> Option<bool> {
     let mut target = hold.target();
     target.resource.key = key.clone();

@@ -63,8 +63,8 @@ impl Request {
         self.wait.is_some_and(|wait| wait.is_zero())
     }
 
-    /// When the acquisition stops waiting for the answer to a question that is no attempt. The backend limits the time of a question as
-    /// it limits that of a single attempt.
+    /// The acquisition waits until then for the answer to a question, such as whether two clients use one server. A single attempt has
+    /// no such time: the backend limits each question, as it limits the attempt.
     pub(crate) fn answers_by(&self) -> Tick {
         if self.is_single_try() {
             Tick::NEVER

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use super::signal::Signal;
-use crate::sync::Changes;
-use crate::sync::Mutex;
+use crate::sync::{Changes, Mutex};
 
 /// Makes both sides.
 #[cfg_attr(

@@ -155,8 +155,8 @@ impl Parts {
                     self.put(fresh);
                 }
             };
-            // Boxed: each hold has a loop for each server, and a loop seldom tries. A waker of the user may panic. The loop goes on,
-            // because the hold still needs it.
+            // The step is boxed, because each hold has a loop for each server, and a loop seldom tries. A waker of the user may panic in
+            // the step. The loop goes on after that, because the hold still needs it.
             let _panic = AssertUnwindSafe(Box::pin(step)).catch_unwind().await;
         }
     }
