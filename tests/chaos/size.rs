@@ -65,17 +65,14 @@ const GROUND_UNDISTURBED: Duration = Duration::from_secs(8);
 const FULL: Size = Size {
     name: "full",
     memory: Seeds {
-        fixed: 1_000,
-        fresh: 1_000,
+        fixed: 500,
+        fresh: 500,
     },
     memory_kind: Seeds {
-        fixed: 75,
-        fresh: 75,
+        fixed: 40,
+        fresh: 40,
     },
-    redis: Seeds {
-        fixed: 10,
-        fresh: 10,
-    },
+    redis: Seeds { fixed: 5, fresh: 5 },
     redis_kind: Seeds { fixed: 1, fresh: 1 },
     redis_scale: Scale::FULL,
     processes_scale: Scale::FULL.with_faults_for(Duration::from_secs(10)),

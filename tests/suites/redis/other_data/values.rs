@@ -99,7 +99,7 @@ fn values() -> Vec<(Seen, Vec<Vec<String>>)> {
 
 /// Hashes with many fields, of which only some are looked at.
 fn large() -> Vec<(Seen, Vec<Vec<String>>)> {
-    let many = size(2_000, 100_000).to_string();
+    let many = size(2_000, 20_000).to_string();
     let fill = "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], string.format(ARGV[2], i), i) end";
     let mode = |mode: &str| ["HSET", "k", "mode", mode].map(str::to_owned).to_vec();
     let fields = |form: &str| {
