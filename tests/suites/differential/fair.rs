@@ -164,7 +164,7 @@ agree::agree_on_all_servers!(
     Kind::Fair,
     "",
     timeless_step().prop_map(Event::Step),
-    (200, 200)
+    (100, 200)
 );
 
 agree::agrees_with_itself!(Kind::NonReentrantFair, with_pauses(step, 5), (300, 120));

@@ -125,10 +125,10 @@ impl Step for FencedStep {
 // By its own name, which `FAILURES.md` has.
 #[test]
 fn memory_and_redis_agree() {
-    agree::memory_and_redis_agree(Kind::Fenced, event(), (150, 200));
+    agree::memory_and_redis_agree(Kind::Fenced, event(), (80, 200));
 }
 
-agree::agree_on_several_servers!(Kind::Fenced, "", event(), (150, 200));
+agree::agree_on_several_servers!(Kind::Fenced, "", event(), (80, 200));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ agree::agree_on_all_servers!(
     Kind::Reentrant,
     "",
     timeless_step().prop_map(Event::Step),
-    (300, 300)
+    (150, 300)
 );
 
 agree::agrees_with_itself!(Kind::Reentrant, with_pauses(step, 6), (500, 120));

@@ -129,7 +129,7 @@ agree::agree_on_all_servers!(
     Kind::Reentrant,
     "{one slot}:",
     timeless_step().prop_map(Event::Step),
-    (150, 200)
+    (80, 200)
 );
 
 agree::agrees_with_itself!(Kind::Reentrant, with_pauses(step, 8), (300, 120));

@@ -238,7 +238,7 @@ agree::agree_on_all_servers!(
     Kind::Permit,
     "",
     timeless_step().prop_map(Event::Step),
-    (150, 200)
+    (80, 200)
 );
 
 agree::agrees_with_itself!(Kind::Permit, with_pauses(step, 10), (500, 120));

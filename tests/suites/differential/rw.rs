@@ -219,7 +219,7 @@ agree::agree_on_all_servers!(
     Kind::Read,
     "",
     step(agree::long_leases()).prop_map(Event::Step),
-    (200, 200)
+    (100, 200)
 );
 
 agree::agrees_with_itself!(Kind::Read, with_pauses(step, 8), (300, 120));

@@ -185,14 +185,14 @@ impl Step for NumberStep {
 #[test]
 fn semaphores_in_memory_and_redis_agree() {
     let event = some_expiring(semaphore_step()).prop_map(Event::Step);
-    agree::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
+    agree::memory_and_redis_agree(Kind::Semaphore, event, (100, 200));
 }
 
 agree::agree_on_several_servers!(
     Kind::Semaphore,
     "",
     semaphore_step().prop_map(Event::Step),
-    (200, 200)
+    (100, 200)
 );
 
 #[test]
@@ -207,7 +207,7 @@ fn semaphores_in_memory_and_memory_agree() {
 #[test]
 fn latches_in_memory_and_redis_agree() {
     let event = some_expiring(latch_step()).prop_map(Event::Step);
-    agree::memory_and_redis_agree(Kind::Latch, event, (150, 200));
+    agree::memory_and_redis_agree(Kind::Latch, event, (80, 200));
 }
 
 /// In a cluster, the name of a latch has no braces: its channel has braces of its own.
@@ -220,7 +220,7 @@ mod latch {
         latch_step()
             .prop_filter("a name without braces", NumberStep::has_no_braces)
             .prop_map(Event::Step),
-        (150, 200)
+        (80, 200)
     );
 }
 

@@ -113,7 +113,7 @@ fn future_on_redis_that_is_left_alone_after_any_poll_leaves_nothing() {
 /// Each call but those of connections is one that the plays in memory make, too.
 #[test]
 fn future_on_redis_that_meets_a_panic_of_a_foreign_call_leaves_nothing() {
-    on_redis(PANICS, size(480, 6));
+    on_redis(PANICS, size(480, 12));
 }
 
 /// Where the backend cannot play a row, the row says so.
