@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::Duration;
 
@@ -125,15 +126,14 @@ async fn play_with_a_panic(
     has_come
 }
 
-/// Plays with a panic at the first call, and so on, until a play ends without any. Returns how many calls there are.
+/// Plays with a panic at the first of these calls, and so on, until a play ends without any. That one has more than `least` calls.
 fn play_all<F: Future<Output = bool>>(
-    first: u32,
-    step: u32,
+    calls: impl IntoIterator<Item = u32>,
+    least: u32,
     play: impl Fn(u32) -> F,
     paused: bool,
 ) {
-    let plays = (first..MOST).step_by(step as usize);
-    for succeeding in plays {
+    for succeeding in calls {
         // Of its own for each play, so that none finds the tasks of another.
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -141,7 +141,7 @@ fn play_all<F: Future<Output = bool>>(
             .build()
             .unwrap();
         if !runtime.block_on(play(succeeding)) {
-            assert!(succeeding > 10, "only {succeeding} calls");
+            assert!(succeeding > least, "only {succeeding} calls");
             return;
         }
     }
@@ -158,7 +158,7 @@ fn in_memory(kind: LockKind) {
             let client = || Client::builder().in_memory(&server).unwrap();
             play_with_a_panic([client(), client()], (kind, lease), succeeding).await
         };
-        play_all(0, 1, play, true);
+        play_all(0..MOST, 10, play, true);
     }
 }
 
@@ -184,6 +184,55 @@ in_memory! {
     red_lock_is_free_after_any_call_of_foreign_code_has_panicked: Red,
 }
 
+/// A section panics, and one call of foreign code that the drop of its guard makes panics as well: a second panic that went on
+/// would end the process. Returns whether that call has come.
+async fn section_with_two_panics(kind: LockKind, is_waited_for: bool, succeeding: u32) -> bool {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let (client, other) = (client(), client());
+    set_permits(&other, kind, "section").await;
+    let lock = kind.lock(&client, "section");
+    let guard = lock.acquire(None, None).await.unwrap();
+    let lost = tokio::spawn(guard.lost());
+    let waiter = is_waited_for.then(|| tokio::spawn(async move { lock.acquire(None, None).await }));
+    turns(20).await;
+    let panic = ForeignPanic::after(succeeding);
+    let section = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = guard;
+        resume_unwind(Box::new("the section"));
+    }));
+    let has_come = panic.has_come();
+    drop(panic);
+    let what = format!("{kind:?}, waited for: {is_waited_for}, {succeeding}");
+    let text = section.unwrap_err();
+    assert_eq!(text.downcast_ref(), Some(&"the section"), "{what}");
+    let _seen = timeout(WAIT, lost).await;
+    if let Some(waiter) = waiter {
+        let acquired = timeout(SOON, waiter).await;
+        assert!(matches!(acquired, Ok(Ok(Ok(_)))), "{what}");
+    }
+    let freed = is_free(&other, kind, "section").await;
+    assert!(freed.is_ok(), "{what}: {freed:?}");
+    has_come
+}
+
+#[test]
+fn section_that_panics_ends_no_process_where_a_call_of_foreign_code_panics_as_well() {
+    for kind in [
+        LockKind::Reentrant,
+        LockKind::Fair,
+        LockKind::Write,
+        LockKind::Permit,
+        LockKind::Multi,
+        LockKind::Red,
+    ] {
+        for is_waited_for in [false, true] {
+            let play = async |at| section_with_two_panics(kind, is_waited_for, at).await;
+            play_all(0..MOST, 2, play, true);
+        }
+    }
+}
+
 /// How many threads play over Redis, where a play waits for real.
 const THREADS: u32 = 8;
 
@@ -199,7 +248,7 @@ fn over_redis(kind: LockKind, lease: Option<Duration>) {
     thread::scope(|scope| {
         for first in 0..THREADS {
             let play = &play;
-            scope.spawn(move || play_all(first, THREADS, play, false));
+            scope.spawn(move || play_all((first..MOST).step_by(THREADS as usize), 10, play, false));
         }
     });
 }

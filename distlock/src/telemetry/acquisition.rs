@@ -20,11 +20,12 @@ pub(crate) fn acquire_span<'k>(
     wait: Option<Duration>,
 ) -> Option<Box<Span>> {
     let keys = || keys.map(Key::text).collect::<Vec<_>>().join(", ");
-    let span = foreign::tell(|| {
-        tracing::debug_span!(
+    let mut span = Span::none();
+    foreign::tell(|| {
+        span = tracing::debug_span!(
             target: TARGET, "distlock.acquire", kind = lock_type.name(), key = keys(), %client,
             wait = wait.map(debug), outcome = Empty, waited = Empty,
-        )
+        );
     });
     (!span.is_disabled()).then(|| Box::new(span))
 }

@@ -112,7 +112,7 @@ impl ByRecorder {
                 None => {
                     let registered = Registered {
                         recorder,
-                        metrics: foreign::count(|| OfType::register(lock_type.name(), class)),
+                        metrics: foreign::register(|| OfType::register(lock_type.name(), class)),
                         others: Self::new(),
                     };
                     // Not inside of `get_or_init`: a recorder may run any code. If another thread was faster, its metrics are
@@ -269,11 +269,12 @@ pub(super) fn renewals(outcome: &'static str, number: usize) {
 
 /// The gauge of pending releases, raised by one.
 pub(super) fn one_release_pending() -> Gauge {
+    let mut pending = Gauge::noop();
     foreign::count(|| {
-        let pending = gauge!(RELEASES_PENDING);
+        pending = gauge!(RELEASES_PENDING);
         pending.increment(1);
-        pending
-    })
+    });
+    pending
 }
 
 /// One release is not pending any more; `gauge` was raised for it.

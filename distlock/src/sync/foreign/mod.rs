@@ -21,18 +21,30 @@ use std::thread::panicking;
 
 use crate::sync::{Notify, oneshot, watch};
 
+/// Makes a call of foreign code. If it panics while the thread unwinds already, the panic goes no further, because a second one
+/// would end the process.
+#[inline]
+fn make(call: impl FnOnce()) {
+    if panicking() {
+        let _second = catch_unwind(AssertUnwindSafe(call));
+    } else {
+        call();
+    }
+}
+
 /// Wakes tasks, by whatever means: a waker may run its task at once.
 #[inline]
-pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
+pub(crate) fn wake(wake: impl FnOnce()) {
     #[cfg(feature = "test-util")]
     marker::check_mutexes("a waker");
     #[cfg(feature = "test-util")]
     let _waking = marker::Waking::begin();
-    let woken = wake();
-    // Not instead of it: what the crate wakes by changes before it calls a waker.
-    #[cfg(feature = "test-util")]
-    marker::panic_if_planned("a waker");
-    woken
+    make(|| {
+        wake();
+        // Not instead of it: what the crate wakes by changes before it calls a waker.
+        #[cfg(feature = "test-util")]
+        marker::panic_if_planned("a waker");
+    });
 }
 
 /// [Wakes](wake) the task of a waker.
@@ -63,12 +75,21 @@ pub(crate) fn send_if_modified<T>(
     sender: &watch::Sender<T>,
     modify: impl FnOnce(&mut T) -> bool,
 ) -> bool {
-    wake(|| sender.send_if_modified(modify))
+    let mut is_modified = false;
+    wake(|| {
+        sender.send_if_modified(|value| {
+            is_modified = modify(value);
+            is_modified
+        });
+    });
+    is_modified
 }
 
 /// Answers a question, and [wakes](wake) the task that has asked. Returns the answer if nobody waits for it any more.
 pub(crate) fn answer<T>(question: oneshot::Sender<T>, answer: T) -> Result<(), T> {
-    wake(|| question.send(answer))
+    let mut sent = Ok(());
+    wake(|| sent = question.send(answer));
+    sent
 }
 
 /// Calls a function with each item, also with those behind one with which it panics. The first panic goes on after the last call,
@@ -98,19 +119,32 @@ pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
 
 /// Tells the subscribers of the log of an event or of a span.
 #[inline]
-pub(crate) fn tell<T>(tell: impl FnOnce() -> T) -> T {
-    #[cfg(feature = "test-util")]
-    marker::check("a subscriber of the log");
-    tell()
+pub(crate) fn tell(tell: impl FnOnce()) {
+    make(|| {
+        #[cfg(feature = "test-util")]
+        marker::check("a subscriber of the log");
+        tell();
+    });
 }
 
 /// Counts something in the recorder of metrics.
 #[cfg(feature = "metrics")]
 #[inline]
-pub(crate) fn count<T>(count: impl FnOnce() -> T) -> T {
+pub(crate) fn count(count: impl FnOnce()) {
+    make(|| {
+        #[cfg(feature = "test-util")]
+        marker::check("a recorder of metrics");
+        count();
+    });
+}
+
+/// Registers metrics at the recorder.
+#[cfg(feature = "metrics")]
+#[inline]
+pub(crate) fn register<T>(register: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
     marker::check("a recorder of metrics");
-    count()
+    register()
 }
 
 /// Calls a function that the user has set.
