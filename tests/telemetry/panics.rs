@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -231,6 +234,48 @@ fn section_that_panics_ends_no_process_where_a_call_of_foreign_code_panics_as_we
             play_all(0..MOST, 2, play, true);
         }
     }
+}
+
+/// A waker that panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        resume_unwind(Box::new("the waker"));
+    }
+}
+
+#[tokio::test]
+async fn branch_that_panics_ends_no_process_where_the_waker_of_the_next_branch_panics_as_well() {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.lock("scope");
+    let guard = lock.acquire().await.unwrap();
+    let branch = async {
+        let _inner = lock.acquire().await.unwrap();
+        let mut is_polled = false;
+        poll_fn(|_| {
+            if replace(&mut is_polled, true) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        resume_unwind(Box::new("the branch"));
+    };
+    let both = async { tokio::join!(branch, lock.acquire()) };
+    let mut scope = Box::pin(guard.scope(both));
+    let waker = Waker::from(Arc::new(Panics));
+    let mut context = Context::from_waker(&waker);
+    assert!(scope.as_mut().poll(&mut context).is_pending());
+    let poll = AssertUnwindSafe(|| scope.as_mut().poll(&mut context).is_ready());
+    let panic = catch_unwind(poll).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"the branch"));
+    drop(scope);
+    guard.release().await.unwrap();
+    is_free(&other, LockKind::Reentrant, "scope").await.unwrap();
 }
 
 /// How many threads play over Redis, where a play waits for real.

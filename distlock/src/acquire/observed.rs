@@ -6,6 +6,7 @@ use tracing::{Instrument, Span};
 
 use crate::error::Error;
 use crate::resource::key::Key;
+use crate::sync::foreign;
 use crate::telemetry::{self, LockType, Meter, Outcome};
 use crate::wait::ClientRequest;
 
@@ -97,7 +98,8 @@ impl<'a> Observation<'a> {
 impl Drop for Observation<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.record(Outcome::Cancelled);
+            // As one call: it may register metrics.
+            foreign::make(|| self.record(Outcome::Cancelled));
         }
     }
 }

@@ -7,12 +7,11 @@ use smallvec::SmallVec;
 
 use crate::backend::Through;
 use crate::error::{Blocker, Error};
-use crate::hold::{Around, Hold, HoldView, NestError};
+use crate::hold::{Around, GatePermit, Hold, HoldView, NestError};
 use crate::local::{HoldShare, OpenShare};
 use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};
-use crate::sync::OwnedSemaphorePermit;
 use crate::sync::first;
 use crate::wait::{ClientRequest, RequestedKey};
 
@@ -23,14 +22,14 @@ pub(crate) enum Enclosing {
     /// It re-entered the hold of a scope, whose guard has this view.
     Reenter(HoldShare, HoldView),
     /// A scope admits it beside its own hold, with this permit of its gate.
-    Beside(Arc<OwnedSemaphorePermit>),
+    Beside(Arc<GatePermit>),
 }
 
 /// A gate that an acquisition has passed: no other branch of the scope excludes it.
 pub(crate) struct OpenGate {
     frame: Frame,
     nesting: Nesting,
-    permit: OwnedSemaphorePermit,
+    permit: GatePermit,
 }
 
 /// A gate that another branch of the scope keeps closed.
@@ -103,7 +102,7 @@ pub(crate) async fn pass_gates(
 pub(crate) fn try_gates(
     frames: &Frames,
     requests: &[&ClientRequest],
-    mut passed: Option<(usize, OwnedSemaphorePermit)>,
+    mut passed: Option<(usize, GatePermit)>,
 ) -> Result<Result<OpenGates, ClosedGate>, Error> {
     let mut gates = OpenGates::new();
     for (at, one) in requests.iter().enumerate() {
@@ -121,10 +120,13 @@ pub(crate) fn try_gates(
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
         let waited_for = passed
             // Compared by its address: while it waited, the scope may have closed, and a frame further out has another gate.
-            .take_if(|(other, permit)| *other == at && Arc::ptr_eq(permit.semaphore(), &gate));
+            .take_if(|(other, permit)| *other == at && permit.is_of(&gate));
         let permit = match waited_for {
             Some((_, permit)) => Some(permit),
-            None => gate.try_acquire_many_owned(permits).ok(),
+            None => gate
+                .try_acquire_many_owned(permits)
+                .ok()
+                .map(GatePermit::new),
         };
         let Some(permit) = permit else {
             // The gates that were passed so far open again here: two branches that keep one each would wait for each other.
@@ -141,10 +143,7 @@ pub(crate) fn try_gates(
 
 impl ClosedGate {
     /// Waits until no other branch of the scope excludes the acquisition. Returns `None` if the scope ends before that.
-    async fn wait(
-        self,
-        requests: &[&ClientRequest],
-    ) -> Result<Option<(usize, OwnedSemaphorePermit)>, Error> {
+    async fn wait(self, requests: &[&ClientRequest]) -> Result<Option<(usize, GatePermit)>, Error> {
         let Self { at, frame } = self;
         let one = requests[at];
         let session = &one.registry.session;
@@ -152,7 +151,7 @@ impl ClosedGate {
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
         let opens = async {
             let permit = gate.acquire_many_owned(permits).await;
-            Ok(permit.ok().map(|permit| (at, permit)))
+            Ok(permit.ok().map(|permit| (at, GatePermit::new(permit))))
         };
         let others = async {
             crate::sync::select! {

@@ -10,6 +10,7 @@
 
 mod around;
 mod flag;
+mod gate;
 mod grant;
 mod hint;
 mod hold_ref;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub(crate) use self::around::Around;
 pub(crate) use self::flag::Flag;
+pub(crate) use self::gate::GatePermit;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
 use self::hint::Hint;
 pub(crate) use self::hold_ref::{GuardClient, HoldRef};

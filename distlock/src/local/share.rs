@@ -10,10 +10,9 @@ use smallvec::SmallVec;
 use super::registry::Registry;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldRef, Lease, Term};
+use crate::hold::{GatePermit, Hold, HoldRef, Lease, Term};
 use crate::resource::kind::Nesting;
 use crate::session::{Ending, Release, Session, Unguarded, release_several};
-use crate::sync::OwnedSemaphorePermit;
 use crate::sync::atomic::AtomicBool;
 use crate::telemetry;
 
@@ -29,7 +28,7 @@ pub(crate) struct HoldShare {
     // The fields are dropped in this order: the next branch of the scope enters only after the share has ended.
     open: OpenShare,
     /// The permit from the gate of the enclosing guard. Guards that `Guard::reenter` makes share it.
-    gate: Option<Arc<OwnedSemaphorePermit>>,
+    gate: Option<Arc<GatePermit>>,
 }
 
 // The gate is a semaphore of tokio's, which a panic elsewhere leaves as it was.
@@ -46,7 +45,7 @@ pub(crate) type HoldShares = SmallVec<[HoldShare; 1]>;
 pub(crate) struct ShareRef {
     registry: Arc<Registry>,
     hold_ref: Arc<HoldRef>,
-    gate: Option<Arc<OwnedSemaphorePermit>>,
+    gate: Option<Arc<GatePermit>>,
 }
 
 impl ShareRef {
@@ -113,12 +112,12 @@ impl ShareRef {
 
 impl HoldShare {
     /// A share that was just granted, behind the gate of an enclosing guard.
-    pub(crate) fn new(open: OpenShare, gate: Option<Arc<OwnedSemaphorePermit>>) -> Self {
+    pub(crate) fn new(open: OpenShare, gate: Option<Arc<GatePermit>>) -> Self {
         Self { open, gate }
     }
 
     /// Keeps the gate of the enclosing guard closed until the share has ended.
-    pub(crate) fn keep_gate(&mut self, permit: Arc<OwnedSemaphorePermit>) {
+    pub(crate) fn keep_gate(&mut self, permit: Arc<GatePermit>) {
         self.gate = Some(permit);
     }
 

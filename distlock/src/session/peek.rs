@@ -141,9 +141,9 @@ pub(super) async fn run(session: Arc<Session>) {
 async fn look(session: &Session, batch: Vec<WantedPeek>) {
     let targets: Vec<Target> = batch.iter().map(|look| look.target.clone()).collect();
     if let Ok(looked) = session.backend.peek(&targets).await {
-        for (look, looked) in batch.into_iter().zip(looked) {
+        foreign::each(batch.into_iter().zip(looked), |(look, looked)| {
             // The waiter may have left meanwhile.
             let _gone = foreign::answer(look.answer, looked);
-        }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! What one candidate knows: whether it leads, and whether it has to stop.
 
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +33,13 @@ struct Known {
 struct Lead {
     term: u64,
     view: HoldView,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // The streams of changes end, which wakes their tasks.
+        foreign::make(|| drop(mem::take(&mut self.known)));
+    }
 }
 
 impl Known {

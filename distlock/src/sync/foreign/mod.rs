@@ -21,10 +21,10 @@ use std::thread::panicking;
 
 use crate::sync::{Notify, oneshot, watch};
 
-/// Makes a call of foreign code. If it panics while the thread unwinds already, the panic goes no further, because a second one
-/// would end the process.
+/// Makes calls of foreign code, also those in the drop of a value. If one panics while the thread unwinds already, the panic goes no
+/// further, because a second one would end the process.
 #[inline]
-fn make(call: impl FnOnce()) {
+pub(crate) fn make(call: impl FnOnce()) {
     if panicking() {
         let _second = catch_unwind(AssertUnwindSafe(call));
     } else {

@@ -131,14 +131,14 @@ impl Confirmations {
             .map(|one| (one.renewal, one.answer))
             .unzip();
         let confirmed = self.send(renewals).await;
-        for (at, answer) in answers.into_iter().enumerate() {
+        foreign::each(answers.into_iter().enumerate(), |(at, answer)| {
             // A caller that does not listen any more has given up.
             let outcome = match &confirmed {
                 Ok(confirmed) => self.outcome(confirmed, at),
                 Err(fault) => Err(Failed::With(fault.clone())),
             };
             let _listens = foreign::answer(answer, outcome);
-        }
+        });
     }
 
     /// Sends renewals, and a WAIT behind them.
