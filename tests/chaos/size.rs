@@ -88,7 +88,7 @@ const FULL: Size = Size {
         .with_faults_for(Duration::from_secs(30))
         .then_undisturbed_for(GROUND_UNDISTURBED),
     ground_coverage: GROUND_COVERAGE,
-    grounds: &["cluster_fenced", "cluster_fair", "sentinel_fenced"],
+    grounds: &["cluster_fair", "sentinel_fenced"],
     kinds_of_processes: None,
     left_to_full: &[],
 };

@@ -95,8 +95,9 @@ async fn locks_of_all_nodes_are_handed_over_by_messages_with_tls_and_the_login_o
     for node in 0..3 {
         let key = cluster.key_at(node, "handed:").await;
         hands_over(cluster, [&holder, &waiter], &key, user).await;
-        let now = || connections(cluster, node, user);
-        eventually_eq(SOON, "connections", [2, 1], now).await;
+        // Two for commands, and one for messages. That one may have unsubscribed by now.
+        let now = async || connections(cluster, node, user).await.iter().sum();
+        eventually_eq(SOON, "connections", 3, now).await;
     }
 }
 
