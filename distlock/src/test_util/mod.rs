@@ -194,3 +194,11 @@ pub fn tokens(server: &MemoryServer) -> BTreeMap<String, u64> {
 pub fn places(server: &MemoryServer, key: &str) -> usize {
     server.places(key)
 }
+
+/// The source of a script, by its name among the scripts.
+#[cfg(feature = "redis")]
+pub fn script(name: &str) -> Option<&'static str> {
+    let sources = crate::backend::redis::script::SOURCES;
+    let found = sources.iter().find(|(other, _)| *other == name);
+    found.map(|(_, source)| *source)
+}

@@ -16,29 +16,32 @@ macro_rules! script {
 
 /// Acquires a plain lock.
 pub const ACQUIRE: &str = concat!(
+    script!("lock_acquire.lua"),
+    script!("acquire_free.lua"),
     script!("held.lua"),
-    script!("acquire.lua"),
-    script!("lock_acquire.lua")
+    script!("acquire_held.lua")
 );
 /// Releases it.
 pub const RELEASE: &str = concat!(
-    script!("publish.lua"),
+    script!("lock_release.lua"),
     script!("release.lua"),
-    script!("lock_release.lua")
+    script!("publish.lua"),
+    "return told(publish(channel, '0'))\n"
 );
 /// Renews holds.
 pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua"));
 /// Acquires several plain locks.
 pub const ACQUIRE_ALL: &str = concat!(
+    script!("lock_acquire_all.lua"),
     script!("held.lua"),
-    script!("acquire_all.lua"),
-    script!("lock_acquire_all.lua")
+    script!("acquire_all.lua")
 );
 /// Releases them.
 pub const RELEASE_ALL: &str = concat!(
+    script!("lock_release_all.lua"),
     script!("publish.lua"),
     script!("release_all.lua"),
-    script!("lock_release_all.lua")
+    "return told(replies)\n"
 );
 /// Acquires a read lock.
 pub const READ_ACQUIRE: &str = concat!(

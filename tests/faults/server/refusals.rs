@@ -1,5 +1,8 @@
 //! Rows 49 to 52 and 55: servers that answer with a refusal, for a time or for ever.
 
+use std::future::IntoFuture;
+
+use distlock::test_util::collect_always;
 use distlock::{Builder, Client, Error, Guard};
 use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq, lock_once};
 use futures_util::future::join_all;
@@ -271,6 +274,16 @@ async fn f50_holds_are_renewed_and_released_while_memory_is_out(row: &Row) {
     eventually_eq(SOON, "the count", Some(String::from("4")), deepest).await;
     server.cli(&["SCRIPT", "FLUSH"]).await;
     held.push(vec![client.lock("fresh").acquire().await.unwrap()]);
+    // Several that are acquired together, and a batch of single ones.
+    let several = client.multi_lock(names("several", 3)).acquire();
+    held.push(vec![several.await.unwrap()]);
+    collect_always(&client);
+    let batch = names("batch", 20);
+    let batch = batch
+        .iter()
+        .map(|key| client.lock(key).acquire().into_future());
+    let batch = join_all(batch).await.into_iter();
+    held.extend(batch.map(|guard| vec![guard.unwrap()]));
     for guard in held.into_iter().flatten() {
         guard.release().await.unwrap();
     }

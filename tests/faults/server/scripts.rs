@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::Verbs;
+use distlock::test_util::{Verbs, script};
 use distlock::{Client, Error};
 use distlock_tests::{RedisServer, size};
 use rand::RngExt;
@@ -15,67 +15,16 @@ use uuid::Uuid;
 use crate::row::{Row, rows};
 use crate::support::{client_with, ms};
 
-/// Source, and how many arguments it takes.
+/// Name, and how many arguments it takes.
 const SCRIPTS: [(&str, usize); 8] = [
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua")
-        ),
-        2,
-    ),
-    (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_renew.lua"),
-        3,
-    ),
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/acquire.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/release_all.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_batch.lua")
-        ),
-        2,
-    ),
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/release.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua")
-        ),
-        2,
-    ),
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/held.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire_all.lua")
-        ),
-        2,
-    ),
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/release_all.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_release_all.lua")
-        ),
-        2,
-    ),
-    (
-        concat!(
-            include_str!("../../../distlock/src/backend/redis/scripts/publish.lua"),
-            include_str!("../../../distlock/src/backend/redis/scripts/lock_force_release.lua")
-        ),
-        1,
-    ),
-    (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_inspect.lua"),
-        0,
-    ),
+    ("LOCK_ACQUIRE", 2),
+    ("LOCK_RENEW", 3),
+    ("LOCK_BATCH", 2),
+    ("LOCK_RELEASE", 2),
+    ("LOCK_ACQUIRE_ALL", 2),
+    ("LOCK_RELEASE_ALL", 2),
+    ("LOCK_FORCE_RELEASE", 1),
+    ("LOCK_INSPECT", 0),
 ];
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -177,7 +126,8 @@ async fn f09_no_argument_of_any_script_leaves_a_key_without_a_ttl(row: &Row) {
 
 /// A script, mostly with as many arguments as it takes, and with the owner of the held key before others.
 fn odd_call(random: &mut StdRng) -> (&'static str, Vec<&'static [u8]>) {
-    let (source, wanted) = SCRIPTS[random.random_range(0..SCRIPTS.len())];
+    let (name, wanted) = SCRIPTS[random.random_range(0..SCRIPTS.len())];
+    let source = script(name).unwrap();
     let given = match random.random_range(0..10) {
         0 => random.random_range(0..6),
         _ => wanted,

@@ -18,7 +18,7 @@ mod peek;
 mod refused_messages;
 pub(crate) mod reply;
 mod scan;
-mod script;
+pub(crate) mod script;
 pub(crate) mod servers;
 pub(crate) mod slot;
 mod still_held;

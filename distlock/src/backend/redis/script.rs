@@ -39,14 +39,29 @@ struct Text {
     digest: String,
 }
 
-/// Declares the scripts, and the same list for the tests. A script with several files begins with those that it shares.
-macro_rules! scripts {
-    ($($name:ident = $($file:literal),+;)*) => {
-        $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!($(include_str!($file)),+)));)*
+/// A part of a script: a file, or a line in braces that joins files.
+macro_rules! part {
+    ({ $line:literal }) => {
+        concat!($line, "\n")
+    };
+    ($file:literal) => {
+        include_str!($file)
+    };
+}
 
-        #[cfg(test)]
-        const FILES: &[(&str, &str)] = &[$((concat!($($file, " "),+), concat!($(include_str!($file)),+))),*];
+/// Declares the scripts, and the same list for the tests.
+///
+/// Most begin with files of functions that they share. Each call of a script makes its functions anew, which is a tenth of what a lock
+/// costs the server, so the scripts of each pair are files of statements: a script of one lock begins with their inputs, and the batch makes
+/// functions of them.
+macro_rules! scripts {
+    ($($name:ident = $($part:tt),+;)*) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($(part!($part)),+)));)*
+
+        /// Each script, by its name.
+        #[cfg(any(test, feature = "test-util"))]
+        pub(crate) const SOURCES: &[(&str, &str)] = &[$((stringify!($name), concat!($(part!($part)),+))),*];
     };
 }
 
@@ -54,16 +69,21 @@ scripts! {
     COMMANDS_CHECK = "scripts/commands_check.lua";
     RIGHTS_CHECK = "scripts/rights_check.lua";
     PROBE = "scripts/publish.lua", "scripts/probe.lua";
-    LOCK_ACQUIRE = "scripts/held.lua", "scripts/acquire.lua", "scripts/lock_acquire.lua";
+    LOCK_ACQUIRE = "scripts/lock_acquire.lua", "scripts/acquire_free.lua", "scripts/held.lua", "scripts/acquire_held.lua";
     LOCK_ATTACH = "scripts/lock_attach.lua";
     LOCK_RENEW = "scripts/master.lua", "scripts/lock_renew.lua";
-    LOCK_RELEASE = "scripts/publish.lua", "scripts/release.lua", "scripts/lock_release.lua";
-    LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua", "scripts/acquire.lua", "scripts/acquire_all.lua", "scripts/release.lua", "scripts/release_all.lua", "scripts/lock_batch.lua";
+    LOCK_RELEASE = "scripts/lock_release.lua", "scripts/release.lua", "scripts/publish.lua", { "return told(publish(channel, '0'))" };
+    LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua",
+        { "local function acquire(lock, owner, lease)" }, "scripts/acquire_free.lua", "scripts/acquire_held.lua", { "end" },
+        { "local function acquire_all(from, many, at)" }, "scripts/acquire_all.lua", { "end" },
+        { "local function release(lock, owner, channel)" }, "scripts/release.lua", { "return publish(channel, '0') end" },
+        { "local function release_all(from, many, at)" }, "scripts/release_all.lua", { "return replies end" },
+        "scripts/lock_batch.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
-    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/acquire_all.lua", "scripts/lock_acquire_all.lua";
-    LOCK_RELEASE_ALL = "scripts/publish.lua", "scripts/release_all.lua", "scripts/lock_release_all.lua";
+    LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua", "scripts/held.lua", "scripts/acquire_all.lua";
+    LOCK_RELEASE_ALL = "scripts/lock_release_all.lua", "scripts/publish.lua", "scripts/release_all.lua", { "return told(replies)" };
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_ATTACH = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_attach.lua";
@@ -121,14 +141,17 @@ impl Script {
 
     fn text(&self, publish: Publish) -> &Text {
         let source = &self.plain.source;
-        let with = |calls: &str| Text::new(source.replace(PUBLISH_CALL, calls).into());
+        let with = |call: &str| source.replace(PUBLISH_CALL, call);
         match publish {
             Publish::Plain => &self.plain,
-            Publish::Sharded => self.sharded.get_or_init(|| with(SHARDED_CALL)),
-            Publish::Both => {
-                let both = || with(&format!("{SHARDED_CALL} + {PUBLISH_CALL}"));
-                self.both.get_or_init(both)
-            }
+            Publish::Sharded => self
+                .sharded
+                .get_or_init(|| Text::new(with(SHARDED_CALL).into())),
+            Publish::Both => self.both.get_or_init(|| {
+                let publishes = source.contains(PUBLISH_CALL);
+                let function = if publishes { PUBLISH_BOTH } else { "" };
+                Text::new((function.to_owned() + &with(BOTH_CALL)).into())
+            }),
         }
     }
 
@@ -141,10 +164,12 @@ impl Script {
     }
 }
 
-/// How the scripts call the command that publishes, and how it is called where messages are sharded. `publish.lua` has the one
-/// call.
-const PUBLISH_CALL: &str = "publish_by('PUBLISH', channel, message)";
-const SHARDED_CALL: &str = "publish_by('SPUBLISH', channel, message)";
+/// How the scripts begin the call of the command that publishes, and what replaces it where messages are sharded, or both.
+const PUBLISH_CALL: &str = "redis.pcall('PUBLISH', ";
+const SHARDED_CALL: &str = "redis.pcall('SPUBLISH', ";
+const BOTH_CALL: &str = "publish_both(";
+/// The function that does both.
+const PUBLISH_BOTH: &str = include_str!("scripts/publish_both.lua");
 
 impl Text {
     fn new(source: Cow<'static, str>) -> Self {
@@ -250,7 +275,7 @@ mod tests {
 
     #[test]
     fn each_script_has_a_bit() {
-        assert!(FILES.len() <= 64, "{} scripts", FILES.len());
+        assert!(SOURCES.len() <= 64, "{} scripts", SOURCES.len());
     }
 
     /// How many numbered inputs a header line declares: `-- KEYS  1 lock   2 channel`.
@@ -285,21 +310,24 @@ mod tests {
     #[test]
     fn every_message_is_published_in_the_way_that_is_asked_for() {
         let mut publishing = 0;
-        for (file, source) in FILES {
+        for (name, source) in SOURCES {
             let script = Script::new(source);
             assert!(
                 !source.replace(PUBLISH_CALL, "").contains("'PUBLISH'"),
-                "{file} publishes in a way of its own"
+                "{name} publishes in a way of its own"
             );
             let calls =
                 |publish: Publish, call: &str| script.text(publish).source.matches(call).count();
             let plain = calls(Publish::Plain, PUBLISH_CALL);
-            assert_eq!(calls(Publish::Plain, SHARDED_CALL), 0, "{file}");
-            assert_eq!(calls(Publish::Sharded, SHARDED_CALL), plain, "{file}");
-            assert_eq!(calls(Publish::Sharded, PUBLISH_CALL), 0, "{file}");
+            assert_eq!(calls(Publish::Plain, SHARDED_CALL), 0, "{name}");
+            assert_eq!(calls(Publish::Sharded, SHARDED_CALL), plain, "{name}");
+            assert_eq!(calls(Publish::Sharded, PUBLISH_CALL), 0, "{name}");
+            // The function that does both, and its calls.
+            let function = usize::from(plain > 0);
             for call in [PUBLISH_CALL, SHARDED_CALL] {
-                assert_eq!(calls(Publish::Both, call), plain, "{file}");
+                assert_eq!(calls(Publish::Both, call), function, "{name}");
             }
+            assert_eq!(calls(Publish::Both, BOTH_CALL), function + plain, "{name}");
             publishing += plain;
         }
         assert!(publishing > 10);
@@ -307,31 +335,30 @@ mod tests {
 
     #[test]
     fn scripts_that_publish_tell_with_each_answer_after_that_if_they_could_not() {
-        for (file, source) in FILES {
-            let own = file.split_whitespace().next_back().unwrap_or_default();
+        for (name, source) in SOURCES {
             let body = source.rsplit("\n-- Reply ").next().unwrap_or_default();
             let publishes = |line: &str| {
                 ["publish(", "tell(", "wake("]
                     .iter()
-                    .any(|call| line.contains(call))
+                    .any(|call| line.contains(call) && !line.contains("function "))
             };
             // Its answer has both.
-            if own == "scripts/probe.lua" {
+            if *name == "PROBE" {
                 continue;
             }
             let lines: Vec<&str> = body.lines().collect();
             let indent = |line: &str| line.len() - line.trim_start().len();
             for (at, line) in lines.iter().enumerate().filter(|(_, line)| publishes(line)) {
-                assert!(source.contains(PUBLISH_CALL), "{own} has no `publish.lua`");
+                assert!(source.contains(PUBLISH_CALL), "{name} has no `publish.lua`");
                 // To the end of its block, and of the script if it is in none.
                 let rest = lines[at..].iter();
                 let block = rest.take_while(|other| indent(other) >= indent(line));
                 for other in block.filter(|other| other.contains("return ")) {
-                    assert!(other.contains("return told("), "{own}: {other}");
+                    assert!(other.contains("return told("), "{name}: {other}");
                 }
                 let last = lines.iter().rfind(|line| line.starts_with("return "));
                 let leaves = last.is_none_or(|last| last.contains("told("));
-                assert!(leaves || indent(line) > 0, "{own}: {last:?}");
+                assert!(leaves || indent(line) > 0, "{name}: {last:?}");
             }
         }
     }
@@ -352,28 +379,28 @@ mod tests {
 
     #[test]
     fn every_header_declares_what_the_body_uses() {
-        for (file, source) in FILES {
+        for (name, source) in SOURCES {
             for what in ["KEYS", "ARGV"] {
                 assert!(
                     source.contains(&format!("-- {what} ")),
-                    "{file} does not declare {what}"
+                    "{name} does not declare {what}"
                 );
                 if let Some(declared) = declared(source, what) {
-                    assert_eq!(declared, used(source, what), "{file}: {what}");
+                    assert_eq!(declared, used(source, what), "{name}: {what}");
                 }
             }
             assert!(
                 source.contains("-- Reply "),
-                "{file} does not declare its reply"
+                "{name} does not declare its reply"
             );
             assert_eq!(
                 source.contains("-- Undeclared "),
                 source.contains(":rwlock_timeout:'"),
-                "{file} does not say why it uses keys that it does not declare"
+                "{name} does not say why it uses keys that it does not declare"
             );
             assert!(
                 !source.contains("#!"),
-                "{file} has a shebang, which is refused whole when memory is out"
+                "{name} has a shebang, which is refused whole when memory is out"
             );
         }
     }

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use distlock::test_util::collect_always;
+use distlock::test_util::{collect_always, script};
 use distlock::{Client, Guard};
 use distlock_tests::rights::PASSWORD;
 use distlock_tests::{RedisServer, Select, Which, eventually_eq};
@@ -16,17 +16,6 @@ use super::{
     release_all,
 };
 use super::{scripts_since, untracked_client, warm_client};
-
-const BATCH: &str = concat!(
-    include_str!("../../../../distlock/src/backend/redis/scripts/publish.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/owner.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_lock.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_live_reader.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_readers.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_acquire_readers.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_release_readers.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/rw_read_batch.lua"),
-);
 
 /// The lock of several readers.
 const LOCK: &str = "lock";
@@ -229,7 +218,7 @@ async fn error_of_one_group_in_the_script_of_a_batch_is_the_answer_of_its_reader
     let owner = |number| format!("0f0e0d0c-0b0a-0908-0706-050403020100:{number}");
     let [one, two, three] = [1, 2, 3].map(owner);
     let keys = ["a", "b", "c", "a"].map(group).concat();
-    let mut words = vec!["EVAL", BATCH, "12"];
+    let mut words = vec!["EVAL", script("RW_READ_BATCH").unwrap(), "12"];
     words.extend(keys.iter().map(String::as_str));
     words.push("5000");
     words.extend(["{a}:", "30000", "2", &one, &two]);

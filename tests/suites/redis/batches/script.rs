@@ -1,17 +1,8 @@
 //! The script of a batch, bare.
 
+use distlock::test_util::script;
 use distlock_tests::RedisServer;
 use redis::Value;
-
-const BATCH: &str = concat!(
-    include_str!("../../../../distlock/src/backend/redis/scripts/publish.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/held.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/acquire.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/acquire_all.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/release.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/release_all.lua"),
-    include_str!("../../../../distlock/src/backend/redis/scripts/lock_batch.lua"),
-);
 
 #[tokio::test]
 async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
@@ -19,7 +10,19 @@ async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
     let owner = |name: &str| format!("0f0e0d0c-0b0a-0908-0706-050403020100:{name}");
     let [one, two, three] = ["1", "2", "3"].map(owner);
     let channel = "redisson_lock__channel:{a}";
-    let words = ["EVAL", BATCH, "8", "a", "b", "c", "d", "e", "f", "g", "a"];
+    let words = [
+        "EVAL",
+        script("LOCK_BATCH").unwrap(),
+        "8",
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+        "g",
+        "a",
+    ];
     let mut of_each = vec![&*one, "30000", &*two, "1.5"];
     // Two that are granted together, and two of which one has no valid lease.
     of_each.extend(["2", &three, "30000", &three, "30000"]);
@@ -59,7 +62,15 @@ async fn owner_that_has_its_locks_already_gets_the_longer_lease_in_a_batch() {
     let server = RedisServer::start().await;
     let owner = "0f0e0d0c-0b0a-0908-0706-050403020100:1";
     for lease in ["30000", "60000"] {
-        let words = ["EVAL", BATCH, "4", "a", "b", "c", "d"];
+        let words = [
+            "EVAL",
+            script("LOCK_BATCH").unwrap(),
+            "4",
+            "a",
+            "b",
+            "c",
+            "d",
+        ];
         let of_each = [owner, lease, "2", owner, lease, owner, lease, owner, lease];
         server.cli(&[&words[..], &of_each].concat()).await;
     }

@@ -4,4 +4,5 @@
 -- ARGV  two for each lock: owner, lease in ms
 -- Reply nil granted   array: position of a lock that another owner holds, for how many ms (-1 without an end), the owner, how many others
 --       array: position of a key with a value of another type
-return acquire_all(1, #KEYS, 1, {})
+local from, many, at = 1, #KEYS, 1
+

@@ -8,18 +8,18 @@
 
 -- Numbers are shorter than owners and channels.
 local LONGEST_NUMBER = 20
-local replies, checked = {}, {}
+local replies = {}
 local key, at, many, done = 1, 1, #KEYS, 0
 while key <= many do
   local owner, with = ARGV[at], ARGV[at + 1]
   local is_done, reply
   if #owner <= LONGEST_NUMBER then
     local several, is_attempt = tonumber(owner), #ARGV[at + 2] <= LONGEST_NUMBER
-    is_done, reply = pcall(is_attempt and acquire_all or release_all, key, several, at + 1, checked)
+    is_done, reply = pcall(is_attempt and acquire_all or release_all, key, several, at + 1)
     key, at = key + several, at + 1 + several * 2
   else
     local is_attempt = #with <= LONGEST_NUMBER
-    is_done, reply = pcall(is_attempt and acquire or release, KEYS[key], owner, with, checked)
+    is_done, reply = pcall(is_attempt and acquire or release, KEYS[key], owner, with)
     key, at = key + 1, at + 2
   end
   if not is_done then

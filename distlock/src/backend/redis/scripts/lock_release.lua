@@ -2,4 +2,5 @@
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 channel
 -- Reply n >= 0 freed, and n subscribers were notified   -1 this owner holds nothing
-return told(release(KEYS[1], ARGV[1], ARGV[2]))
+local lock, owner, channel = KEYS[1], ARGV[1], ARGV[2]
+

@@ -3,4 +3,5 @@
 -- KEYS  1.. locks (hash: owner -> count), any number
 -- ARGV  two for each lock: owner, channel
 -- Reply one integer for each lock: n >= 0 freed, and n subscribers were notified   -1 this owner holds nothing
-return told(release_all(1, #KEYS, 1))
+local from, many, at = 1, #KEYS, 1
+

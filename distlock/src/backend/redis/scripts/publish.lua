@@ -5,9 +5,9 @@
 -- Why a message was not published, if one was not.
 local untold
 
--- Publishes by this command. Returns how many subscribers were notified: none if the server refuses.
-local function publish_by(command, channel, message)
-  local heard = redis.pcall(command, channel, message)
+-- Returns how many subscribers were notified: none if the server refuses.
+local function publish(channel, message)
+  local heard = redis.pcall('PUBLISH', channel, message)
   if type(heard) == 'number' then return heard end
   -- The slot moves between nodes, or nodes are gone. The script is sent again, then to a node that publishes.
   for _, passing in ipairs({ 'non local key', 'cluster is down' }) do
@@ -16,8 +16,6 @@ local function publish_by(command, channel, message)
   untold = heard.err
   return 0
 end
-
-local function publish(channel, message) return publish_by('PUBLISH', channel, message) end
 
 -- The answer of the script. If a message was not published, an array: 'untold', why, the answer.
 local function told(answer)

@@ -1,10 +1,10 @@
--- How a lock is released. Each script follows with a header of its own.
+-- How a lock is released: statements, for a `lock`, its `owner` and its `channel`.
+-- They end an owner's hold, whatever its count, which frees the lock, and notify its waiters. They remove the owner's field and no
+-- other one: a hash without fields is gone. They return how many subscribers were notified, or -1 if the owner holds nothing, and go on
+-- if the server refuses the message.
+-- They do no harm when they run twice, and never touch another owner's hold.
 
--- Ends an owner's hold, whatever its count, which frees the lock, and notifies its waiters. Removes the owner's field and
--- no other one: a hash without fields is gone. Returns how many subscribers were notified, or -1 if the owner holds nothing.
--- Does no harm when it is called twice, and never touches another owner's hold.
-local function release(lock, owner, channel)
-  if redis.call('HDEL', lock, owner) == 0 then return -1 end
-  return publish(channel, '0')
-end
+if redis.call('HDEL', lock, owner) == 0 then return -1 end
+local heard = redis.pcall('PUBLISH', channel, '0')
+if type(heard) == 'number' then return heard end
 

@@ -1,0 +1,20 @@
+-- How a lock is acquired that is free: statements, for a `lock`, its `owner` and the `lease` in ms. They return nil if it is granted, and
+-- go on with `acquire_held.lua` if the lock is not free. Each script follows with a header of its own.
+
+if redis.call('EXISTS', lock) == 0 then
+  local answer = redis.pcall('HSET', lock, owner, '1')
+  if type(answer) == 'table' then
+    -- The memory may be full. A PEXPIRE passes then, and lets all later HSETs of the script pass.
+    redis.call('PEXPIRE', lock, lease)
+    redis.call('HSET', lock, owner, '1')
+  end
+  answer = redis.pcall('PEXPIRE', lock, lease)
+  if type(answer) == 'table' then
+    -- The lease is invalid, or the user lacks this right. A lock without an end would stay for ever.
+    redis.pcall('HDEL', lock, owner)
+    -- Once more, so that its error ends the script in the words of each version.
+    return redis.call('PEXPIRE', lock, lease)
+  end
+  return nil
+end
+
