@@ -18,8 +18,8 @@ pub enum Fault {
     Unknown(Cause),
     /// The command was not executed. Repeating it may help.
     NotNow(Cause),
-    /// The server does not allow this user to run the command.
-    Denied(Cause),
+    /// The server does not allow this user to run the command. With the key, if the verb had several and one of them is why.
+    Denied(Option<Key>, Cause),
     /// The server refused the login of a new connection, so the command was not sent. Repeating it may help, because a
     /// password may be about to change.
     LoginDenied(Cause),
@@ -42,6 +42,12 @@ impl Fault {
     /// Nothing was answered, and no error says why.
     pub(crate) fn no_answer() -> Self {
         Self::Unknown(cause("no answer"))
+    }
+
+    /// The server does not allow this user to run a command, and says no more.
+    #[cfg(feature = "redis")]
+    pub(crate) fn denied(cause: Cause) -> Self {
+        Self::Denied(None, cause)
     }
 
     /// Whether repeating the verb is of no use.
@@ -82,7 +88,11 @@ impl Fault {
         let key = key.text().to_owned();
         match self {
             Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
-            Self::Denied(cause) | Self::LoginDenied(cause) => Error::Denied { key, cause },
+            Self::Denied(named, cause) => Error::Denied {
+                key: named.map_or(key, |named| named.text().to_owned()),
+                cause,
+            },
+            Self::LoginDenied(cause) => Error::Denied { key, cause },
             Self::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
             Self::WrongType(named) => Error::WrongType {
                 key: named.map_or(key, |named| named.text().to_owned()),
@@ -104,7 +114,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Unknown(cause) => write!(f, "{UNKNOWN}{cause}"),
             Self::NotNow(cause) => write!(f, "{NOT_EXECUTED}{cause}"),
-            Self::Denied(cause) => write!(f, "denied: {cause}"),
+            Self::Denied(_, cause) => write!(f, "denied: {cause}"),
             Self::LoginDenied(cause) => write!(f, "login denied: {cause}"),
             Self::Unsupported { reason, .. } => f.write_str(reason),
             Self::WrongType(_) => f.write_str("the key holds a value of another type"),

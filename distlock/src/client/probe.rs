@@ -36,7 +36,7 @@ impl Client {
         let server = session.backend.servers();
         match pinged {
             Ok(()) => Ok(after),
-            Err(Fault::Denied(cause) | Fault::LoginDenied(cause)) => {
+            Err(Fault::Denied(_, cause) | Fault::LoginDenied(cause)) => {
                 Err(Error::LoginDenied { server, cause })
             }
             Err(Fault::Unsupported { server, reason }) => {

@@ -143,7 +143,7 @@ impl RedisBackend {
                 Some(vec![Err(fault); operations])
             }
             // Possibly the fault of one key only. Each operation then finds out about its own key.
-            Fault::Denied(_) | Fault::WrongType(_) | Fault::NumberGone => None,
+            Fault::Denied(..) | Fault::WrongType(_) | Fault::NumberGone => None,
             Fault::Unsupported { .. } => {
                 here.with(Collector::switch_off);
                 None

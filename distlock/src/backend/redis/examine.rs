@@ -314,9 +314,12 @@ fn id_in(name: &str) -> Option<Uuid> {
 /// Names the rights of which one is missing. Not every server does.
 pub(super) fn needs(rights: &str, fault: Fault) -> Fault {
     match fault {
-        Fault::Denied(denied) => Fault::Denied(cause(format!(
-            "a look at locks needs `{rights}` and the patterns of keys in the guide's page `least_privilege` ({denied})"
-        ))),
+        Fault::Denied(key, denied) => Fault::Denied(
+            key,
+            cause(format!(
+                "a look at locks needs `{rights}` and the patterns of keys in the guide's page `least_privilege` ({denied})"
+            )),
+        ),
         fault => fault,
     }
 }

@@ -10,6 +10,7 @@ mod batch_sender;
 mod batches;
 mod confirm;
 pub(crate) mod connection;
+mod denied;
 mod examine;
 mod families;
 mod messages;

@@ -97,7 +97,7 @@ impl Names {
         }
         let named = match session.backend.named_clients(key).await {
             Ok(named) => named,
-            Err(Fault::Denied(_)) => {
+            Err(Fault::Denied(..)) => {
                 self.are_denied = true;
                 return Ok(());
             }

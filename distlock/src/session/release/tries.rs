@@ -143,7 +143,7 @@ impl Tries {
         match &one.outcome {
             Ok(released) => self.was_answered(in_flight, &one, *released, is_over),
             // No lease frees these permits. The release is retried, because the user may get the permission back.
-            Err(fault @ Fault::Denied(_)) if !is_over && !one.target.resource.kind.has_lease() => {
+            Err(fault @ Fault::Denied(..)) if !is_over && !one.target.resource.kind.has_lease() => {
                 if !std::mem::replace(&mut self.was_denied, true) {
                     telemetry::release_denied(&one.target.resource.key, one.target.owner, fault);
                 }

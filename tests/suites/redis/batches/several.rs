@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use distlock::test_util::collect_always;
-use distlock::{Client, Guard};
+use distlock::{Client, Error, Guard};
 use distlock_tests::rights::PASSWORD;
 use distlock_tests::{RedisServer, Select, Which, eventually_eq};
 use futures_util::future::join_all;
@@ -107,6 +107,32 @@ async fn attempt_at_several_keys_that_leaves_while_its_batch_is_under_way_keeps_
 async fn release_multi_locks(client: &Client) {
     let acquired = join_all(attempts_at_two(client)).await;
     release_all(acquired.into_iter().map(Result::unwrap).collect()).await;
+}
+
+#[tokio::test]
+async fn error_of_a_multi_lock_names_the_key_that_its_user_may_not_access() {
+    let server = RedisServer::start().await;
+    let url = format!("redis://some:{PASSWORD}@{}", server.addr());
+    let everything = ["+@all", "&*", "~*"].map(String::from);
+    let others = ["+@all", "&*"].map(String::from);
+    let others: Vec<String> = others.into_iter().chain(but_the_third()).collect();
+    server.set_user("some", &everything).await;
+    let client = Client::connect(&url).await.unwrap();
+    let all = [key(1), key(2), key(3), key(4)];
+    let names_it = |error: Error| {
+        let is_named = matches!(&error, Error::Denied { key: named, .. } if *named == key(3));
+        assert!(is_named, "{error}");
+    };
+    let holder = Client::connect(&url).await.unwrap();
+    let held = holder.multi_lock(all.clone()).acquire().await.unwrap();
+    server.cli(&["ACL", "DELUSER", "some"]).await;
+    server.set_user("some", &others).await;
+    let all = client.multi_lock(all);
+    names_it(all.try_acquire().await.unwrap_err());
+    // With those of other tasks, by the script of a batch.
+    collect_always(&client);
+    names_it(all.acquire().await.unwrap_err());
+    names_it(held.release().await.unwrap_err());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::backend::redis::batches::{BatchKind, Operation};
 use crate::backend::redis::script::{self, Call};
-use crate::backend::redis::{RedisBackend, names, reply};
+use crate::backend::redis::{RedisBackend, denied, names, reply};
 use crate::backend::{
     Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal,
     Seen, Target, Through,
@@ -83,7 +83,13 @@ pub(crate) async fn attempt_all(
         &script::LOCK_ACQUIRE_ALL,
         &with,
     );
-    let value = value.await?;
+    let value = match value.await {
+        Ok(value) => value,
+        Err(fault) => {
+            let keys = attempts.iter().map(|attempt| &attempt.target.resource.key);
+            return Err(Box::pin(denied::with_key(backend, fault, keys)).await);
+        }
+    };
     if let Some(at) = reply::of_another_type(&value, attempts.len()) {
         let key = &attempts[at].target.resource.key;
         return Err(Fault::WrongType(Some(key.clone())));
@@ -180,7 +186,14 @@ pub(crate) async fn release_all(
         &script::LOCK_RELEASE_ALL,
         &with,
     );
-    let values = reply::each(value.await?, targets.len())?;
+    let value = match value.await {
+        Ok(value) => value,
+        Err(fault) => {
+            let keys = targets.iter().map(|target| &target.resource.key);
+            return Err(Box::pin(denied::with_key(backend, fault, keys)).await);
+        }
+    };
+    let values = reply::each(value, targets.len())?;
     let released = values.into_iter().zip(targets);
     released
         .map(|(one, target)| reply::released(one, || backend.subscribers(first, &channel(target))))

@@ -101,7 +101,7 @@ pub(crate) fn fault(error: RedisError) -> Fault {
     let cause = Arc::new(error);
     match kind {
         ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
-            Fault::Denied(cause)
+            Fault::denied(cause)
         }
         ErrorKind::Io | ErrorKind::Parse => Fault::Unknown(cause),
         ErrorKind::Server(
@@ -115,7 +115,7 @@ pub(crate) fn fault(error: RedisError) -> Fault {
             Meaning::NoCommand => Fault::Protocol(no_command(&text)),
             Meaning::Undeclared => Fault::Protocol(undeclared(&text)),
             Meaning::WrongType => Fault::WrongType(None),
-            Meaning::Denied => Fault::Denied(cause),
+            Meaning::Denied => Fault::denied(cause),
             Meaning::NotNow => Fault::NotNow(cause),
             Meaning::Unknown => Fault::Unknown(cause),
             Meaning::Other => Fault::Protocol(cause),

@@ -24,7 +24,7 @@ pub(crate) fn of_server(name: &str, fault: Fault) -> Fault {
     match fault {
         Fault::Unknown(why) => Fault::Unknown(with_name(why)),
         Fault::NotNow(why) => Fault::NotNow(with_name(why)),
-        Fault::Denied(why) => Fault::Denied(with_name(why)),
+        Fault::Denied(key, why) => Fault::Denied(key, with_name(why)),
         Fault::LoginDenied(why) => Fault::LoginDenied(with_name(why)),
         Fault::Protocol(why) => Fault::Protocol(with_name(why)),
         // It has the name, or is about the key.

@@ -225,7 +225,7 @@ impl fmt::Debug for Servers {
 /// The error of a client that could not connect.
 fn unreachable(server: &str, after: Duration, fault: Fault) -> Error {
     let cause = match fault {
-        Fault::Denied(cause) | Fault::LoginDenied(cause) => {
+        Fault::Denied(_, cause) | Fault::LoginDenied(cause) => {
             return Error::LoginDenied {
                 server: server.to_owned(),
                 cause,

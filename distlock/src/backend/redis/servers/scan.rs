@@ -76,7 +76,7 @@ impl Servers {
                     return Ok(ScannedPage { value, server });
                 }
                 // All of them would say the same.
-                Err(fault @ Fault::Denied(_)) => return Err(fault),
+                Err(fault @ Fault::Denied(..)) => return Err(fault),
                 Err(fault) => failed = failed.or(Some(fault)),
             }
         }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn refusal() -> Result<(), Fault> {
-        Err(Fault::Denied(cause("no right")))
+        Err(Fault::denied(cause("no right")))
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
         return Fault::NotNow(cause(text));
     }
     match reply::fault(error) {
-        Fault::Denied(cause) => Fault::LoginDenied(cause),
+        Fault::Denied(_, cause) => Fault::LoginDenied(cause),
         Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
         other => other,
     }
@@ -317,7 +317,7 @@ pub(crate) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
         Ok(text) => text,
         Err(error) => {
             return Err(match reply::fault(error) {
-                Fault::Denied(denied) => Fault::LoginDenied(cause(format!(
+                Fault::Denied(_, denied) => Fault::LoginDenied(cause(format!(
                     "`restart_grace` needs the right to ask how long the server has been up, `+info`: {denied}"
                 ))),
                 fault => fault,

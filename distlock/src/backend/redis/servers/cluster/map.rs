@@ -97,7 +97,7 @@ impl Cluster {
                     };
                 }
                 // Says more than that another node does not answer.
-                Some(Err(denied @ Fault::Denied(_))) => fault = denied,
+                Some(Err(denied @ Fault::Denied(..))) => fault = denied,
                 Some(Err(_)) => {}
                 None => return Err(fault),
             }

@@ -45,7 +45,7 @@ impl Failures {
 pub(super) fn within(whom: &str, fault: Fault) -> Fault {
     match fault {
         Fault::LoginDenied(why) => Fault::LoginDenied(cause(format!("{whom}: {why}"))),
-        Fault::Denied(why) => Fault::Denied(cause(format!("{whom}: {why}"))),
+        Fault::Denied(key, why) => Fault::Denied(key, cause(format!("{whom}: {why}"))),
         Fault::Unsupported { .. } => fault,
         other => Fault::NotNow(cause(format!("{whom}: {other}"))),
     }

@@ -82,7 +82,7 @@ impl Sentinels {
             Ok(Ok(())) => {}
             Ok(Err(error)) => match reply::fault(error) {
                 // The user lacks the right: what the Sentinel says when it is asked has to do.
-                Fault::Denied(why) => telemetry::sentinel_not_heard(&sentinel.address, &why),
+                Fault::Denied(_, why) => telemetry::sentinel_not_heard(&sentinel.address, &why),
                 fault => return Err(fault),
             },
             Err(_) => return Err(Fault::Unknown(cause("no answer to a subscription"))),
