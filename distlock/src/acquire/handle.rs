@@ -93,6 +93,16 @@ impl Handle {
         self.session().closed.is_set()
     }
 
+    /// Whether the client, which has given up an identity, has another one. It is closed as long as it cannot be made again.
+    fn check_made_again(&self, key: &Key) -> Result<(), Error> {
+        if self.session().identity.is_given_up() {
+            return Err(Error::Closed {
+                key: key.text().to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// Whether both are of one client.
     pub(crate) fn is_of_client_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.lives, &other.lives)
@@ -175,7 +185,7 @@ impl Handle {
                     biased;
                     ended = wait::until_zero(session, &resource, wait) => return ended,
                     // The client has another identity: the wait starts again under it.
-                    () = session.given_up.wait() => {}
+                    () = session.given_up.wait() => self.check_made_again(&resource.key)?,
                 }
             }
         });
@@ -207,7 +217,7 @@ impl Handle {
                 crate::sync::select! {
                     // In this order: under a former identity nothing is asked any more.
                     biased;
-                    () = session.given_up.wait() => {}
+                    () = session.given_up.wait() => self.check_made_again(&data.key)?,
                     ended = wait::until_free(session, &data, wait, call_site) => match ended {
                         // The client has another identity: the wait starts again under it.
                         Err(Error::Closed { .. }) if session.identity.is_given_up() => session.given_up.wait().await,

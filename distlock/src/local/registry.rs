@@ -219,5 +219,6 @@ impl Drop for Registry {
             return;
         }
         self.session.retire();
+        self.session.tend_releaser();
     }
 }

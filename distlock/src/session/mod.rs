@@ -202,6 +202,10 @@ impl Session {
     ) -> impl Future<Output = Option<Peeked>> + use<> {
         let looked = self.peeks.ask(target);
         self.start_tasks();
+        // The task of a retired client has ended, or does not begin. Asked after the look was added: otherwise `retire` has found it.
+        if self.retirement.has_begun() {
+            self.peeks.forget();
+        }
         looked.map(Result::ok)
     }
 
@@ -250,6 +254,8 @@ impl Session {
         self.retirement.begin(self.now());
         // Each of them, whatever the wakers of the others do.
         defer! { self.peeks.wake(); }
+        // Their waiters keep the session, and no task answers them any more.
+        defer! { self.peeks.forget(); }
         defer! { self.free.wake(); }
         defer! { self.releaser.wake(); }
         self.watchdog.wake();

@@ -77,6 +77,13 @@ impl Peeks {
         looked
     }
 
+    /// Answers none of the looks that are wanted: their receivers fail.
+    pub(super) fn forget(&self) {
+        // Dropped without the mutex: their waiters are woken, which is foreign code.
+        let wanted = std::mem::take(&mut *self.wanted.lock());
+        foreign::each(wanted, drop);
+    }
+
     /// Whether the task has anything to do.
     pub(super) fn has_work(&self) -> bool {
         !self.wanted.lock().is_empty()

@@ -109,6 +109,15 @@ impl Session {
         }
     }
 
+    /// Starts the releaser of a retired client again, if it has ended with its runtime: in the caller's runtime, or in the newest one
+    /// that was seen. Nobody else will make a call of this client.
+    pub(crate) fn tend_releaser(self: &Arc<Self>) {
+        self.tasks.note_runtime();
+        if let Some(runtime) = self.tasks.newest_runtime() {
+            self.tasks.restart_releaser_in(&runtime, self);
+        }
+    }
+
     /// Starts the watchdog, and the tasks that ended with their runtime. For callers who have given the other tasks no work:
     /// it does not ask them, which would take the mutex of each.
     pub(crate) fn tend_tasks(self: &Arc<Self>) {
@@ -181,14 +190,18 @@ impl Drop for ServingTask {
             }
             return;
         }
+        let tasks = &self.session.tasks;
         // Before the newest runtime is read: a caller whose runtime is noted after that finds this.
-        self.session.tasks.note_cut_off();
-        if self.session.retirement.has_begun() {
+        tasks.note_cut_off();
+        let newest = tasks.newest_runtime();
+        let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) else {
             return;
-        }
-        let newest = self.session.tasks.newest_runtime();
-        if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
-            self.session.tasks.start_in(&newest, &self.session);
+        };
+        if self.session.retirement.has_begun() {
+            // Releases are all that a client without a handle still has to do.
+            tasks.restart_releaser_in(&newest, &self.session);
+        } else {
+            tasks.start_in(&newest, &self.session);
         }
     }
 }

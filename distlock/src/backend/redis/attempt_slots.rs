@@ -31,12 +31,10 @@ impl RedisBackend {
         if let Some(left) = self.servers.grace_left(key) {
             return Err(restarted(left));
         }
-        // Waiters attempt now and then. The subscription is therefore restored here, on a runtime that is alive, if its own runtime
-        // has ended.
-        let slots = self.servers.route(key).with_node(|node| {
-            node.subscriber().revive();
-            Arc::clone(node.attempt_slots())
-        });
+        // Waiters attempt now and then.
+        self.revive_subscriptions(key);
+        let route = self.servers.route(key);
+        let slots = route.with_node(|node| Arc::clone(node.attempt_slots()));
         // The check and the acquisition are two steps. If others are faster in between, the limit is exceeded by a few, which does no
         // harm: it only decides who sends.
         if slots.available_permits() > ATTEMPTS_AT_ONCE - ATTEMPTS_OF_CALLERS

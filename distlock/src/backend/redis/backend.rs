@@ -181,6 +181,14 @@ impl RedisBackend {
         slots.collect()
     }
 
+    /// Restores the subscriptions at the server of a key, on a runtime that is alive, if their own runtime has ended. What a waiter
+    /// sends now and then does this.
+    pub(super) fn revive_subscriptions(&self, key: &Key) {
+        self.servers
+            .route(key)
+            .with_node(|node| node.subscriber().revive());
+    }
+
     /// How many of this client's subscriptions the server counts for a key's channel.
     pub(super) fn subscribers(&self, key: &Key, channel: &str) -> i64 {
         self.servers

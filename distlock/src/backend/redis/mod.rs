@@ -288,6 +288,8 @@ impl Backend for RedisBackend {
 impl Reports for RedisBackend {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         Box::pin(async move {
+            // Who waits until a key is free sends nothing else.
+            self.revive_subscriptions(&resource.key);
             match resource.kind.family() {
                 Family::Lock => lock::inspect(self, &resource.key).await,
                 Family::ReadWrite => rw::inspect(self, resource).await,

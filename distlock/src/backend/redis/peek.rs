@@ -11,6 +11,7 @@ pub(super) async fn peek(
     first: &Key,
     batch: &[Target],
 ) -> Result<Vec<Peeked>, Fault> {
+    backend.revive_subscriptions(first);
     let with = |call: Call| {
         let keys = batch.iter().map(|target| &**target.resource.key.name());
         batch.iter().fold(call.keys(keys), |call, target| {

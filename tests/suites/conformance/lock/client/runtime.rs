@@ -3,6 +3,7 @@
 //! These tests make runtimes of their own, so they do not play on a stage. Memory only: what is tested is the client's
 //! own tasks.
 
+use std::future::IntoFuture;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use tokio::time::sleep;
 
 const KEY: &str = "order:42";
 const LEASE: Duration = Duration::from_secs(30);
+/// After how long a wait is looked at for the log.
+const WARN_AFTER: Duration = Duration::from_secs(30);
 
 fn paused() -> Runtime {
     let mut builder = Builder::new_current_thread();
@@ -325,6 +328,62 @@ fn watchdog_goes_on_in_the_newest_runtime_when_its_own_has_ended() {
         sleep(3 * LEASE).await;
         assert!(guards.iter().all(Guard::is_held));
     });
+}
+
+#[test]
+fn release_under_way_when_its_runtime_ends_is_sent_also_if_no_handle_of_the_client_is_left() {
+    for is_dropped_before in [true, false] {
+        let (server, faults) = (MemoryServer::new(), Faults::new());
+        let client = client(&server, &faults);
+        let (first, second) = (paused(), paused());
+        let guard = acquired(&first, &client, 1).pop().unwrap();
+        faults.always(Op::Release, Fault::Never);
+        first.block_on(async {
+            drop(guard);
+            sleep(Duration::from_millis(10)).await;
+        });
+        assert!(faults.hits(Op::Release) > 0);
+        let drop_client = || {
+            second.block_on(async move {
+                if is_dropped_before {
+                    // Its runtime is the newest one.
+                    drop(client.lock("other").acquire().await.unwrap());
+                }
+                drop(client);
+            });
+        };
+        if is_dropped_before {
+            drop_client();
+            drop(first);
+        } else {
+            drop(first);
+            drop_client();
+        }
+        faults.clear(Op::Release);
+        second.block_on(async {
+            let start = tokio::time::Instant::now();
+            while stored(&server) != (0, 0) {
+                assert!(start.elapsed() < LEASE / 3, "{is_dropped_before}");
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn last_handle_that_goes_while_long_waits_are_looked_at_leaves_no_task() {
+    let runtime = paused();
+    runtime.block_on(async {
+        let client = Client::in_memory();
+        // Nobody sets their permits. The waits are over while the first look is under way.
+        for key in ["one", "two"] {
+            let over = WARN_AFTER + Duration::from_millis(10);
+            tokio::spawn(client.semaphore(key).acquire().wait(over).into_future());
+        }
+        drop(client);
+        sleep(10 * LEASE).await;
+    });
+    assert_eq!(runtime.metrics().num_alive_tasks(), 0);
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! A client that cannot take another identity.
+
+use std::sync::mpsc;
+use std::thread;
+
+use distlock::{Client, Error};
+use distlock_tests::RedisServer;
+use futures_util::future::poll_immediate;
+use tokio::{runtime, time};
+
+use super::SOON;
+
+/// Waits for a lock that is held and for a latch, before and after the client has given up its identity and cannot be made again.
+async fn wait_under_a_lost_identity(url: String) -> Vec<Result<(), Error>> {
+    let client = Client::connect(&url).await.unwrap();
+    let (lock, latch) = (client.lock("k"), client.count_down_latch("latch"));
+    let mut until_free = Box::pin(lock.until_free().into_future());
+    let mut until_zero = Box::pin(latch.wait().into_future());
+    assert!(poll_immediate(&mut until_free).await.is_none());
+    assert!(poll_immediate(&mut until_zero).await.is_none());
+    // No client is made while the time is paused.
+    time::pause();
+    let renewed = client.renew_identity();
+    assert!(matches!(renewed, Err(Error::TimePaused { .. })));
+    vec![
+        until_free.await,
+        until_zero.await,
+        lock.until_free().await,
+        latch.wait().await,
+    ]
+}
+
+#[tokio::test]
+async fn waits_of_a_client_that_cannot_be_made_again_end_as_those_of_a_closed_one() {
+    let server = RedisServer::start().await;
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let _held = holder.lock("k").acquire().await.unwrap();
+    let latch = holder.count_down_latch("latch");
+    assert!(latch.try_set_count(1).await.unwrap());
+    let (ended, waits) = mpsc::channel();
+    let url = server.url();
+    // A thread of its own: a wait that never returns to its runtime would keep this test from its deadline.
+    thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let _gone = ended.send(runtime.unwrap().block_on(wait_under_a_lost_identity(url)));
+    });
+    let waits = tokio::task::spawn_blocking(move || waits.recv_timeout(SOON));
+    let waits = waits.await.unwrap().unwrap();
+    assert_eq!(waits.len(), 4);
+    for ended in waits {
+        assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
+    }
+}
