@@ -42,7 +42,7 @@
 //! # Where to put the layer
 //!
 //! **After the routes.** A layer is around what was added before it. A route or a method that is added after it is not
-//! locked, and nothing can say so, because its requests never come to the layer: `.layer(lock).route(..)`, and
+//! locked. Neither the compiler nor the log tells you, because its requests never come to the layer: `.layer(lock).route(..)`, and
 //! `post(pay).layer(lock).get(show)`.
 //!
 //! With axum, add it with `route_layer`. `Router::layer` also wraps the answers 404 and 405: requests for unknown URLs
@@ -113,7 +113,7 @@
 //! | --- | --- | --- |
 //! | another owner held the lock until the wait was over | 409 with `Retry-After`, see [below](#when-to-come-back) | `urn:distlock:busy` |
 //! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
-//! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
+//! | the lock server could not be reached, or the client is closed | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |
 //! | the request's body took longer than its timeout while the lock was held | 408 | `urn:distlock:body-timeout` |
 //! | the request has no key, or an invalid one, or one that holds other data in the lock server | 400 | `urn:distlock:key` |

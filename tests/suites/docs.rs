@@ -211,8 +211,12 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn times_in_the_readmes_and_the_guide_are_those_of_the_code() {
-    let config = ["constants.rs", "constants/redis.rs"]
-        .map(|file| fs::read_to_string(root().join("distlock/src/config").join(file)).unwrap());
+    let config = [
+        "distlock/src/config/constants.rs",
+        "distlock/src/config/constants/redis.rs",
+        "distlock-tower/src/settings.rs",
+    ];
+    let config = config.map(|file| fs::read_to_string(root().join(file)).unwrap());
     let constants = constants(&config.concat());
     let code: String = ["tests", "distlock-tower/tests"]
         .iter()

@@ -44,7 +44,7 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 /// list all answers.
 ///
 /// **Add it after the routes.** What is added to a router after the layer, another route or a method, runs without a lock,
-/// and nothing can say so. See [where to put the layer](crate#where-to-put-the-layer).
+/// and neither the compiler nor the log tells you. See [where to put the layer](crate#where-to-put-the-layer).
 ///
 /// The layer is cheap to clone, and works with every service of `http::Request<B>`, for every body type `B`. Its type
 /// is written `LockLayer`. If [the key comes from the body](Unkeyed::key_from_body) it is `LockLayer<WholeBody>`, and

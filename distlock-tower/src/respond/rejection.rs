@@ -32,7 +32,7 @@ pub enum Reason {
     /// The lock is held, and a waiter limit is reached: [`max_waiters`](crate::LockLayer::max_waiters),
     /// [`max_pending_requests`](crate::LockLayer::max_pending_requests), or a limit of the client.
     Overloaded,
-    /// The lock server could not be reached.
+    /// The lock server could not be reached, or the client is [closed](distlock::Client::close).
     Unavailable,
     /// The hold was lost before its release. The handler was called.
     Lost,
@@ -63,7 +63,9 @@ impl Reason {
             Error::Overloaded { .. } => Self::Overloaded,
             Error::Unavailable { .. }
             | Error::Unreachable { .. }
-            | Error::ReleasesPending { .. } => Self::Unavailable,
+            | Error::ReleasesPending { .. }
+            // The process ends, and another one serves the next request.
+            | Error::Closed { .. } => Self::Unavailable,
             Error::Lost { .. } => Self::Lost,
             // Clients choose keys, and may hit one that holds something else.
             Error::InvalidKey { .. } | Error::WrongType { .. } => Self::Key,

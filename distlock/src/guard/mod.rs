@@ -214,7 +214,7 @@ impl Guard {
     ///
     /// The method only compares clocks, without I/O. `true` means that no other owner can have the key at this moment,
     /// unless the key was force-released or the server lost its data. [`lost`](Guard::lost) completes when that is
-    /// found, at the next renewal.
+    /// found: within a round trip if the server [tracks](crate::Builder::track_holds) the key, and otherwise at the next renewal.
     ///
     /// # Examples
     /// ```

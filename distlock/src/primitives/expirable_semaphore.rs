@@ -359,7 +359,8 @@ impl ExpirableSemaphore {
 
     /// Releases the permit with this id, no matter who holds it, and wakes waiters.
     ///
-    /// If a guard still holds the permit, it learns of the loss at its next renewal, within a third of its lease.
+    /// If a guard still holds the permit, it learns of the loss within about a second if the server
+    /// [tracks](crate::Builder::track_holds) the semaphore, and otherwise at its next renewal, within a third of its lease.
     ///
     /// # Errors
     /// [`Error::Lost`] if the permit had already expired or been released, and the errors of
@@ -452,8 +453,9 @@ impl ExpirableSemaphore {
     /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
     /// Use it to repair a system by hand, not as a part of normal work. Acquisitions that wait fail with [`Error::Lost`]
-    /// within seconds, unless permits are set again before. Former holders learn of the loss at their next renewal, within a third of their lease, and their scopes may
-    /// still run until then.
+    /// within seconds, unless permits are set again before. Former holders learn of the loss within about a second if
+    /// the server [tracks](crate::Builder::track_holds) the semaphore, and otherwise at their next renewal, within a third of their
+    /// lease. Their scopes may still run until then.
     ///
     /// # Errors
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).

@@ -10,8 +10,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use distlock::{Client, distributed_lock};
+use distlock_tower::Rejection;
 use serde::Deserialize;
 use sqlx::SqlitePool;
 use tokio::time::sleep;
@@ -62,15 +64,25 @@ async fn pay(
     State(shop): State<Shop>,
     headers: HeaderMap,
     Json(payment): Json<Payment>,
-) -> Result<String, (StatusCode, String)> {
+) -> Response {
     let key = headers
         .get("idempotency-key")
         .and_then(|key| key.to_str().ok());
-    let key = key.ok_or((StatusCode::BAD_REQUEST, "no Idempotency-Key".to_owned()))?;
+    let Some(key) = key else {
+        return (StatusCode::BAD_REQUEST, "no Idempotency-Key").into_response();
+    };
     // A client's own keys: add who it is, so that nobody can ask for the answers of others.
-    pay_once(&shop, key, payment.amount)
-        .await
-        .map_err(|failure| (StatusCode::SERVICE_UNAVAILABLE, failure.to_string()))
+    match pay_once(&shop, key, payment.amount).await {
+        Ok(answer) => answer.into_response(),
+        // The texts of errors have keys and owners in them. They are for the log, and not for clients.
+        Err(failure) => match failure.downcast::<distlock::Error>() {
+            Ok(error) => Rejection::from(*error).into_response(),
+            Err(failure) => {
+                eprintln!("the payment failed: {failure}");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        },
+    }
 }
 
 /// Waits for a copy of the request that is under way, and then gives the same answer.

@@ -1,8 +1,8 @@
 //! A job of apalis that runs once per fire. Each replica has a worker of its own, and fires.
 //!
 //! The time of the fire is in the key, so it does not matter by how much the clocks of the replicas differ. The key stays
-//! locked for an hour from the start of the job. A replica that restarts, and is given a fire again by a store of apalis, finds it
-//! locked.
+//! locked for an hour from the start of the job. A replica that restarts after it, and is given a fire again by a store of apalis,
+//! finds it locked. After a crash in the job the key is free when its lease ends, and the fire is played again.
 
 use apalis::prelude::{Data, WorkerBuilder};
 use apalis_cron::timezone::Utc;

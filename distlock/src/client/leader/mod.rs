@@ -30,11 +30,11 @@ use crate::primitives::FencedLock;
 ///   `getFencedLock`. Send the term with each write to a store that compares terms: a leader that was paused learns of the loss
 ///   only when it runs again.
 /// * **How long nobody leads.** After [`resign`](Leader::resign), and after a body that ends, the next candidate leads within some
-///   round trips. After a crash the lease must end first: 30 s, or the [`watchdog_timeout`](crate::Builder::watchdog_timeout).
+///   round trips and a short pause. After a crash the lease must end first: 30 s, or the [`watchdog_timeout`](crate::Builder::watchdog_timeout).
 /// * **Many candidates.** There is no queue: any candidate may be next. A candidate listens for a message. After the message it
 ///   pauses for a random time before it asks the server: up to 0.25 ms for each of the other candidates, and at most a second. A
-///   thousand replicas therefore do not ask at the same moment. They are counted if the user has the rights of
-///   [`Client::inspect`]. Otherwise a candidate assumes a few.
+///   thousand replicas therefore do not ask at the same moment. They are counted if the user has the right
+///   `+pubsub|numsub`, or `+pubsub|shardnumsub` with sharded messages. Otherwise a candidate assumes a few.
 /// * **Outages.** While the server does not answer, nobody can be elected. Candidates keep asking, with growing pauses. The
 ///   leader leads until its lease ends.
 ///
