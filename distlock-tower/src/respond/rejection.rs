@@ -64,7 +64,7 @@ impl Reason {
             Error::Unavailable { .. }
             | Error::Unreachable { .. }
             | Error::ReleasesPending { .. }
-            // The process ends, and another one serves the next request.
+            // Mostly the process ends, and another one serves the next request.
             | Error::Closed { .. } => Self::Unavailable,
             Error::Lost { .. } => Self::Lost,
             // Clients choose keys, and may hit one that holds something else.
@@ -331,7 +331,7 @@ pub(super) fn log(reason: Reason, error: &Error) {
             tracing::info!(%error, "request refused: the lock is busy")
         }
         Reason::Unavailable => {
-            tracing::warn!(%error, "request refused: the lock server is unavailable")
+            tracing::warn!(%error, "request refused: the lock server is unavailable, or the client is closed")
         }
         Reason::Lost => {
             tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")

@@ -218,7 +218,8 @@ impl Drop for Registry {
             std::mem::forget(Arc::clone(&self.session));
             return;
         }
+        // Also if a waker panics that learns of the end of a look.
+        defer! { self.session.tend_releaser(); }
         self.session.retire();
-        self.session.tend_releaser();
     }
 }

@@ -13,7 +13,7 @@ use super::Session;
 use crate::backend::{Home, Peeked, Target};
 use crate::clock::Tick;
 use crate::config::{
-    LOOK_AFTER, LOOK_BATCH, LOOK_WINDOW, MAX_SLEEP_WITHOUT_MESSAGE, RENEWALS_AT_ONCE,
+    COPIED_MUTEX, LOOK_AFTER, LOOK_BATCH, LOOK_WINDOW, MAX_SLEEP_WITHOUT_MESSAGE, RENEWALS_AT_ONCE,
 };
 use crate::sync::random::random_range;
 use crate::sync::{Mutex, foreign};
@@ -79,9 +79,11 @@ impl Peeks {
 
     /// Answers none of the looks that are wanted: their receivers fail.
     pub(super) fn forget(&self) {
-        // Dropped without the mutex: their waiters are woken, which is foreign code.
-        let wanted = std::mem::take(&mut *self.wanted.lock());
-        foreign::each(wanted, drop);
+        // A thread that the copy of a process does not have may have the mutex. Dropped without it: their waiters are woken, which is
+        // foreign code.
+        let wanted = self.wanted.try_lock_for(COPIED_MUTEX);
+        let wanted = wanted.map(|mut wanted| std::mem::take(&mut *wanted));
+        foreign::each(wanted.into_iter().flatten(), drop);
     }
 
     /// Whether the task has anything to do.

@@ -86,6 +86,10 @@ impl Tasks {
 
     /// Starts the releaser of a retired client again, if it has work and time is left.
     fn restart_releaser_in(&self, runtime: &Handle, session: &Arc<Session>) {
+        // What had not been answered when another identity was taken is put back, and nobody sends it.
+        if session.identity.is_known_invalid() {
+            return;
+        }
         // Asked after the task has recorded its end: a caller that adds a release later finds that no task runs.
         if session.releaser.has_work()
             && !self.releaser.is_running()
@@ -181,6 +185,10 @@ impl Drop for ServingTask {
     fn drop(&mut self) {
         // First: the tasks that are started below may be this one.
         drop(self.running.take());
+        // Nothing is left to do, and a copy of the process may have none of the threads that would unlock a mutex.
+        if self.session.identity.is_known_invalid() {
+            return;
+        }
         if self.done {
             // A release that came while the releaser ended has woken that task alone.
             if let Some(newest) = self.session.tasks.newest_runtime() {

@@ -26,7 +26,7 @@ pub const RELEASE: &str = concat!(
     script!("lock_release.lua"),
     script!("release.lua"),
     script!("publish.lua"),
-    "return told(publish(channel, '0'))\n"
+    "return told(notified(heard))\n"
 );
 /// Renews holds.
 pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua"));

@@ -152,25 +152,33 @@ async fn f09_script_denied_in_the_middle_leaves_no_key_without_a_ttl(row: &Row) 
     let server = RedisServer::start().await;
     let url = format!("redis://shop:p@127.0.0.1:{}", server.port());
     let all = ["ACL", "SETUSER", "shop", "on", ">p", "~*", "&*", "+@all"];
-    let commands = [
-        "-exists", "-hexists", "-pexpire", "-hset", "-hget", "-pttl", "-del", "-publish",
+    let single = [
+        "-exists", "-hexists", "-pexpire", "-hset", "-hget", "-pttl", "-del", "-publish", "-hdel",
     ];
-    for denied in commands {
+    let single = single.iter().map(std::slice::from_ref);
+    // What would undo an attempt whose lease is refused.
+    let both: [&[&str]; 2] = [&["-pexpire", "-hdel"], &["-pexpire", "-del"]];
+    for denied in single.chain(both) {
         server.cli(&["FLUSHALL"]).await;
         server.cli(&all).await;
         let client = client_with(&url, |builder| builder.watchdog_timeout(ms(900))).await;
         let held = client.lock("held").acquire().await.unwrap();
-        server.cli(&["ACL", "SETUSER", "shop", denied]).await;
+        server
+            .cli(&[&["ACL", "SETUSER", "shop"], denied].concat())
+            .await;
         let acquired = client.lock("fresh").acquire().wait(ms(100)).await;
-        assert_ne!(server.pttl("fresh").await, -1, "acquired with {denied}");
+        let several = client.multi_lock(["fresh", "other"]).try_acquire().await;
+        for key in ["fresh", "other"] {
+            assert_ne!(server.pttl(key).await, -1, "{key} acquired with {denied:?}");
+        }
         let again = held.reenter();
-        drop((again, acquired));
+        drop((again, acquired, several));
         let released = held.release().await;
         for key in ["fresh", "held"] {
             assert_ne!(
                 server.pttl(key).await,
                 -1,
-                "{key} released with {denied}, {released:?}"
+                "{key} released with {denied:?}, {released:?}"
             );
         }
     }

@@ -3,6 +3,7 @@
 use super::backend::RedisBackend;
 use crate::backend::Fault;
 use crate::resource::key::Key;
+use crate::sync::all;
 
 /// The fault of a command over these keys, with the key that the user may not access. Without one if that is not why, or if the server
 /// does not answer.
@@ -14,15 +15,17 @@ pub(super) async fn with_key(
     let Fault::Denied(None, cause) = fault else {
         return fault;
     };
-    for key in keys {
+    // Every version names what it refuses so, and a command that it refuses otherwise.
+    if !cause.to_string().contains(" key") {
+        return Fault::Denied(None, cause);
+    }
+    let is_denied = |key: Key| async move {
         // Changes nothing, and each lock needs the right to it.
         let mut look = redis::cmd("EXISTS");
         look.arg(&**key.name());
-        match backend.servers.route(key).send(look).await {
-            Ok(_) => {}
-            Err(Fault::Denied(..)) => return Fault::Denied(Some(key.clone()), cause),
-            Err(_) => break,
-        }
-    }
-    Fault::Denied(None, cause)
+        let answer = backend.servers.route(&key).send(look).await;
+        matches!(answer, Err(Fault::Denied(..))).then_some(key)
+    };
+    let denied = all(keys.cloned().map(is_denied)).await;
+    Fault::Denied(denied.into_iter().flatten().next(), cause)
 }

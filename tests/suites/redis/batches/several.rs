@@ -148,6 +148,14 @@ async fn locks_of_several_keys_of_which_one_has_no_lease_all_stay_free() {
     let denied = all().try_acquire().await.unwrap_err();
     assert!(denied.to_string().contains("denied"), "{denied}");
     assert_eq!(server.keys().await, Vec::<String>::new());
+    // As the first of them, where memory is full: the refused commands let others pass that were refused before.
+    let maxmemory = ["CONFIG", "SET", "maxmemory"];
+    server.cli(&[&maxmemory[..], &["1"]].concat()).await;
+    let first = client.multi_lock([key(3), key(4), key(5)]);
+    let denied = first.try_acquire().await.unwrap_err();
+    assert!(matches!(denied, Error::Denied { .. }), "{denied}");
+    assert_eq!(server.keys().await, Vec::<String>::new());
+    server.cli(&[&maxmemory[..], &["0"]].concat()).await;
     // In a batch, behind another one whose lease was accepted.
     let mut attempts: Vec<Acquiring> = vec![Box::pin(all().acquire().into_future())];
     attempts.extend(

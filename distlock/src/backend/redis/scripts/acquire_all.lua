@@ -30,12 +30,14 @@ for i = 0, many - 1 do
   local has_owner = type(answer) ~= 'table'
   if has_owner then answer = redis.pcall('PEXPIRE', lock, lease) end
   if type(answer) == 'table' then
-    -- None of them is granted.
+    -- None of them is granted. Nobody else has a field of those that were free.
     for before = 0, i do
-      if free[before] then redis.pcall('HDEL', KEYS[from + before], ARGV[at + before * 2]) end
+      local freed = not free[before] or redis.pcall('HDEL', KEYS[from + before], ARGV[at + before * 2])
+      if type(freed) == 'table' then redis.pcall('DEL', KEYS[from + before]) end
     end
-    -- The refused command once more, so that its error ends the script in the words of each version.
-    if has_owner then return redis.call('PEXPIRE', lock, lease) end
+    -- Once more, so that the error of the refused command ends the script in the words of each version. In this order: an HSET that
+    -- was refused for want of memory may pass now.
+    redis.call('PEXPIRE', lock, lease)
     return redis.call('HSET', lock, owner, '1')
   end
 end

@@ -11,7 +11,7 @@ if redis.call('EXISTS', lock) == 0 then
   answer = redis.pcall('PEXPIRE', lock, lease)
   if type(answer) == 'table' then
     -- The lease is invalid, or the user lacks this right. A lock without an end would stay for ever.
-    redis.pcall('HDEL', lock, owner)
+    if type(redis.pcall('HDEL', lock, owner)) == 'table' then redis.pcall('DEL', lock) end
     -- Once more, so that its error ends the script in the words of each version.
     return redis.call('PEXPIRE', lock, lease)
   end

@@ -5,17 +5,18 @@
 -- Why a message was not published, if one was not.
 local untold
 
--- Returns how many subscribers were notified: none if the server refuses.
-local function publish(channel, message)
-  local heard = redis.pcall('PUBLISH', channel, message)
+-- How many subscribers were notified, by the answer of the command that publishes: none if the server refuses.
+local function notified(heard)
   if type(heard) == 'number' then return heard end
   -- The slot moves between nodes, or nodes are gone. The script is sent again, then to a node that publishes.
   for _, passing in ipairs({ 'non local key', 'cluster is down' }) do
     if string.find(heard.err, passing, 1, true) then error(heard.err, 0) end
   end
   untold = heard.err
-  return 0
+  return heard.notified or 0
 end
+
+local function publish(channel, message) return notified(redis.pcall('PUBLISH', channel, message)) end
 
 -- The answer of the script. If a message was not published, an array: 'untold', why, the answer.
 local function told(answer)

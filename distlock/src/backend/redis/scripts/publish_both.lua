@@ -1,9 +1,14 @@
 -- Publishes a message sharded and plain, where a script otherwise does one of them. Returns how many subscribers were notified by both
--- together, or the first error.
+-- together. If the server refuses one of them, returns its error, with the number of the other one.
 local function publish_both(channel, message)
-  local sharded, plain = redis.pcall('SPUBLISH', channel, message), redis.pcall('PUBLISH', channel, message)
-  if type(sharded) ~= 'number' then return sharded end
-  if type(plain) ~= 'number' then return plain end
-  return sharded + plain
+  local refused
+  local notified = 0
+  for _, command in ipairs({ 'SPUBLISH', 'PUBLISH' }) do
+    local heard = redis.pcall(command, channel, message)
+    if type(heard) == 'number' then notified = notified + heard else refused = refused or heard end
+  end
+  if not refused then return notified end
+  refused.notified = notified
+  return refused
 end
 

@@ -4,6 +4,7 @@
 //! own tasks.
 
 use std::future::IntoFuture;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -368,6 +369,27 @@ fn release_under_way_when_its_runtime_ends_is_sent_also_if_no_handle_of_the_clie
             }
         });
     }
+}
+
+#[test]
+fn release_under_way_when_its_client_takes_another_identity_is_not_begun_again_and_again() {
+    let (ended, end) = mpsc::channel();
+    // A thread of its own: where a task is always ready, paused time stands still.
+    thread::spawn(move || {
+        let (server, faults) = (MemoryServer::new(), Faults::new());
+        let client = client(&server, &faults);
+        let runtime = paused();
+        let guard = acquired(&runtime, &client, 1).pop().unwrap();
+        faults.always(Op::Release, Fault::Never);
+        runtime.block_on(async {
+            drop(guard);
+            sleep(Duration::from_millis(10)).await;
+            client.renew_identity().unwrap();
+            sleep(2 * LEASE).await;
+        });
+        let _gone = ended.send(faults.hits(Op::Release));
+    });
+    assert_eq!(end.recv_timeout(Duration::from_secs(10)), Ok(1));
 }
 
 #[test]
