@@ -188,6 +188,31 @@ async fn candidate_that_resigns_ends_and_campaigns_again_when_it_is_asked(stage:
     assert!(leader.run(|_| async {}).await.unwrap().is_some());
 }
 
+async fn candidate_that_resigns_while_its_attempt_is_under_way_leaves_nothing(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let late = Fault::DelayReply(stage.part(10));
+    stage.faults().always(Op::Attempt, late);
+    let (leader, run) = candidate(&client);
+    let lock = other.fenced_lock(KEY);
+    let is_granted = async || lock.is_locked().await.unwrap();
+    stage.eventually("a grant", stage.lease(), is_granted).await;
+    leader.resign().await;
+    assert_eq!(sizes(&client).pending_releases, 0);
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(run.await.unwrap().unwrap().is_none());
+}
+
+async fn leader_that_resigns_after_its_key_has_gone_ends_without_an_error(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let (leader, run) = candidate(&client);
+    stage
+        .eventually("a leader", stage.lease(), async || leader.is_leader())
+        .await;
+    assert!(other.fenced_lock(KEY).force_release().await.unwrap());
+    leader.resign().await;
+    assert!(run.await.unwrap().unwrap().is_none());
+}
+
 /// The process stands still: nothing is polled until the lease is over.
 async fn leader_that_is_not_polled_leads_no_more_when_its_lease_is_over(stage: &Stage) {
     let client = stage.faulty_client().await;
@@ -350,6 +375,8 @@ on_every_backend![
     body_that_ends_gives_its_value_and_the_lead_back,
     fenced_lock_of_the_same_key_keeps_candidates_out,
     candidate_that_resigns_ends_and_campaigns_again_when_it_is_asked,
+    candidate_that_resigns_while_its_attempt_is_under_way_leaves_nothing,
+    leader_that_resigns_after_its_key_has_gone_ends_without_an_error,
     leader_that_is_not_polled_leads_no_more_when_its_lease_is_over,
     campaign_outlives_an_outage,
     changes_are_told_from_the_present_one_on,

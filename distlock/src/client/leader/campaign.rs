@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-
 use super::state::{Running, State};
 use super::vacancy::Vacancy;
 use crate::config::RETRY_BACKOFF;
@@ -32,9 +30,7 @@ impl Campaign {
     {
         let running = self.state.begin();
         loop {
-            let won = Box::pin(self.win()).map(|won| won.map(Some));
-            let resigned = running.resigned().map(|()| Ok(None));
-            let Some(guard) = first(won, resigned).await? else {
+            let Some(guard) = Box::pin(self.win(&running)).await? else {
                 return Ok(None);
             };
             if running.has_resigned() {
@@ -52,19 +48,23 @@ impl Campaign {
         }
     }
 
-    /// Attempts until the lock is granted.
-    async fn win(&self) -> Result<FencedGuard, Error> {
+    /// Attempts until the lock is granted, or the candidate has resigned.
+    async fn win(&self, running: &Running) -> Result<Option<FencedGuard>, Error> {
         let handle = self.lock.handle();
         let (mut registry, resource) = (handle.registry(), handle.resource()?);
         let mut vacancy = Vacancy::new(&registry.session, &resource);
         let mut pause = RETRY_BACKOFF.first;
         loop {
+            // Asked between the attempts: one that is under way is not left, because the server may still grant it.
+            if running.has_resigned() {
+                return Ok(None);
+            }
             vacancy.attempts();
             let error = match self.lock.acquire().wait(Duration::ZERO).await {
                 Ok(guard) => {
                     // Before the guard is returned: what this wakes may panic, and nobody would have the guard then.
                     drop(vacancy);
-                    return Ok(guard);
+                    return Ok(Some(guard));
                 }
                 Err(error) if error.is_busy() || error.is_unavailable() => error,
                 Err(error) => return Err(error),
@@ -86,7 +86,7 @@ impl Campaign {
                     pause = (pause * 2).min(session.config.longest_pause());
                 }
             };
-            first(next, session.closed.wait()).await;
+            first(first(next, session.closed.wait()), running.resigned()).await;
             if session.closed.is_set() {
                 // The next attempt fails, unless the client goes on with another identity.
                 registry = handle.registry();
@@ -120,7 +120,10 @@ async fn lead<T, F: Future<Output = T>>(
         leading.ended(reason);
         ended
     };
-    // The lead has ended, and a release without an answer is repeated in the background. Only a loss concerns the body.
-    lost_only(guard.release().await)?;
+    let released = guard.release().await;
+    if let Ended::Value(_) = ended {
+        // The lead has ended, and a release without an answer is repeated in the background. Only a loss concerns a body that has ended.
+        lost_only(released)?;
+    }
     Ok(ended)
 }

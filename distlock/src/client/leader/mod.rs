@@ -204,7 +204,9 @@ impl Leader {
     /// Use it before a process ends, as in a rolling deploy. A later `run` campaigns again. If a body must not be dropped in the
     /// middle of its work, let it return instead: the lock is then released as well.
     ///
-    /// It waits for the futures of `run`, so these have to be polled.
+    /// It waits for the futures of `run`, so these have to be polled. If the server does not answer an attempt or a release that is under
+    /// way, they end after the [response timeout](crate::Builder::response_timeout), and the lock is released in the background:
+    /// [`close`](Client::close) waits for that.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the runs still end.
