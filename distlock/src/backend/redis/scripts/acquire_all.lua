@@ -1,5 +1,5 @@
 -- How several locks are acquired, all or none: statements, for `many` locks, from the position `from` of KEYS on, each for its owner.
--- Each script follows with a header of its own. From `at` on, ARGV has two for each lock: owner, lease in ms.
+-- Each script has a header of its own. From `at` on, ARGV has two for each lock: owner, lease in ms.
 -- They do with each lock what a single attempt does, and return nil if all are granted. Otherwise they return the position, from 1 on, of a
 -- lock that another owner holds, for how many ms, and the owner; of a key with a value of another type, the position alone.
 

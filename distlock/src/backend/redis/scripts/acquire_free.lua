@@ -1,5 +1,5 @@
 -- How a lock is acquired that is free: statements, for a `lock`, its `owner` and the `lease` in ms. They return nil if it is granted, and
--- go on with `acquire_held.lua` if the lock is not free. Each script follows with a header of its own.
+-- go on with `acquire_held.lua` if the lock is not free. Each script has a header of its own.
 
 if redis.call('EXISTS', lock) == 0 then
   local answer = redis.pcall('HSET', lock, owner, '1')

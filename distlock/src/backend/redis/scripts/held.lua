@@ -1,4 +1,4 @@
--- What a refusal tells of the holder of a lock. Each script follows with a header of its own.
+-- What a refusal tells of the holder of a lock. Each script has a header of its own.
 
 -- A longer name is data of another program.
 local LONGEST_NAME = 200

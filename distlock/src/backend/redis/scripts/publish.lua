@@ -1,4 +1,4 @@
--- What the scripts have in common that publish. Each script follows with a header of its own.
+-- What the scripts have in common that publish. Each script has a header of its own.
 -- A message is a hint: waiters also look by themselves. So a server that refuses to publish, because the user lacks the right or
 -- the channel, or because a provider has taken the command away, does not keep a key from being freed.
 

@@ -1,4 +1,4 @@
--- How several locks are released: statements, for `many` locks, from the position `from` of KEYS on. Each script follows with a header of
+-- How several locks are released: statements, for `many` locks, from the position `from` of KEYS on. Each script has a header of
 -- its own. From `at` on, ARGV has two for each lock: owner, channel.
 -- They end owners' holds, each on its own lock, free these locks and notify their waiters. `replies` has for each lock what a single
 -- release returns.
