@@ -15,7 +15,7 @@ pub(super) async fn with_key(
     let Fault::Denied(None, cause) = fault else {
         return fault;
     };
-    // Every version names what it refuses so, and a command that it refuses otherwise.
+    // Every version speaks of a key when it refuses one, and of the command when it refuses that.
     if !cause.to_string().contains(" key") {
         return Fault::Denied(None, cause);
     }
