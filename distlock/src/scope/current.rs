@@ -84,6 +84,11 @@ impl Current {
         self.hold_ref.hold()
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn view(&self) -> &HoldView {
+        &self.view
+    }
+
     /// Returns the key as it was written, without the client's prefix.
     ///
     /// # Examples

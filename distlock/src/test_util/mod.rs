@@ -19,8 +19,10 @@ use crate::client::Client;
 use crate::guard::Guard;
 use crate::guard::expirable_permit::ExpirablePermit;
 use crate::guard::permit::Permit;
+use crate::hold::HoldView;
 use crate::resource::mode::Mode;
 use crate::resource::owner::Owner;
+use crate::scope::current::Current;
 use crate::sync::task::{AbortHandle, spawn};
 
 pub use self::verbs::{Answer, Verbs};
@@ -114,7 +116,15 @@ pub fn collect_always(client: &Client) {
 /// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is
 /// earlier. Both are counted from the start of the client's clock. The second may be in the past.
 pub fn held_until(guard: &Guard) -> (Duration, Duration) {
-    let view = guard.view();
+    end_of(&guard.view())
+}
+
+/// The same for the guard of the scope that a view is of.
+pub fn scope_held_until(current: &Current) -> (Duration, Duration) {
+    end_of(current.view())
+}
+
+fn end_of(view: &HoldView) -> (Duration, Duration) {
     // By the clock of the first hold's client.
     let now = view.members()[0].now();
     let start = Tick::default();

@@ -57,6 +57,15 @@ pub struct Id {
     pub number: u32,
 }
 
+impl Id {
+    /// The next operation of the same task.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let number = self.number + 1;
+        Self { number, ..self }
+    }
+}
+
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.process, self.task, self.number)

@@ -91,15 +91,24 @@ impl WorkerContext {
         })
     }
 
-    /// The owner's own deadline, as a timestamp of this run: by what the guard says to its user, unless it has passed.
     fn deadline(&self, guard: &Guard) -> Timestamp {
+        self.deadline_of(|| guard.remaining(), || held_until(guard))
+    }
+
+    /// An owner's own deadline, as a timestamp of this run: by what its guard says to its user, unless it has passed. A deadline made of
+    /// what is left, which is never below zero, would then be now: a process that stood still would seem to have held until it went on.
+    fn deadline_of(
+        &self,
+        remaining: impl FnOnce() -> Duration,
+        held_until: impl FnOnce() -> (Duration, Duration),
+    ) -> Timestamp {
         // In this order: a pause between the two makes it earlier and not later.
         let clock = self.time.clock();
-        let left = guard.remaining();
+        let left = remaining();
         if !left.is_zero() {
             return clock + timestamp(left);
         }
-        let (now, deadline) = held_until(guard);
+        let (now, deadline) = held_until();
         (clock + timestamp(deadline)).saturating_sub(timestamp(now))
     }
 }
