@@ -187,9 +187,13 @@ impl HoldShare {
         Ok(self.end_unsent()?.is_some_and(Release::detach))
     }
 
+    /// A share whose own lease is over has no hold that it could leave to others: it is released in the background.
     fn end_unsent(&self) -> Result<Option<Release>, Error> {
-        let release = self.open.end_now(false);
-        release.map_err(|loss| Error::lost(self.key(), loss))
+        let lost = |loss| Error::lost(self.key(), loss);
+        let now = self.open.hold_ref.now();
+        let late = self.open.late(now);
+        let release = self.open.end_at(now, false).map_err(lost)?;
+        late.map_or(Ok(release), |loss| Err(lost(loss)))
     }
 }
 
@@ -219,9 +223,8 @@ impl OpenShare {
     }
 
     fn end(&self) -> Result<Option<Release>, Error> {
-        let term = self.hold_ref.term();
         let now = self.hold_ref.now();
-        let late = term.has_ended(now).then(|| term.loss());
+        let late = self.late(now);
         // Declared before: if the end of the block panics, the release is dropped, and continues in the background.
         let release;
         {
@@ -235,6 +238,12 @@ impl OpenShare {
             (None, Some(loss)) => Err(lost(loss)),
             (None, None) => Ok(None),
         }
+    }
+
+    /// The loss of a guard whose own lease is over.
+    fn late(&self, now: Tick) -> Option<Loss> {
+        let term = self.hold_ref.term();
+        term.has_ended(now).then(|| term.loss())
     }
 
     fn end_now(&self, was_dropped: bool) -> Result<Option<Release>, Loss> {

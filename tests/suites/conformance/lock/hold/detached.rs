@@ -1,5 +1,7 @@
 //! Holds that are detached from their guard, and go on in another client or are released by it.
 
+use std::time::Duration;
+
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Builder, Client, DetachedHold, Error, FencedGuard, LockSource, Loss, Mode};
 use distlock_tests::Disturbed as _;
@@ -369,6 +371,24 @@ async fn guard_that_cannot_be_detached_is_refused_and_released(stage: &Stage) {
     assert_gone(lost.detach());
 }
 
+async fn guard_whose_own_lease_is_over_has_no_hold_to_detach(stage: &Stage) {
+    let lease = stage.part(2);
+    for margin in [Duration::ZERO, lease / 10] {
+        let client = stage
+            .client_with(|builder| builder.lease_margin(margin))
+            .await;
+        let guard = client.lock(KEY).acquire().lease(lease).await.unwrap();
+        let longer = guard.reenter().unwrap();
+        longer.extend(stage.lease() * 20).await.unwrap();
+        longer.release().await.unwrap();
+        guard.lost().await;
+        // The server still has the hold, for the guard that has ended.
+        let error = refused(guard.detach());
+        assert!(error.is_lost(), "{error}");
+        stage.is_free_within(stage.lease() * 2, KEY).await;
+    }
+}
+
 on_every_backend![
     hold_of_each_kind_goes_on_in_another_client_and_keeps_others_out_all_the_time,
     attached_hold_is_renewed_and_a_detached_one_ends_with_its_lease,
@@ -386,4 +406,5 @@ on_every_backend![
     release_whose_command_was_not_executed_is_repeated_and_confirmed,
     fencing_token_travels_with_its_hold,
     guard_that_cannot_be_detached_is_refused_and_released,
+    guard_whose_own_lease_is_over_has_no_hold_to_detach,
 ];
