@@ -54,6 +54,11 @@ impl ShareRef {
         matches!(self.hold_ref.term(), Term::Until(_))
     }
 
+    /// Whether the guard sets a part of its lease aside, because the clocks of several servers may drift.
+    pub(crate) fn allows_for_drift(&self) -> bool {
+        !self.hold_ref.margin().is_zero()
+    }
+
     /// Gives the guard's own lease this length from now on, unless the lease ends later anyway. The watchdog's task asks the
     /// server for it. `drift`: the part that the guard does not count, because the clocks of several servers may drift.
     pub(crate) fn extend(&self, lease: Duration, drift: Duration) -> Result<(), Error> {

@@ -108,6 +108,30 @@ async fn extended_by_a_majority_and_not_by_a_minority() {
     servers.are_empty().await;
 }
 
+/// It re-enters a hold on each server, so it has no holds that change.
+#[tokio::test(start_paused = true)]
+async fn extended_by_a_majority_where_it_was_acquired_in_scopes_of_each_server() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let mut single = Vec::new();
+    for client in &program.clients {
+        single.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let lock = program.lock();
+    let acquire = async { lock.acquire().lease(LEASE).await.unwrap() };
+    let acquired = single[1].scope(single[2].scope(acquire));
+    let guard = single[0].scope(acquired).await.unwrap().unwrap().unwrap();
+    drop(single);
+    program.clients[2].lock(KEY).force_release().await.unwrap();
+    let (long, start) = (LEASE * 4, Instant::now());
+    let deadline = guard.extend(long).await.unwrap();
+    let margin = long / 100 + Duration::from_millis(2);
+    let early = (deadline - start).abs_diff(long - margin);
+    assert!(early < Duration::from_millis(5), "{:?}", deadline - start);
+    guard.release().await.unwrap();
+    servers.are_empty().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
     let servers = Servers::new(3);
