@@ -164,6 +164,45 @@ async fn waiters_are_told_by_the_messages_that_the_setting_names() {
 }
 
 #[tokio::test]
+async fn waiters_that_are_told_both_ways_hear_the_one_that_the_server_does_not_refuse() {
+    let pulse = Pulse::start();
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let builder = || Client::builder().pub_sub(PubSub::Both);
+    let holder = builder().connect(&cluster.url()).await.unwrap();
+    let waiter = builder().connect(&cluster.url()).await.unwrap();
+    for [refused, allowed] in [["-spublish", "+publish"], ["-publish", "+spublish"]] {
+        if refused == "-publish" && !cluster.has_sharded_messages().await {
+            // Redis 6 has plain messages alone.
+            continue;
+        }
+        let guard = holder.lock(refused).acquire().await.unwrap();
+        let lock = waiter.lock(refused);
+        let waiting = tokio::spawn(async move {
+            let guard = lock.acquire().wait(SOON).await.unwrap();
+            (guard, Instant::now())
+        });
+        let node = cluster.node(cluster.node_of(cluster.slot_of(refused).await).await);
+        let pattern = format!("*{refused}*");
+        eventually_eq(SOON, "a channel", 1, async || {
+            let words = ["PUBSUB", "CHANNELS", &pattern];
+            node.try_cli::<Vec<String>>(&words).await.unwrap().len()
+        })
+        .await;
+        for at in 0..cluster.size() {
+            let words = ["ACL", "SETUSER", "default", refused, allowed];
+            let _older: Result<String, _> = cluster.node(at).try_cli(&words).await;
+        }
+        let freed = Instant::now();
+        guard.release().await.unwrap();
+        let (guard, at) = waiting.await.unwrap();
+        // Without a message it takes 4 s at least.
+        let took = at.duration_since(freed);
+        assert!(took < pulse.stretch(ms(3_500)), "{refused}: {took:?}");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn marks_of_answered_requests_go_from_all_slots() {
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let client = Client::connect(&cluster.url()).await.unwrap();
