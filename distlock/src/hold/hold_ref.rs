@@ -225,10 +225,14 @@ impl HoldRef {
         }
     }
 
-    /// How long the guard still counts as held, unless the hold is renewed. This is a duration and not a tick, because
-    /// each client's clock has its own start.
+    /// How long the guard still counts as held, unless the hold is renewed; zero if it does not, also if its lease would not be
+    /// over yet. This is a duration and not a tick, because each client's clock has its own start.
     pub(crate) fn left(&self) -> Duration {
-        self.end_at().left(self.now())
+        if self.is_held() {
+            self.end_at().left(self.now())
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// How long the guard's own limit allows it to count as held.

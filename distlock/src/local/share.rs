@@ -169,6 +169,14 @@ impl HoldShare {
         release
     }
 
+    /// Ends the share. Its release is sent in the background, and not before this time.
+    pub(crate) fn release_at(self, at: Tick) {
+        let _ending = Ending::new(&self.open.registry.session);
+        if let Ok(Some(release)) = self.open.end_now(false) {
+            release.at(at);
+        }
+    }
+
     /// Ends the share without giving permits back.
     pub(crate) fn forget(self) {
         let _ending = Ending::new(&self.open.registry.session);

@@ -114,7 +114,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-pub(crate) use self::attach::attach;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 pub(crate) use self::single::TryOutcome;
@@ -171,6 +170,21 @@ pub(crate) fn acquire(
         }
         unless_closed(shares, registry, request)
     }
+}
+
+/// Attaches the hold that the request goes [through](RequestedKey::through).
+///
+/// # Errors
+/// [`Error::Lost`] if the former owner does not hold the key any more. [`Error::Closed`] if the client is closed meanwhile: the hold is
+/// released then.
+pub(crate) async fn attach(
+    registry: &Arc<Registry>,
+    request: &Request,
+) -> Result<OpenShares, Error> {
+    let closed = registry.session.closed.wait();
+    let closed = closed.map(|()| Err(request.closed()));
+    let shares = first(attach::attach(registry, request), closed).await?;
+    unless_closed(shares, registry, request)
 }
 
 /// The result of a single attempt, for the user.

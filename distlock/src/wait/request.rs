@@ -106,6 +106,13 @@ impl Request {
         }
     }
 
+    /// The error for keys that were all granted, but not so soon after each other that they are held together, for this long.
+    pub(crate) fn not_held_together(&self, after: Duration) -> Error {
+        let key = self.requested[0].resource.key.text();
+        let why = "the lease of the first grant was over when the last one arrived";
+        Error::unavailable(key, after, why)
+    }
+
     /// How long it has waited.
     pub(crate) fn waited(&self, session: &Session) -> Duration {
         session.now().since(self.since)

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use distlock_tests::proxy::Role;
-use distlock_tests::{RedisCluster, eventually};
+use distlock_tests::{RedisCluster, RedisServer, eventually};
 use redis::{AsyncTypedCommands, ErrorKind, RedisResult, ServerErrorKind};
 
 use super::{SOON, ends, has_keys, took};
@@ -330,7 +330,7 @@ async fn nodes_name_the_proxies_and_replicas_come_through_them() {
     );
     let key = cluster.key_at(0, "key").await;
     let client = redis::Client::open(cluster.proxy(0).url()).unwrap();
-    let mut client = client.get_multiplexed_async_connection().await.unwrap();
+    let mut client = RedisServer::connection_of(&client).await.unwrap();
     client.set(&key, "x".repeat(1_000_000)).await.unwrap();
     has_keys(cluster.node(3), &[&key]).await;
     assert_eq!(cluster.fail_over(0).await, 3);

@@ -158,6 +158,18 @@ impl Group {
         }
     }
 
+    /// The keys were all granted, and so late that they were not held together: `since` then, in a row. Fails if a single attempt meets
+    /// that, or if a wait has met it for too long.
+    pub(super) fn check_patience(&self, since: Tick) -> Result<(), Error> {
+        let ClientRequest { registry, request } = &self.one;
+        let session = &registry.session;
+        let after = session.now().since(since);
+        if !request.is_single_try() && after < session.config.unavailable_after {
+            return Ok(());
+        }
+        Err(request.not_held_together(after))
+    }
+
     /// Whether the wait is over.
     pub(super) fn is_over(&self) -> bool {
         self.one.registry.session.now() >= self.one.request.deadline()

@@ -56,14 +56,16 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
     };
     requests.sort_by_key(rank);
     requests.dedup_by_key(|one| rank(one));
-    for pair in requests.windows(2) {
-        let [
-            (_, one_key, one, client),
-            (_, other_key, other, other_client),
-        ] = [&pair[0], &pair[1]].map(rank);
-        if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
+    for (at, one) in requests.iter().enumerate() {
+        let Resource { kind, key } = &one.requested().resource;
+        // Those of other clients may stand between the two.
+        let others = requests[at + 1..].iter();
+        let others = others.take_while(|other| other.requested().resource.key == *key);
+        let mut others =
+            others.filter(|other| other.registry.session.id == one.registry.session.id);
+        if others.any(|other| other.requested().resource.kind.within(*kind) != Nesting::Apart) {
             let reason = "it is wanted as two kinds of lock at once";
-            return Err(Error::deadlock(one_key.text(), reason));
+            return Err(Error::deadlock(key.text(), reason));
         }
     }
     Ok(())
@@ -126,6 +128,8 @@ async fn acquire_observed(
 async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
     let mut first = 0;
     let mut passed = None;
+    // Since when the keys were all granted, and not held together.
+    let mut too_slow_since = None;
     // The scopes have closed since, if these are other groups.
     let mut regrouped: Vec<Group>;
     let mut groups = groups;
@@ -133,6 +137,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         // Everything that was granted or passed is dropped at the end of each turn of the loop: nothing is held while the
         // next group or the next gate is waited for.
         let mut granted = None;
+        let began = groups[first].one.registry.session.now();
         let parts = match passed.take() {
             Some(gates) => Parts {
                 gates,
@@ -157,13 +162,15 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
             Tried::Granted(parts) => parts,
             Tried::Refused(at) => {
-                first = at;
+                (first, too_slow_since) = (at, None);
                 continue;
             }
             Tried::Absent => continue,
         };
         // They are not renewed before this, so one of them may have ended.
         if groups.len() > 1 && !shares.iter().all(|share| share.hold_ref().is_held()) {
+            drop(shares);
+            groups[first].check_patience(*too_slow_since.get_or_insert(began))?;
             continue;
         }
         let entered = scopes.map(|scopes| scopes.enter(gates, &mut shares));

@@ -361,12 +361,25 @@ async fn send_once(
     note_sent: impl FnOnce(),
 ) -> Result<Answers, Fault> {
     match targets {
-        [one] => Ok(smallvec![
-            noting(session.backend.release(one), note_sent).await?
-        ]),
+        [one] => {
+            let released = noting(session.backend.release(one), note_sent).await;
+            Ok(smallvec![as_released(one, released)?])
+        }
         all => Ok(noting(session.backend.release_all(all), note_sent)
             .await?
             .into()),
+    }
+}
+
+/// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free: a
+/// release of several says so by itself.
+pub(super) fn as_released(
+    target: &Target,
+    answer: Result<Released, Fault>,
+) -> Result<Released, Fault> {
+    match answer {
+        Err(Fault::WrongType(_)) if target.resource.kind.has_lease() => Ok(Released::NotOurs),
+        answer => answer,
     }
 }
 

@@ -47,5 +47,10 @@ pub(crate) async fn release_several(
     if enough(&results) {
         return Ok(());
     }
-    results.into_iter().collect()
+    // First: the guard did not have all of its keys. The others that failed are released in the background.
+    let is_lost = |result: &Result<(), Error>| matches!(result, Err(error) if error.is_lost());
+    match results.iter().position(is_lost) {
+        Some(lost) => results.swap_remove(lost),
+        None => results.into_iter().collect(),
+    }
 }

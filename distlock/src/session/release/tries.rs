@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::confirm::noting;
+use super::confirm::{as_released, noting};
 use super::in_flight::InFlight;
 use super::pending::{PendingRelease, ReleaseOutcome};
 use crate::backend::{Fault, Released, Target};
@@ -126,6 +126,7 @@ impl Tries {
             session.backend.release(&target)
         };
         let outcome = noting(reply, || pending.note_sent(Some(sent_over))).await;
+        let outcome = as_released(&target, outcome);
         // Given back before the pause, so that other releases can be sent.
         drop(permit);
         Some(Try {

@@ -182,8 +182,10 @@ impl<'a> Rounds<'a> {
                 unanswered,
                 ..
             } = round;
+            let is_too_old = shares.len() >= self.quorum;
             // Grants without a quorum are released in the background.
             drop(shares);
+            let unanswered = unanswered.or_else(|| is_too_old.then(|| self.too_late(began)));
             let failed = match unanswered {
                 None => {
                     (self.unanswered_since, self.was_blocked) = (None, true);
@@ -297,19 +299,28 @@ impl<'a> Rounds<'a> {
 
     /// Whether a quorum of the servers each hold it for at least another quarter of their lease.
     fn is_valid(&self, shares: &HoldShares) -> bool {
-        shares.iter().filter(|share| self.lasts(share)).count() >= self.quorum
+        self.majority_is_useful_for(shares).is_some()
     }
 
-    /// Whether a quarter of the lease is left, without the client's margin. Clients with different watchdog timeouts ask for different leases.
-    fn lasts(&self, share: &HoldShare) -> bool {
+    /// How long a quorum of these shares stays [useful](Self::is_useful_for); `None` if too few are.
+    fn majority_is_useful_for(&self, shares: &HoldShares) -> Option<Duration> {
+        let useful = shares.iter().filter_map(|share| self.is_useful_for(share));
+        let mut useful: SmallVec<[Duration; 8]> = useful.collect();
+        useful.sort_unstable_by(|one, other| other.cmp(one));
+        useful.get(self.quorum.checked_sub(1)?).copied()
+    }
+
+    /// For how long more than a quarter of the lease is left, without the client's margin; `None` if less is. Clients with different
+    /// watchdog timeouts ask for different leases.
+    fn is_useful_for(&self, share: &HoldShare) -> Option<Duration> {
         let hold_ref = share.hold_ref();
         let mut requests = self.requests.iter();
-        let asked = requests.find(|one| one.registry.session.id == hold_ref.client());
-        asked.is_some_and(|one| {
-            let margin = one.registry.session.config.lease_margin;
-            let counted = one.first_lease().saturating_sub(margin);
-            hold_ref.left() >= counted / (RENEWALS_PER_LEASE + 1)
-        })
+        let one = requests.find(|one| one.registry.session.id == hold_ref.client())?;
+        let margin = one.registry.session.config.lease_margin;
+        let counted = one.first_lease().saturating_sub(margin);
+        hold_ref
+            .left()
+            .checked_sub(counted / (RENEWALS_PER_LEASE + 1))
     }
 
     fn timed_out(&self, refused: &[Refusal]) -> Error {
@@ -323,6 +334,13 @@ impl<'a> Rounds<'a> {
         let holder = refused.iter().find_map(|refusal| refusal.holder.clone());
         let session = &self.requests[0].registry.session;
         self.request().timed_out(session, key, blocker, holder)
+    }
+
+    /// A majority has granted it, and nearly all of the lease was over by then.
+    fn too_late(&self, since: Tick) -> Error {
+        let key = self.request().requested[0].resource.key.text();
+        let why = "the grants of a majority arrived when their leases were nearly over";
+        Error::unavailable(key, self.now().since(since), why)
     }
 
     fn no_answer(&self, since: Tick) -> Error {

@@ -305,6 +305,10 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             // In proportion to the time that the quorum took, so that servers that are far away get more.
             self.until = self.until.min(now.after((took / 5).max(QUORUM_GRACE)));
         }
+        // A majority does not grow too old while a server is waited for that it does not need.
+        if let Some(useful_for) = self.rounds.majority_is_useful_for(&self.shares) {
+            self.until = self.until.min(self.rounds.now().after(useful_for / 2));
+        }
     }
 
     fn ended(self, one_server: Option<Error>) -> Round {

@@ -43,18 +43,6 @@ pub(crate) async fn try_each(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {
-    loop {
-        if let Some(outcome) = try_parts(registry, request).await? {
-            return Ok(outcome);
-        }
-    }
-}
-
-/// Makes a single attempt on each part. `None` if a part has ended before the last one was granted.
-async fn try_parts(
-    registry: &Arc<Registry>,
-    request: &Request,
-) -> Result<Option<TryOutcome>, Error> {
     let session = &registry.session;
     let mut open: VecDeque<Part> = request
         .parts(0..request.requested.len(), session)
@@ -81,17 +69,18 @@ async fn try_parts(
                 granted.add(&part, shares);
                 of_granted.push(part);
             }
-            held @ TryOutcome::Held { .. } => return Ok(Some(held)),
+            held @ TryOutcome::Held { .. } => return Ok(held),
         }
     }
     if !granted.are_held() {
-        return Ok(None);
+        let after = request.waited(session);
+        return Err(request.not_held_together(after));
     }
     let mut all = granted.into_all();
     all.sort_unstable_by_key(|(at, _)| *at);
     let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
     request.have_guards(&shares);
-    Ok(Some(TryOutcome::Granted(shares)))
+    Ok(TryOutcome::Granted(shares))
 }
 
 impl SeveralKeysWaiter<'_> {

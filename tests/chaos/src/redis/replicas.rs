@@ -1,6 +1,7 @@
 //! A replica that stops, and clients whose grants it has to confirm. Beside the run, on separate servers.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use distlock::{Client, Error};
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::RedisRun;
 use super::calm::Wrong;
@@ -18,7 +19,7 @@ use distlock_tests::server::RedisServer;
 /// How long the replica may take to confirm a grant.
 const CONFIRMED_WITHIN: Duration = Duration::from_millis(300);
 
-/// For how long acquisitions go on before the replica stops, while it is stopped, and afterwards.
+/// For how long acquisitions go on before the replica stops, while it is stopped, and afterwards until one is granted.
 const BEFORE: Duration = Duration::from_millis(500);
 const STOPPED: Duration = Duration::from_millis(4_000);
 const AFTER: Duration = Duration::from_millis(2_000);
@@ -48,10 +49,10 @@ impl RedisRun {
         follow(&primary, &replica).await;
         let (client, told) = (confirmed_client(&primary).await, Told::default());
         let (is_stopped, goes_on) = (Cell::new(false), Cell::new(false));
-        let end = Instant::now() + BEFORE + STOPPED + AFTER;
+        let is_over = Cell::new(false);
         let tasks = (1..=TASKS as u64).map(|task| {
             let seed = self.context.seed ^ task;
-            self.acquire_until(end, &client, &told, (&is_stopped, &goes_on), seed)
+            self.acquire_until_over(&is_over, &client, &told, (&is_stopped, &goes_on), seed)
         });
         let stopping = async {
             sleep(BEFORE).await;
@@ -59,10 +60,18 @@ impl RedisRun {
             // What was granted before is released by then.
             sleep(CONFIRMED_WITHIN).await;
             is_stopped.set(true);
-            sleep(STOPPED).await;
+            // Longer, if this process stands still: then it is told of no outage.
+            let _over = self.pulse.timeout(STOPPED, pending::<()>()).await;
             is_stopped.set(false);
             replica.cont();
             goes_on.set(true);
+            let granted = async {
+                while !told.granted.get() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let _told_below = self.pulse.timeout(AFTER, granted).await;
+            is_over.set(true);
         };
         let (wrong, ()) = tokio::join!(join_all(tasks), stopping);
         let mut all_wrong: Vec<Wrong> = wrong.into_iter().flatten().collect();
@@ -77,17 +86,17 @@ impl RedisRun {
         all_wrong
     }
 
-    /// Acquires and releases until this time, with waits of any length. Returns what was wrong.
-    async fn acquire_until(
+    /// Acquires and releases until that is over, with waits of any length. Returns what was wrong.
+    async fn acquire_until_over(
         &self,
-        end: Instant,
+        is_over: &Cell<bool>,
         client: &Client,
         told: &Told,
         (is_stopped, goes_on): (&Cell<bool>, &Cell<bool>),
         seed: u64,
     ) -> Option<Wrong> {
         let (mut random, mut wrong) = (StdRng::seed_from_u64(seed), None);
-        while Instant::now() < end {
+        while !is_over.get() {
             let key = format!("chaos:confirmed:{}", random.random_range(0..KEYS));
             let wait = CONFIRMED_WITHIN.mul_f64(random.random_range(WAITS));
             // The client knew of the outage all the time.

@@ -164,17 +164,25 @@ mod tests {
             heals: 7,
         };
         let watch = SlowServers::watch([&server], late);
-        stop(&mut server, &watch).await;
+        let first = stop(&mut server, &watch).await;
         // It may be restarted.
         server.restart().await;
         server.connection().await;
         let second = stop(&mut server, &watch).await;
+        // A busy machine may have kept the server from its answers at other times as well.
+        let has = |faults: &[Fault], stop: &Stall| {
+            let mut faults = faults
+                .iter()
+                .filter(|fault| fault.to - fault.from > timestamp(LATE));
+            faults.any(|fault| fault.from < stop.to && fault.to > stop.from)
+        };
         let both = faults(&watch, None);
-        assert_eq!(both.len(), 2, "{both:?}");
-        for fault in both {
-            assert!(fault.to - fault.from > timestamp(LATE), "{fault:?}");
-        }
+        assert!(has(&both, &first) && has(&both, &second), "{both:?}");
         let planned = slow(second, 8);
-        assert_eq!(faults(&watch, Some(planned)).len(), 1);
+        let unplanned = faults(&watch, Some(planned));
+        assert!(
+            has(&unplanned, &first) && !has(&unplanned, &second),
+            "{unplanned:?}"
+        );
     }
 }

@@ -64,6 +64,44 @@ on_every_backend_and_in_several_slots![
     nothing_is_kept_while_a_member_of_another_kind_is_waited_for,
 ];
 
+/// The first key is granted, and its lease is over when the other one is.
+#[tokio::test(start_paused = true)]
+async fn members_that_are_granted_too_late_to_be_held_together_are_unavailable() {
+    const LEASE: Duration = Duration::from_secs(1);
+    let faults = Faults::new();
+    let client = || {
+        let builder = Client::builder().unavailable_after(LEASE * 5);
+        builder
+            .faults(&faults)
+            .in_memory(&MemoryServer::new())
+            .unwrap()
+    };
+    let (one, two) = (client(), client());
+    faults.always(Op::Attempt, Fault::DelayReply(LEASE * 3 / 5));
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    for wait in [Duration::ZERO, Duration::MAX] {
+        let tried = multi.acquire().lease(LEASE).wait(wait).into_future();
+        let tried = timeout(LEASE * 30, tried).await;
+        let error = refused(tried.expect("it gives up"));
+        assert!(error.is_unavailable(), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("the lease of the first grant was over"),
+            "{error}"
+        );
+    }
+    faults.split_slots();
+    let tried = one
+        .multi_lock(["a", "b"])
+        .acquire()
+        .lease(LEASE)
+        .wait(Duration::ZERO)
+        .into_future();
+    let tried = timeout(LEASE * 30, tried).await;
+    assert!(refused(tried.expect("it gives up")).is_unavailable());
+}
+
 async fn members_of_other_kinds_and_clients(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let multi = || {

@@ -25,6 +25,43 @@ async fn one_key_as_two_kinds_is_refused(stage: &Stage) {
     ));
 }
 
+/// With clients of two servers, whose numbers are random.
+#[tokio::test(start_paused = true)]
+async fn one_key_as_two_kinds_is_refused_also_if_another_client_wants_it() {
+    let (one, two) = (Client::in_memory(), Client::in_memory());
+    let all: [Vec<Member>; 3] = [
+        vec![
+            one.lock("a").into(),
+            two.lock("a").into(),
+            one.spin_lock("a").into(),
+            two.spin_lock("a").into(),
+        ],
+        vec![
+            one.lock("a").into(),
+            two.lock("a").into(),
+            one.fenced_lock("a").into(),
+            two.fenced_lock("a").into(),
+        ],
+        vec![
+            one.lock("a").into(),
+            two.lock("a").into(),
+            one.spin_lock("a").into(),
+        ],
+    ];
+    for members in all {
+        let multi = MultiLock::of(members);
+        let error = refused(
+            timeout(Duration::from_secs(90), multi.acquire().into_future())
+                .await
+                .expect("it ends"),
+        );
+        assert!(matches!(error, Error::Deadlock { .. }), "{error}");
+    }
+    // Of two servers it is no such mistake.
+    let both = MultiLock::of([one.lock("a").into(), two.lock("a").into()]);
+    both.acquire().await.unwrap().release().await.unwrap();
+}
+
 /// The multi-locks of one key with two clients, which exclude each other on one server.
 fn of_two_clients(one: &Client, two: &Client, key: &str) -> Vec<MultiLock> {
     let of = |members: [Member; 2]| {

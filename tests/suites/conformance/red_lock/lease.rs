@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use distlock::{Error, MultiLock};
+use distlock::{Error, LockSource, Mode, MultiLock, Quorum};
 use distlock_tests::faults::{Fault, Op};
 use distlock_tests::lock_once;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{KEY, LEASE, Servers};
+use super::{KEY, LEASE, Program, Servers};
 
 #[tokio::test(start_paused = true)]
 async fn watchdog_keeps_it_with_a_minority_gone_and_it_is_lost_with_a_majority() {
@@ -55,10 +55,16 @@ async fn lost_before_the_end_on(servers: usize) {
 #[tokio::test(start_paused = true)]
 async fn majority_that_was_lost_server_by_server_is_free_by_the_margin_after_the_loss() {
     let margin = LEASE / 4;
-    for released in [false, true] {
+    let of_read_write = [(Mode::Read, Mode::Write), (Mode::Write, Mode::Read)];
+    let modes = [(Mode::Reentrant, Mode::Reentrant)].into_iter();
+    for ((mode, next), released) in modes
+        .chain(of_read_write)
+        .flat_map(|modes| [(modes, false), (modes, true)])
+    {
         let servers = Servers::new(3);
         let (program, other) = (servers.program_with_margin(margin), servers.program());
-        let guard = program.lock().acquire().await.unwrap();
+        let lock = |program: &Program| LockSource::from(Quorum::new(program.clients.clone()));
+        let guard = lock(&program).acquire(mode, [KEY]).await.unwrap();
         program.hang([0]);
         sleep(LEASE * 3).await;
         assert!(guard.is_held());
@@ -70,12 +76,12 @@ async fn majority_that_was_lost_server_by_server_is_free_by_the_margin_after_the
         } else {
             drop(guard);
         }
-        let next = other.lock().acquire().wait(LEASE).await.unwrap();
+        let next = lock(&other).acquire(next, [KEY]).await.unwrap();
         let took = start.elapsed();
         let slack = Duration::from_secs(1);
         assert!(
             took + slack / 100 >= margin && took < margin + slack,
-            "{took:?}"
+            "{mode:?}: {took:?}"
         );
         next.release().await.unwrap();
         program.heal();
@@ -105,6 +111,57 @@ async fn extended_by_a_majority_and_not_by_a_minority() {
     program.heal();
     guard.lost().await;
     drop(guard);
+    servers.are_empty().await;
+}
+
+/// Another owner has a part whose lease would last for longer than those of the parts that are left.
+#[tokio::test(start_paused = true)]
+async fn time_that_remains_is_that_of_the_parts_that_are_left() {
+    let servers = Servers::new(3);
+    let (program, other) = (servers.program(), servers.program());
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([2]);
+    let start = Instant::now();
+    sleep(LEASE / 2).await;
+    let first = &other.clients[0].lock(KEY);
+    first.force_release().await.unwrap();
+    let theirs = first.acquire().await.unwrap();
+    // By then the next renewal has found that it is gone.
+    sleep(LEASE / 4).await;
+    let left = guard.remaining();
+    assert!(
+        guard.is_held() && left <= LEASE - start.elapsed(),
+        "{left:?}"
+    );
+    sleep(left).await;
+    assert!(!guard.is_held());
+    let told = timeout(Duration::from_millis(2), guard.lost());
+    told.await.expect("it is told of the loss at once");
+    drop(guard);
+    theirs.release().await.unwrap();
+    program.heal();
+    servers.are_empty().await;
+}
+
+/// Two servers have granted it, and the lease is so short that it is nearly over when the third one may answer.
+#[tokio::test(start_paused = true)]
+async fn majority_is_no_older_for_a_server_that_it_does_not_need() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let slow = [
+        Duration::ZERO,
+        Duration::from_millis(640),
+        Duration::from_millis(1_900),
+    ];
+    for (faults, slow) in program.faults.iter().zip(slow) {
+        faults.always(Op::Attempt, Fault::DelayReply(slow));
+    }
+    let lock = program.lock();
+    let acquire = lock.acquire().lease(Duration::from_secs(1));
+    let guard = acquire.wait(Duration::ZERO).await.unwrap();
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    program.heal();
     servers.are_empty().await;
 }
 

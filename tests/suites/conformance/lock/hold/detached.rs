@@ -371,6 +371,21 @@ async fn guard_that_cannot_be_detached_is_refused_and_released(stage: &Stage) {
     assert_gone(lost.detach());
 }
 
+async fn attach_to_a_client_that_is_closed_meanwhile_is_refused_and_released(stage: &Stage) {
+    let (web, worker) = (stage.client().await, stage.faulty_client().await);
+    let detached = detached(&web).await;
+    let late = stage.part(10);
+    stage.faults().next(Op::Attempt, Fault::DelayReply(late));
+    let closing = async {
+        sleep(late / 2).await;
+        worker.close(stage.lease()).await.unwrap();
+    };
+    let (attached, ()) = tokio::join!(worker.attach(&detached), closing);
+    let error = refused(attached);
+    assert!(matches!(error, Error::Closed { .. }), "{error}");
+    stage.is_free_within(stage.lease() * 2, KEY).await;
+}
+
 async fn guard_whose_own_lease_is_over_has_no_hold_to_detach(stage: &Stage) {
     let lease = stage.part(2);
     for margin in [Duration::ZERO, lease / 10] {
@@ -407,4 +422,5 @@ on_every_backend![
     fencing_token_travels_with_its_hold,
     guard_that_cannot_be_detached_is_refused_and_released,
     guard_whose_own_lease_is_over_has_no_hold_to_detach,
+    attach_to_a_client_that_is_closed_meanwhile_is_refused_and_released,
 ];

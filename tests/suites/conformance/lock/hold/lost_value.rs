@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use distlock::{Client, Error, Loss};
+use distlock::{Client, Error, Loss, MultiLock};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::sleep;
 
@@ -157,10 +157,50 @@ async fn value_of_a_multi_lock_that_lost_one_key_goes_to_the_function(stage: &St
     assert_eq!(calls.taken(), ["\"paid\" Gone"]);
 }
 
+async fn key_that_has_other_data_when_the_body_ends_is_a_loss(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let body = async {
+        force(&other, KEY).await;
+        let semaphore = other.semaphore(KEY);
+        assert!(semaphore.try_set_permits(1).await.unwrap());
+        7
+    };
+    let lost = refused(client.lock(KEY).acquire().run(body).await);
+    assert!(lost.is_lost() && lost.body_completed(), "{lost}");
+    // It is left as it is.
+    let semaphore = other.semaphore(KEY);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
+    assert!(semaphore.delete().await.unwrap());
+}
+
+async fn loss_of_one_key_is_told_although_the_release_of_another_one_fails(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let locks = MultiLock::of([
+        client.lock("order:1").into(),
+        other.fenced_lock("order:2").into(),
+    ]);
+    let body = async {
+        stage.faults().next(Op::Release, Fault::Garbled);
+        stage
+            .client()
+            .await
+            .fenced_lock("order:2")
+            .force_release()
+            .await
+            .unwrap();
+        7
+    };
+    let lost = refused(locks.acquire().run(body).await);
+    assert!(lost.is_lost() && lost.body_completed(), "{lost}");
+    assert_eq!(stage.faults().hits(Op::Release), 1);
+}
+
 on_every_backend![
     value_of_a_body_that_ended_before_the_loss_is_what_the_function_makes_of_it,
     function_is_not_called_for_a_body_that_kept_its_lock_was_cut_or_never_ran,
     error_of_the_body_stays_the_result_although_the_lock_was_lost,
     value_passes_if_only_the_answer_to_the_release_is_missing,
     value_of_a_multi_lock_that_lost_one_key_goes_to_the_function,
+    key_that_has_other_data_when_the_body_ends_is_a_loss,
+    loss_of_one_key_is_told_although_the_release_of_another_one_fails,
 ];
