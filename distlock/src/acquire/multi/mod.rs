@@ -18,14 +18,16 @@ mod in_scopes;
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use self::group::{Group, Parts};
 use self::in_scopes::InScopes;
 use super::observed::observed;
 use super::reentry::{ClosedGate, OpenGates, within_scopes};
 use crate::error::Error;
 use crate::local::{HoldShare, HoldShares};
-use crate::resource::key::Resource;
-use crate::resource::kind::Nesting;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::{Kind, Nesting};
 use crate::telemetry::LockType;
 use crate::wait::ClientRequest;
 
@@ -50,12 +52,8 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
 /// Removes duplicates, and sorts the keys in the order that all clients share. Refuses a key that is requested as two
 /// kinds of lock.
 fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
-    let rank = |one: &ClientRequest| {
-        let Resource { kind, key } = one.requested().resource.clone();
-        (slot(one), key, kind, one.registry.session.id)
-    };
-    requests.sort_by_key(rank);
-    requests.dedup_by_key(|one| rank(one));
+    requests.sort_by(|one, other| rank(one).cmp(&rank(other)));
+    requests.dedup_by(|one, other| rank(one) == rank(other));
     for (at, one) in requests.iter().enumerate() {
         let Resource { kind, key } = &one.requested().resource;
         // Those of other clients may stand between the two.
@@ -69,6 +67,12 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Where a request stands among the others.
+fn rank(one: &ClientRequest) -> (u16, &Key, Kind, Uuid) {
+    let Resource { kind, key } = &one.requested().resource;
+    (slot(one), key, *kind, one.registry.session.id)
 }
 
 /// The part of the server's keys that one command can name. Keys of one slot stand together in the request of a group.
