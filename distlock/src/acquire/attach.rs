@@ -22,28 +22,42 @@ pub(crate) async fn attach(
     call_site: &'static Location<'static>,
 ) -> Result<Guard, Error> {
     let attaching = pin!(async {
-        let mut one = Terms::new(call_site).checked(handle)?;
-        check_open(&one)?;
-        let requested = one.requested_mut();
-        requested.permits = hold.permits;
-        let former = DetachedOwner {
-            owner: hold.owner,
-            token: hold.token,
-        };
-        requested.through = Some(Through::Detached(Box::new(former)));
-        let (kind, key) = (handle.kind, one.requested().resource.key.clone());
-        let attach = || wait::attach(&one.registry, &one.request);
-        let lock_type = LockType::Single(kind);
-        let mut shares = observed(&one, lock_type, [&key].into_iter(), attach).await?;
-        if hold.may_come_late {
-            handle
-                .registry()
-                .session
-                .keep_ended(former_target(handle, hold)?);
+        loop {
+            match attach_as_it_is(handle, hold, call_site).await {
+                // The client has another identity by now.
+                Err(Error::Closed { .. }) if !handle.is_closed() => {}
+                ended => return ended,
+            }
         }
-        Ok(Guard::new(HoldShare::new(shares.remove(0), None)))
     });
     watching(|| handle.look(), attaching).await
+}
+
+async fn attach_as_it_is(
+    handle: &Handle,
+    hold: &OwnedKey,
+    call_site: &'static Location<'static>,
+) -> Result<Guard, Error> {
+    let mut one = Terms::new(call_site).checked(handle)?;
+    check_open(&one)?;
+    let requested = one.requested_mut();
+    requested.permits = hold.permits;
+    let former = DetachedOwner {
+        owner: hold.owner,
+        token: hold.token,
+    };
+    requested.through = Some(Through::Detached(Box::new(former)));
+    let (kind, key) = (handle.kind, one.requested().resource.key.clone());
+    let attach = || wait::attach(&one.registry, &one.request);
+    let lock_type = LockType::Single(kind);
+    let mut shares = observed(&one, lock_type, [&key].into_iter(), attach).await?;
+    if hold.may_come_late {
+        handle
+            .registry()
+            .session
+            .keep_ended(former_target(handle, hold)?);
+    }
+    Ok(Guard::new(HoldShare::new(shares.remove(0), None)))
 }
 
 /// Releases the hold. Any process may have detached it.

@@ -149,7 +149,9 @@ impl Handle {
 
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
         let holders = self.holders().await?;
-        Ok(holders.iter().map(|holder| holder.count).sum())
+        let counts = holders.iter().map(|holder| holder.count);
+        // Data of another program may have counts of any size.
+        Ok(counts.fold(0, u64::saturating_add))
     }
 
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {

@@ -264,16 +264,6 @@ pub(crate) const COPIED_MUTEX: Duration = Duration::from_millis(100);
 /// From this number of semaphores on, a client forgets those that nobody waits for.
 pub(crate) const NUMBERS_KEPT: usize = 1024;
 
-/// How long a server refuses an owner whose attempt was withdrawn.
-///
-/// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. For one watchdog lease the
-/// pauses between the withdrawals are shorter than this time. After that the attempt's own lease has ended.
-pub(crate) const OWNERS_REMEMBERED: Duration = WATCHDOG_TIMEOUT;
-
-/// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits.
-/// The last copy may be delayed by the same time again, so this is twice that time.
-pub(crate) const REQUESTS_REMEMBERED: Duration = Duration::from_secs(14);
-
 /// How long a waiter keeps its place in the server's queue after its last sign of life. A waiter sends three in that time.
 pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 

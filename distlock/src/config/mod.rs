@@ -259,13 +259,16 @@ impl Config {
         Ok(())
     }
 
-    /// [`OWNERS_REMEMBERED`] for this client's lease.
-    #[cfg(feature = "redis")]
+    /// How long a server refuses an owner whose attempt was withdrawn.
+    ///
+    /// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. For one watchdog lease the
+    /// pauses between the withdrawals are shorter than this time. After that the attempt's own lease has ended.
     pub(crate) fn owners_remembered(&self) -> Duration {
         self.watchdog_timeout
     }
 
-    /// [`REQUESTS_REMEMBERED`] for this client's timeouts.
+    /// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits.
+    /// The last copy may be delayed by the same time again, so this is twice that time.
     #[cfg(feature = "redis")]
     pub(crate) fn requests_remembered(&self) -> Duration {
         (self.unavailable_after + self.response_timeout) * 2

@@ -239,7 +239,8 @@ impl Guard {
     /// [`hold_at_least`](crate::Acquire::hold_at_least) ends with the guard.
     ///
     /// # Errors
-    /// * [`Error::Lost`]: the hold is lost.
+    /// * [`Error::Lost`]: the hold is lost, or the guard's own lease is over. If the server still has the hold, it is released in the
+    ///   background.
     /// * [`Error::Unsupported`]: the lock is a read/write lock, a multi-lock or a Redlock, whose holds have several entries in the
     ///   servers, or the hold has other guards. The guard is released in the background.
     ///

@@ -217,7 +217,7 @@ impl ExpirablePermit {
     /// as well.
     ///
     /// # Errors
-    /// [`Error::Lost`] if a permit was already lost.
+    /// [`Error::Lost`] if a permit was already lost, or if the guard's own lease is over.
     ///
     /// # Examples
     /// ```
@@ -251,7 +251,8 @@ impl ExpirablePermit {
     /// case.
     ///
     /// # Errors
-    /// [`Error::Lost`] if a permit was already lost. The remaining permits are released in the background.
+    /// [`Error::Lost`] if a permit was already lost, or if the guard's own lease is over. The remaining permits are released in the
+    /// background.
     ///
     /// # Examples
     /// See [`ExpirableSemaphore::release`](crate::ExpirableSemaphore::release).

@@ -13,10 +13,10 @@ impl Guard {
     ///
     /// # Errors
     /// * [`Error::Lost`]: the hold was lost before its release, so another owner may have been inside the critical
-    ///   section.
+    ///   section. A value of another type under the key is such a loss as well.
     /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
     ///   by its lease at the latest.
-    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
+    /// * [`Error::Denied`], and [`Error::WrongType`] for what belongs to a fair or a read/write lock: the server refused.
     ///
     /// # Cancel safety
     /// The guard ends with the first poll. Dropping the future leaves the release to the background.

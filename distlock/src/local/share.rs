@@ -11,7 +11,7 @@ use super::registry::Registry;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{GatePermit, Hold, HoldRef, Lease, Term};
-use crate::resource::kind::Nesting;
+use crate::resource::kind::{Family, Nesting};
 use crate::session::{Ending, Release, Session, Unguarded, release_several};
 use crate::sync::atomic::AtomicBool;
 use crate::telemetry;
@@ -169,14 +169,6 @@ impl HoldShare {
         release
     }
 
-    /// Ends the share. Its release is sent in the background, and not before this time.
-    pub(crate) fn release_at(self, at: Tick) {
-        let _ending = Ending::new(&self.open.registry.session);
-        if let Ok(Some(release)) = self.open.end_now(false) {
-            release.at(at);
-        }
-    }
-
     /// Ends the share without giving permits back.
     pub(crate) fn forget(self) {
         let _ending = Ending::new(&self.open.registry.session);
@@ -281,12 +273,17 @@ impl OpenShare {
         }
     }
 
-    /// Until when the key stays with a guard whose own lease is over, although the hold is not: by the margin of its client.
+    /// Until when the key stays with a guard whose own lease is over, although the hold is not: by the margin of its client. Also with
+    /// a part of a Redlock of a read/write lock whose majority was lost: the release of such a lock keeps nobody out.
     fn quiet_until(&self, now: Tick) -> Tick {
         let margin = self.registry.session.config.lease_margin;
-        match self.hold_ref.term() {
+        let of_term = match self.hold_ref.term() {
             Term::Until(end) if end <= now => end.after(margin),
             _ => Tick::default(),
+        };
+        match self.hold().resource.kind.family() {
+            Family::ReadWrite => of_term.max(self.hold().at_release().taken_until),
+            _ => of_term,
         }
     }
 }

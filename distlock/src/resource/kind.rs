@@ -194,6 +194,14 @@ impl Kind {
         matches!(self, Self::Reentrant | Self::NonReentrant | Self::Spin)
     }
 
+    /// Whether all that tells its owners is one value under its key.
+    pub(crate) fn is_one_value(self) -> bool {
+        matches!(
+            self,
+            Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced
+        )
+    }
+
     /// Whether its holds have a lease and end by themselves. Permits of a plain semaphore do not.
     pub(crate) fn has_lease(self) -> bool {
         self != Self::Semaphore

@@ -7,6 +7,7 @@ use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::local::QueueSlot;
+use crate::resource::kind::Family;
 use crate::session::{Session, next_look, over_at};
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
@@ -25,7 +26,11 @@ pub(super) fn due_without_a_message(
 ) -> impl Future<Output = ()> {
     async move {
         while let Some(seen) = next_look(session, &target, lease.over_at, was_active).await {
-            lease.told(seen.ttl, session.now());
+            // A look at permits does not tell when the next one ends. The refused attempt has told it, and a release or a shorter lease
+            // comes with a message.
+            if target().resource.kind.family() != Family::Permit {
+                lease.told(seen.ttl, session.now());
+            }
         }
     }
 }

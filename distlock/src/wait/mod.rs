@@ -176,7 +176,7 @@ pub(crate) fn acquire(
 ///
 /// # Errors
 /// [`Error::Lost`] if the former owner does not hold the key any more. [`Error::Closed`] if the client is closed meanwhile: the hold is
-/// released then.
+/// still detached then, or it is released in the background.
 pub(crate) async fn attach(
     registry: &Arc<Registry>,
     request: &Request,

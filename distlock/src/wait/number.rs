@@ -152,6 +152,13 @@ struct Sight {
 
 impl Watch<'_> {
     async fn look(&mut self) -> Result<LatchSeen, Error> {
+        let found = self.ask().await?;
+        // A try before it may have failed. The wait ends with a fault only if the last read was not answered.
+        self.request.failed = None;
+        Ok(found)
+    }
+
+    async fn ask(&mut self) -> Result<LatchSeen, Error> {
         if let Some(subscription) = &mut self.subscription {
             // Before the read, so that a message that arrives during the read counts as new.
             subscription.mark_seen();

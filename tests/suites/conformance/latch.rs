@@ -163,6 +163,23 @@ async fn wait_times_out_and_says_what_is_left(stage: &Stage) {
     latch.delete().await.unwrap();
 }
 
+async fn wait_whose_last_read_was_answered_ends_with_the_count(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let latch = latch(&client, 2).await;
+    stage.faults().next(Op::Adjust, Fault::FailBefore);
+    let error = refused(latch.wait().timeout(stage.part(5)).await);
+    let counts = matches!(
+        &error,
+        Error::Timeout {
+            blocker: Blocker::Count(2),
+            ..
+        }
+    );
+    assert!(counts, "{error}");
+    assert_eq!(stage.faults().hits(Op::Adjust), 1);
+    latch.delete().await.unwrap();
+}
+
 async fn wait_that_nobody_answers_is_unavailable(stage: &Stage) {
     let client = stage.faulty_client().await;
     let latch = latch(&client, 1).await;
@@ -348,6 +365,7 @@ on_every_backend![
     count_sent_again_leaves_the_next_latch_alone,
     wait_times_out_and_says_what_is_left,
     wait_that_nobody_answers_is_unavailable,
+    wait_whose_last_read_was_answered_ends_with_the_count,
     wait_that_ends_during_the_first_read_tells_a_slow_answer_from_an_outage,
     waiter_that_misses_the_message_looks_again,
     waiters_of_a_latch_that_is_gone_without_a_0_are_told,

@@ -94,6 +94,7 @@ fn made() -> impl Strategy<Value = Made> {
         2 => (0..9_u32).prop_map(Made::TrySet),
         1 => (0..9_u32).prop_map(Made::Set),
         2 => (-3..6_i32).prop_map(Made::Add),
+        1 => Just(Made::Add(i32::MAX)),
         2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
         2 => (owner, 0..3_usize, agree::long_leases())
             .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),

@@ -69,6 +69,7 @@ fn semaphore_step() -> impl Strategy<Value = NumberStep> + Clone {
     let change = prop_oneof![
         2 => (0..6_u32).prop_map(SemaphoreChange::TrySet),
         4 => (-4..6_i32).prop_map(SemaphoreChange::Add),
+        1 => Just(SemaphoreChange::Add(i32::MAX)),
         1 => Just(SemaphoreChange::Drain),
         2 => Just(SemaphoreChange::Count),
     ];
@@ -318,6 +319,9 @@ async fn verbs_answer_what_they_promise() {
     assert_eq!(adjust(111, SemaphoreChange::Add(1)).await, number(over));
     assert_eq!(adjust(0, SemaphoreChange::Count).await, number(over - 1));
     assert_eq!(adjust(112, SemaphoreChange::Drain).await, number(over - 1));
+    // A late copy finds room, and is a copy.
+    assert_eq!(adjust(111, SemaphoreChange::Add(1)).await, number(over));
+    assert_eq!(adjust(0, SemaphoreChange::Count).await, number(0));
     // The end of an owner, and an answer, are remembered for long enough, and not for ever.
     tokio::time::sleep(Duration::from_secs(34)).await;
     assert_eq!(adjust(102, SemaphoreChange::Add(-5)).await, number(-2));

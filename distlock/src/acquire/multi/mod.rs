@@ -141,7 +141,6 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         // Everything that was granted or passed is dropped at the end of each turn of the loop: nothing is held while the
         // next group or the next gate is waited for.
         let mut granted = None;
-        let began = groups[first].one.registry.session.now();
         let parts = match passed.take() {
             Some(gates) => Parts {
                 gates,
@@ -154,6 +153,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 }
                 Err(closed) => {
                     passed = pass_closed(scopes, closed).await?;
+                    too_slow_since = None;
                     continue;
                 }
             },
@@ -161,8 +161,11 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         if let Some(now) = regroup(groups, scopes, &parts.gates)? {
             regrouped = now;
             (groups, first, passed) = (&regrouped, 0, Some(parts.gates));
+            too_slow_since = None;
             continue;
         }
+        // From the first grant on, by the clock of its client. Those of other clients may have other starts.
+        let began = groups[first].one.registry.session.now();
         let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
             Tried::Granted(parts) => parts,
             Tried::Refused(at) => {

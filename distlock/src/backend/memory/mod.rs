@@ -65,6 +65,7 @@ impl MemoryServer {
             id,
             store: Arc::clone(&self.store),
             remembered: config.remembered(),
+            owners_remembered: config.owners_remembered(),
             opening_remembered: config.opening_remembered(),
             // Relaxed: the number only has to differ from every other client's.
             client: self.store.clients.fetch_add(1, Ordering::Relaxed),
@@ -81,6 +82,7 @@ pub(crate) struct MemoryBackend {
     store: Arc<Store>,
     /// How long the server remembers a request that takes effect once.
     remembered: Duration,
+    owners_remembered: Duration,
     /// How long it remembers that a latch was opened.
     opening_remembered: Duration,
     client: u64,
@@ -114,6 +116,7 @@ impl MemoryBackend {
             client: self.client,
             now,
             remember_until: now.after(self.remembered),
+            ended_until: now.after(self.owners_remembered),
             opened_until: now.after(self.opening_remembered),
         };
         let (answer, published) = {

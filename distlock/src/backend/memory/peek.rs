@@ -21,10 +21,10 @@ pub(super) fn peek(state: &State, target: &Target, now: Tick) -> Peeked {
         // A number that is gone, and a value of another type, are for the attempt to report.
         (_, _) => true,
     };
-    let ttl = if target.resource.kind.has_lease() {
-        state.ttl(name, now)
-    } else {
-        None
+    let ttl = match target.resource.kind.family() {
+        Family::Lock | Family::ReadWrite => state.ttl(name, now),
+        // As over Redis, where a look at a number tells no end.
+        _ => None,
     };
     let count = match (target.resource.kind.family(), value) {
         (Family::Latch, Some(Value::Number(count))) if !is_open => Some(*count),

@@ -372,13 +372,13 @@ async fn send_once(
 }
 
 /// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free: a
-/// release of several says so by itself.
+/// release of several says so by itself. A fair lock and an expirable semaphore have several keys, of which another one may have the value.
 pub(super) fn as_released(
     target: &Target,
     answer: Result<Released, Fault>,
 ) -> Result<Released, Fault> {
     match answer {
-        Err(Fault::WrongType(_)) if target.resource.kind.has_lease() => Ok(Released::NotOurs),
+        Err(Fault::WrongType(_)) if target.resource.kind.is_one_value() => Ok(Released::NotOurs),
         answer => answer,
     }
 }

@@ -47,10 +47,15 @@ pub(crate) async fn release_several(
     if enough(&results) {
         return Ok(());
     }
-    // First: the guard did not have all of its keys. The others that failed are released in the background.
+    // A loss comes first if the guard did not have as many as it needed. The others that failed are released in the background.
     let is_lost = |result: &Result<(), Error>| matches!(result, Err(error) if error.is_lost());
-    match results.iter().position(is_lost) {
-        Some(lost) => results.swap_remove(lost),
+    let lost = results.iter().filter(|result| is_lost(result)).count();
+    let first = results.iter().position(|result| match result {
+        Ok(()) => false,
+        Err(error) => error.is_lost() == (lost > all - needs),
+    });
+    match first {
+        Some(first) => results.swap_remove(first),
         None => results.into_iter().collect(),
     }
 }

@@ -185,7 +185,12 @@ impl<'a> Rounds<'a> {
             let is_too_old = shares.len() >= self.quorum;
             // Grants without a quorum are released in the background.
             drop(shares);
-            let unanswered = unanswered.or_else(|| is_too_old.then(|| self.too_late(began)));
+            let too_late = is_too_old.then(|| self.too_late(began));
+            let unanswered = match too_late {
+                // Nobody else was in the way.
+                Some(error) if self.now() >= deadline => return Err(error),
+                too_late => unanswered.or(too_late),
+            };
             let failed = match unanswered {
                 None => {
                     (self.unanswered_since, self.was_blocked) = (None, true);

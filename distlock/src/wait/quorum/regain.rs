@@ -94,7 +94,7 @@ impl QuorumHold {
         again.iter().flat_map(ShareRef::reenter).collect()
     }
 
-    /// Ends the guard. The caller ends its shares; there are none if the majority was lost, whose rest is released in the background.
+    /// Ends the guard. The caller ends its shares.
     pub(crate) fn end(&self) -> HoldShares {
         if let Some(task) = &self.task {
             // What it was granted meanwhile is dropped with its future, and so released.
@@ -105,25 +105,20 @@ impl QuorumHold {
         // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
         self.parts.members.end();
         let shares = self.parts.shares.lock().take().unwrap_or_default();
-        let Some(ago) = expired_for else {
-            return shares;
-        };
+        if let Some(ago) = expired_for {
+            shares.iter().for_each(|share| keep_for_margin(share, ago));
+        }
         shares
-            .into_iter()
-            .for_each(|share| release_after_margin(share, ago));
-        HoldShares::new()
     }
 }
 
 /// The majority was lost this long ago. A part that is left keeps others out until the margin is over: together with servers
 /// whose leases have ended earlier, it could be their majority.
-fn release_after_margin(share: HoldShare, lost_for: Duration) {
+fn keep_for_margin(share: &HoldShare, lost_for: Duration) {
     let margin = share.session().config.lease_margin;
-    let at = share
-        .hold_ref()
-        .now()
-        .after(margin.saturating_sub(lost_for));
-    share.release_at(at);
+    let now = share.hold_ref().now();
+    let hold = share.hold_ref().hold();
+    hold.keep_for(now, margin.saturating_sub(lost_for));
 }
 
 impl Drop for QuorumHold {

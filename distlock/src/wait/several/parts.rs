@@ -96,6 +96,7 @@ impl SeveralKeysWaiter<'_> {
             return Ok(Some(self.elsewhere(at)));
         }
         let mut granted = GrantedParts::new(self.waiter.registry);
+        let began = self.session().now();
         for part in parts {
             if part.contains(&self.at()) {
                 self.ask_for(part.clone());
@@ -119,6 +120,7 @@ impl SeveralKeysWaiter<'_> {
                     }
                 }
                 PartOutcome::Held(at) => {
+                    self.too_slow_since = None;
                     let taken_for = granted.taken_for();
                     return Ok(Some(self.refused_beside(at, taken_for)));
                 }
@@ -128,6 +130,11 @@ impl SeveralKeysWaiter<'_> {
             }
         }
         if !granted.are_held() {
+            let since = *self.too_slow_since.get_or_insert(began);
+            let after = self.session().now().since(since);
+            if after >= self.session().config.unavailable_after {
+                return Err(self.request().not_held_together(after));
+            }
             return Ok(Some(self.elsewhere(self.at())));
         }
         Ok(self.take_all(granted.into_all()))

@@ -18,6 +18,8 @@ pub(super) struct WaitPosition {
     /// What it does before it waits again.
     pub(super) rest: Rest,
     pub(super) unanswered: UnansweredBeside,
+    /// Since when the keys were all granted, and not held together.
+    pub(super) too_slow_since: Option<Tick>,
 }
 
 /// The key whose server did not answer when it was asked beside others, and since when.
@@ -57,6 +59,7 @@ impl WaitPosition {
             failed: 0,
             rest: Rest::none(request.since),
             unanswered: UnansweredBeside::default(),
+            too_slow_since: None,
         }
     }
 }

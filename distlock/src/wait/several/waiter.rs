@@ -36,6 +36,7 @@ pub(super) struct SeveralKeysWaiter<'a> {
     /// How often it collected and did not get all keys.
     pub(super) failed: u32,
     pub(super) unanswered: UnansweredBeside,
+    pub(super) too_slow_since: Option<Tick>,
 }
 
 impl<'a> SeveralKeysWaiter<'a> {
@@ -51,6 +52,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             unhindered_since,
             failed,
             unanswered,
+            too_slow_since,
             ..
         } = position;
         Self {
@@ -61,6 +63,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             unhindered_since,
             failed,
             unanswered,
+            too_slow_since,
         }
     }
 
@@ -253,6 +256,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             failed: self.failed,
             rest: Rest::none(now),
             unanswered: self.unanswered,
+            too_slow_since: self.too_slow_since,
         }
     }
 }

@@ -234,6 +234,8 @@ impl RedisRun {
             }
             if self.is_listened_to(&key).await.is_err() {
                 assert!(stood_still(), "waiters subscribe");
+                drop(waiters);
+                latch.count_down().await.expect("no fault");
                 continue;
             }
             let from = self.context.time.now();

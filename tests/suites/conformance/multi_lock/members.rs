@@ -92,14 +92,12 @@ async fn members_that_are_granted_too_late_to_be_held_together_are_unavailable()
         );
     }
     faults.split_slots();
-    let tried = one
-        .multi_lock(["a", "b"])
-        .acquire()
-        .lease(LEASE)
-        .wait(Duration::ZERO)
-        .into_future();
-    let tried = timeout(LEASE * 30, tried).await;
-    assert!(refused(tried.expect("it gives up")).is_unavailable());
+    for wait in [Duration::ZERO, Duration::MAX] {
+        let several = one.multi_lock(["a", "b"]);
+        let tried = several.acquire().lease(LEASE).wait(wait).into_future();
+        let tried = timeout(LEASE * 30, tried).await;
+        assert!(refused(tried.expect("it gives up")).is_unavailable());
+    }
 }
 
 async fn members_of_other_kinds_and_clients(stage: &Stage) {

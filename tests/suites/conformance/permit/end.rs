@@ -67,6 +67,27 @@ async fn extended_permits_outlast_their_lease_and_are_extended_together_or_not_a
     remove(stage, &seats, 3).await;
 }
 
+/// Its holder is gone, so nobody sends a message when it ends. That is after the waiter has looked for the first time.
+async fn permit_that_nobody_returns_goes_to_a_waiter_at_its_end(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 1).await;
+    let lease = Duration::from_secs(8);
+    let start = Instant::now();
+    let left = seats.acquire().lease(lease).await.unwrap();
+    left.into_id().unwrap();
+    is_idle(stage, &one).await;
+    let waiting = two.expirable_semaphore(KEY);
+    let next = timeout(lease * 3, waiting.acquire().into_future()).await;
+    let next = next.expect("a free permit").unwrap();
+    assert!(
+        start.elapsed() + stage.slack() >= lease,
+        "{:?}",
+        start.elapsed()
+    );
+    next.release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
 async fn release_of_a_guard_without_all_its_permits_gives_back_the_rest(stage: &Stage) {
     let client = stage.client().await;
     let seats = set(&client, 3).await;
@@ -245,6 +266,7 @@ on_every_backend![
     expired_permit_goes_back_by_itself_and_wakes_a_waiter,
     watchdog_renews_all_permits_of_a_guard,
     shorter_lease_hastens_who_waits,
+    permit_that_nobody_returns_goes_to_a_waiter_at_its_end,
     body_ends_with_its_permit,
     holders_and_waiters_of_a_removed_semaphore_are_told,
 ];

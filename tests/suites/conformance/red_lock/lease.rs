@@ -165,6 +165,52 @@ async fn majority_is_no_older_for_a_server_that_it_does_not_need() {
     servers.are_empty().await;
 }
 
+/// The lease of one client is short, and over when the other one has its grant.
+#[tokio::test(start_paused = true)]
+async fn majority_that_is_too_old_is_no_sign_of_another_owner() {
+    let servers = Servers::new(3);
+    let short = Duration::from_secs(3);
+    let program = servers.program_with(&[short, LEASE, LEASE]);
+    program.faults[1].always(Op::Attempt, Fault::DelayReply(short * 5 / 6));
+    program.hang([2]);
+    let lock = program.lock();
+    for wait in [Duration::ZERO, short / 2] {
+        let error = lock.acquire().wait(wait).await.unwrap_err();
+        assert!(error.is_unavailable(), "{wait:?}: {error}");
+    }
+    program.heal();
+    servers.are_empty().await;
+}
+
+/// The last guard of a hold whose majority was lost keeps others out for the margin, also if it is not the one that acquired it.
+#[tokio::test(start_paused = true)]
+async fn margin_of_a_lost_majority_is_also_that_of_a_guard_that_ends_last() {
+    let margin = LEASE / 4;
+    for mode in [Mode::Reentrant, Mode::Write] {
+        let servers = Servers::new(3);
+        let (program, other) = (servers.program_with_margin(margin), servers.program());
+        let lock = |program: &Program| LockSource::from(Quorum::new(program.clients.clone()));
+        let guard = lock(&program).acquire(mode, [KEY]).await.unwrap();
+        let again = guard.reenter().unwrap();
+        program.hang([0]);
+        sleep(LEASE * 3).await;
+        program.hang([1]);
+        guard.lost().await;
+        let start = Instant::now();
+        drop(guard);
+        drop(again);
+        let next = lock(&other).acquire(mode, [KEY]).await.unwrap();
+        assert!(
+            start.elapsed() >= margin * 9 / 10,
+            "{mode:?}: {:?}",
+            start.elapsed()
+        );
+        next.release().await.unwrap();
+        program.heal();
+        servers.are_empty().await;
+    }
+}
+
 /// It re-enters a hold on each server, so it has no holds that change.
 #[tokio::test(start_paused = true)]
 async fn extended_by_a_majority_where_it_was_acquired_in_scopes_of_each_server() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use distlock::Client;
 use distlock::test_util::{Answer, Kind, SemaphoreChange, Verbs};
+use distlock::{Client, Error};
 use distlock_tests::{RedisServer, size};
 use uuid::Uuid;
 
@@ -32,6 +32,19 @@ async fn bounded<T>(server: &RedisServer, what: &str, operation: impl Future<Out
     let ran = commands(server).await - before;
     assert!(ran <= MOST, "{what} ran {ran} commands");
     answer
+}
+
+#[tokio::test]
+async fn counts_of_another_program_have_a_sum() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let most = "9999999999999999999";
+    server.cli(&["HSET", "k", "one", most, "two", most]).await;
+    let count = client.lock("k").hold_count().await;
+    assert!(
+        matches!(count, Ok(u64::MAX) | Err(Error::WrongType { .. })),
+        "{count:?}"
+    );
 }
 
 /// Plays what a holder does whose own field, or that of another reader, has a number of another program.

@@ -1,4 +1,5 @@
--- Sets or changes the number of permits of a semaphore, once for each request. A sum beyond 32 bits changes nothing.
+-- Sets or changes the number of permits of a semaphore, once for each request. A sum beyond 32 bits changes nothing but the answer of the
+-- request.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms   5 how long it stays after a use in ms, zero: as before
 -- Reply try: 1 set, 0 there is a number already   set, add: how many are free now, or would be
@@ -21,8 +22,10 @@ local change = number
 if what == 'set' and left then change = number - (left + swept) - redis.call('ZCARD', permits) end
 local sum = (left or 0) + swept + change
 if what == 'add' and math.abs(sum) > 2147483647 then
+  -- Stored as well: a copy of the request that comes late would find another number.
+  begin_writing(permits)
   if swept > 0 then tell(channel, left + swept) end
-  return told(sum)
+  return told(answer(request, sum, keep))
 end
 begin_writing(permits)
 -- Not SET, so that the key keeps its TTL.

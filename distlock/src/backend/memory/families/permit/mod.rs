@@ -16,7 +16,7 @@ use crate::backend::{
     Through,
 };
 use crate::clock::Tick;
-use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
+use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD};
 use crate::resource::key::Key;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
@@ -169,9 +169,8 @@ pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 pub(crate) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let released = release(state, target, call)?;
     let key = &target.resource.key;
-    let until = call.now.after(OWNERS_REMEMBERED);
     let ended = &mut state.notes.ended;
-    ended.put(key, target.owner, (), until, call.now);
+    ended.put(key, target.owner, (), call.ended_until, call.now);
     Ok(released)
 }
 
@@ -273,8 +272,7 @@ fn once(
         state.publish(call.client, Family::Permit, key);
     }
     let answers = &mut state.notes.answers;
-    let until = call.now.after(REQUESTS_REMEMBERED);
-    answers.put(key, request, answer, until, call.now);
+    answers.put(key, request, answer, call.remember_until, call.now);
     Ok(answer)
 }
 
