@@ -19,6 +19,7 @@ fn erase(ty: &mut Type) {
         Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(erase),
         Type::Reference(reference) => erase(&mut reference.elem),
         Type::Array(array) => erase(&mut array.elem),
+        Type::Slice(slice) => erase(&mut slice.elem),
         Type::Paren(paren) => erase(&mut paren.elem),
         Type::Group(group) => erase(&mut group.elem),
         _ => {}
@@ -60,15 +61,20 @@ pub(crate) fn infer(ty: &Type) -> Type {
 /// `T` of `Pin<Box<dyn Future<Output = T>>>` and of `impl Future<Output = T>`; `None` if the type does not name it.
 pub(crate) fn future_output(ty: &Type) -> Option<Type> {
     match ty {
-        Type::Path(path) => match &path.path.segments.last()?.arguments {
-            PathArguments::AngleBracketed(arguments) => {
-                arguments.args.iter().find_map(|argument| match argument {
-                    GenericArgument::Type(ty) => future_output(ty),
-                    _ => None,
-                })
+        Type::Path(path) => {
+            let last = path.path.segments.last()?;
+            // The argument of any other type may be the output of a future, and have a future in it.
+            let is_around_a_future = last.ident == "Pin" || last.ident == "Box";
+            match &last.arguments {
+                PathArguments::AngleBracketed(arguments) if is_around_a_future => {
+                    arguments.args.iter().find_map(|argument| match argument {
+                        GenericArgument::Type(ty) => future_output(ty),
+                        _ => None,
+                    })
+                }
+                _ => None,
             }
-            _ => None,
-        },
+        }
         Type::TraitObject(object) => object.bounds.iter().find_map(output_of_bound),
         Type::ImplTrait(opaque) => opaque.bounds.iter().find_map(output_of_bound),
         Type::Paren(paren) => future_output(&paren.elem),
@@ -108,6 +114,7 @@ mod tests {
             ("impl Display", "_"),
             ("Result<impl Display + 'a, E>", "Result<_,E>"),
             ("(u8, [impl Copy; 2])", "(u8,[_;2])"),
+            ("Box<[impl Copy]>", "Box<[_]>"),
             (
                 "Box<dyn Iterator<Item = impl Copy>>",
                 "Box<dynIterator<Item=_>>",
@@ -128,6 +135,10 @@ mod tests {
             ),
             ("impl core::future::Future<Output = ()> + Send", "()"),
             ("BoxFuture<'a, u8>", ""),
+            (
+                "BoxFuture<'a, Result<Pin<Box<dyn Future<Output = u8>>>, E>>",
+                "",
+            ),
         ] {
             let ty = syn::parse_str(written).unwrap();
             let found = future_output(&ty).as_ref().map(text);

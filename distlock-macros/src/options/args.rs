@@ -150,12 +150,15 @@ impl Args {
     }
 }
 
-/// Whether tokens use a variable: as an identifier, or inside a string literal as `format!` does (`{name}`).
+/// Whether tokens use a variable: as an identifier, or inside a string literal as `format!` does (`{name}`, and `{other:name$}`).
 pub(crate) fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
     tokens.into_iter().any(|tree| match tree {
         TokenTree::Group(group) => contains_variable(group.stream(), variable),
         TokenTree::Ident(name) => name == variable,
-        TokenTree::Literal(text) => text.to_string().contains(&format!("{{{variable}")),
+        TokenTree::Literal(text) => {
+            let text = text.to_string();
+            text.contains(&format!("{{{variable}")) || text.contains(&format!("{variable}$"))
+        }
         TokenTree::Punct(_) => false,
     })
 }

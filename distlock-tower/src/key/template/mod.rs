@@ -203,9 +203,13 @@ impl Placeholder {
             }
             Self::Header(name) => {
                 let values = parts.headers.get_all(name).into_iter();
-                Value::only(
-                    values.map(|value| str::from_utf8(value.as_bytes()).ok().map(Into::into)),
-                )
+                let values =
+                    values.map(|value| str::from_utf8(value.as_bytes()).ok().map(Into::into));
+                // HTTP/2 has the host in the URI.
+                let in_uri = parts.uri.authority().filter(|_| {
+                    name == http::header::HOST && !parts.headers.contains_key(http::header::HOST)
+                });
+                Value::only(values.chain(in_uri.map(|host| Some(host.as_str().into()))))
             }
             Self::Method => Value::Present(parts.method.as_str().into()),
             Self::UriPath => {

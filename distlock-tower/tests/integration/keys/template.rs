@@ -48,6 +48,17 @@ async fn values_come_from_query_header_method_and_path() {
 }
 
 #[tokio::test]
+async fn host_comes_from_the_uri_where_http_2_has_it() {
+    let template = "<header.host>:<uri.path>";
+    let one = get("/orders/42").header("Host", "shop.example");
+    let two = get("https://shop.example/orders/42").version(http::Version::HTTP_2);
+    let both = get("https://other.example/orders/42").header("Host", "shop.example");
+    for request in [one, two, both] {
+        assert_eq!(key(template, request).await, "shop.example:/orders/42");
+    }
+}
+
+#[tokio::test]
 async fn text_and_braces_are_literal_and_doubled_marks_are_unescaped() {
     assert_eq!(
         key("{cart}:<<a>>:<method>", get("/")).await,

@@ -65,9 +65,15 @@ struct Report {
 pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed> {
     let of_settings = server.settings.0.key_prefix.clone();
     let prefix = args.prefix.clone().or(of_settings);
-    let with_prefix = |builder: Builder| builder.key_prefix(prefix.clone().unwrap_or_default());
+    // Without one here, that of the URL counts.
+    let with_prefix = |builder: Builder| match &prefix {
+        Some(prefix) => builder.key_prefix(prefix.clone()),
+        None => builder,
+    };
     let (findings, status) = match connect(server, with_prefix).await {
         Ok(client) => {
+            let of_url = || Some(client.key_prefix()).filter(|prefix| !prefix.is_empty());
+            let prefix = prefix.clone().or_else(of_url);
             let facts = client.server_facts().await;
             let of_server = |facts: &distlock::ServerFacts| {
                 let server = facts.server.clone();

@@ -175,6 +175,8 @@ async fn user_of_some_keys_is_not_accused_without_the_prefix_and_with_a_wrong_on
     };
     let said = rights_of(&without);
     assert!(said.contains("--prefix") && !said.contains('+'), "{said}");
+    let of_url = report(&["--url", &format!("{url}?key_prefix=shop%3A")], 0).await;
+    assert_eq!(verdict(&of_url, "rights"), "ok", "{of_url:#}");
 
     let wrong = plain_output(["--url", &url, "doctor", "--prefix", "shpo:", "--json"]).await;
     assert_eq!(wrong.status.code(), Some(1), "{}", stderr(&wrong));

@@ -67,6 +67,11 @@ pub async fn forgotten_reference(name: &str) -> Result<(), Error> {
 }
 
 #[distributed_lock(key = "k:<id>")]
+pub async fn used_by_a_format(id: u64, width: usize, digits: usize) -> Result<String, Error> {
+    Ok(format!("{id:>width$} {:.digits$}", 0.5))
+}
+
+#[distributed_lock(key = "k:<id>")]
 pub async fn used_by_the_key(id: u64) -> Result<(), Error> {
     Ok(())
 }
