@@ -113,10 +113,3 @@ fn longest_duration_is_no_limit_for_waits_and_limits() {
     #[cfg(feature = "redis")]
     assert_eq!(config.fencing_token_ttl, None);
 }
-
-#[cfg(feature = "redis")]
-#[test]
-fn answers_to_requests_are_remembered_for_fourteen_seconds_by_default() {
-    let remembered = Config::default().requests_remembered();
-    assert_eq!(remembered, Duration::from_secs(14));
-}

@@ -7,7 +7,7 @@ use distlock::test_util::{Kind, SemaphoreChange, Verbs};
 use distlock::{Client, Error, Semaphore};
 use distlock_tests::{Pulse, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::redis::{SOON, client, ms};
 
@@ -90,6 +90,26 @@ async fn number_messages_and_marks_are_as_they_should_be() {
     }
     assert!(pool.delete().await.unwrap());
     assert_eq!(text(&server, "pool").await, None);
+}
+
+/// Of an expirable semaphore.
+#[tokio::test]
+async fn answers_to_requests_are_remembered_for_fourteen_seconds_by_default() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let since = Instant::now();
+    let seats = client.expirable_semaphore("seats");
+    assert!(seats.try_set_permits(3).await.unwrap());
+    // Removed with the next command.
+    let keys = server.keys().await;
+    let mark = keys.iter().find(|key| key.ends_with(":request"));
+    let left = server.pttl(mark.expect("a mark")).await;
+    let left = Duration::from_millis(u64::try_from(left).expect("it ends"));
+    let most = Duration::from_secs(14);
+    assert!(
+        left <= most && left + since.elapsed() >= most - ms(2),
+        "{left:?}"
+    );
 }
 
 #[tokio::test]
