@@ -82,7 +82,7 @@ pub enum Error {
         body_completed: bool,
     },
 
-    /// The lock server did not answer, or so late that the keys of an acquisition were not held together.
+    /// The lock server did not answer, or it answered so late that the keys of an acquisition were not held together.
     ///
     /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
     /// background, or its lease ends it.

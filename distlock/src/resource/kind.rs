@@ -194,12 +194,13 @@ impl Kind {
         matches!(self, Self::Reentrant | Self::NonReentrant | Self::Spin)
     }
 
-    /// Whether all that tells its owners is one value under its key.
+    /// Whether a release that meets a value of another type has met it under the key of its owners.
     pub(crate) fn is_one_value(self) -> bool {
-        matches!(
-            self,
-            Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced
-        )
+        match self.family() {
+            Family::Lock => !self.is_fair(),
+            Family::ReadWrite => true,
+            Family::Semaphore | Family::Permit | Family::Latch => false,
+        }
     }
 
     /// Whether its holds have a lease and end by themselves. Permits of a plain semaphore do not.

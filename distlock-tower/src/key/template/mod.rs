@@ -24,7 +24,7 @@ pub enum ViaTemplate {}
 /// | --- | --- |
 /// | `<path.NAME>` | the route's capture `NAME`, also of an outer router; needs the feature `axum` |
 /// | `<query.NAME>` | the query parameter `NAME` |
-/// | `<header.NAME>` | the header `NAME` |
+/// | `<header.NAME>` | the header `NAME`; for `host` the host of the URI, which HTTP/2 has in its place |
 /// | `<method>` | the method |
 /// | `<uri.path>` | the path; in a nested router, the full path |
 ///
@@ -209,7 +209,9 @@ impl Placeholder {
                 let in_uri = parts.uri.authority().filter(|_| {
                     name == http::header::HOST && !parts.headers.contains_key(http::header::HOST)
                 });
-                Value::only(values.chain(in_uri.map(|host| Some(host.as_str().into()))))
+                // Without the name of a user, which a client may write before it.
+                let host = |in_uri: &'a http::uri::Authority| in_uri.as_str().rsplit('@').next();
+                Value::only(values.chain(in_uri.map(|in_uri| host(in_uri).map(Into::into))))
             }
             Self::Method => Value::Present(parts.method.as_str().into()),
             Self::UriPath => {

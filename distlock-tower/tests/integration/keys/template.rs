@@ -53,7 +53,8 @@ async fn host_comes_from_the_uri_where_http_2_has_it() {
     let one = get("/orders/42").header("Host", "shop.example");
     let two = get("https://shop.example/orders/42").version(http::Version::HTTP_2);
     let both = get("https://other.example/orders/42").header("Host", "shop.example");
-    for request in [one, two, both] {
+    let named = get("https://somebody@shop.example/orders/42").version(http::Version::HTTP_2);
+    for request in [one, two, both, named] {
         assert_eq!(key(template, request).await, "shop.example:/orders/42");
     }
 }

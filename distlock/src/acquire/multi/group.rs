@@ -158,16 +158,14 @@ impl Group {
         }
     }
 
-    /// The keys were all granted, and so late that they were not held together: `since` then, in a row. Fails if a single attempt meets
-    /// that, or if a wait has met it for too long.
-    pub(super) fn check_patience(&self, since: Tick) -> Result<(), Error> {
+    /// The keys were all granted, and so late that they were not held together; that took so long, in a row. Fails if a single attempt
+    /// meets that, or if a wait has met it for too long.
+    pub(super) fn check_patience(&self, too_slow_for: Duration) -> Result<(), Error> {
         let ClientRequest { registry, request } = &self.one;
-        let session = &registry.session;
-        let after = session.now().since(since);
-        if !request.is_single_try() && after < session.config.unavailable_after {
+        if !request.is_single_try() && too_slow_for < registry.session.config.unavailable_after {
             return Ok(());
         }
-        Err(request.not_held_together(after))
+        Err(request.not_held_together(too_slow_for))
     }
 
     /// Whether the wait is over.

@@ -17,6 +17,7 @@ mod group;
 mod in_scopes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -132,8 +133,8 @@ async fn acquire_observed(
 async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
     let mut first = 0;
     let mut passed = None;
-    // Since when the keys were all granted, and not held together.
-    let mut too_slow_since = None;
+    // How long it has taken keys in a row that were all granted, and not held together.
+    let mut too_slow_for = Duration::ZERO;
     // The scopes have closed since, if these are other groups.
     let mut regrouped: Vec<Group>;
     let mut groups = groups;
@@ -153,7 +154,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 }
                 Err(closed) => {
                     passed = pass_closed(scopes, closed).await?;
-                    too_slow_since = None;
+                    too_slow_for = Duration::ZERO;
                     continue;
                 }
             },
@@ -161,7 +162,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         if let Some(now) = regroup(groups, scopes, &parts.gates)? {
             regrouped = now;
             (groups, first, passed) = (&regrouped, 0, Some(parts.gates));
-            too_slow_since = None;
+            too_slow_for = Duration::ZERO;
             continue;
         }
         // From the first grant on, by the clock of its client. Those of other clients may have other starts.
@@ -169,7 +170,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
             Tried::Granted(parts) => parts,
             Tried::Refused(at) => {
-                (first, too_slow_since) = (at, None);
+                (first, too_slow_for) = (at, Duration::ZERO);
                 continue;
             }
             Tried::Absent => continue,
@@ -177,7 +178,8 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         // They are not renewed before this, so one of them may have ended.
         if groups.len() > 1 && !shares.iter().all(|share| share.hold_ref().is_held()) {
             drop(shares);
-            groups[first].check_patience(*too_slow_since.get_or_insert(began))?;
+            too_slow_for += groups[first].one.registry.session.now().since(began);
+            groups[first].check_patience(too_slow_for)?;
             continue;
         }
         let entered = scopes.map(|scopes| scopes.enter(gates, &mut shares));

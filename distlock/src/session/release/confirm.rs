@@ -372,7 +372,8 @@ async fn send_once(
 }
 
 /// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free: a
-/// release of several says so by itself. A fair lock and an expirable semaphore have several keys, of which another one may have the value.
+/// release of several says so by itself, and that of a fair lock. A fair lock and an expirable semaphore have several keys, of which another one
+/// may have the value.
 pub(super) fn as_released(
     target: &Target,
     answer: Result<Released, Fault>,

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
@@ -120,7 +121,7 @@ impl SeveralKeysWaiter<'_> {
                     }
                 }
                 PartOutcome::Held(at) => {
-                    self.too_slow_since = None;
+                    self.too_slow_for = Duration::ZERO;
                     let taken_for = granted.taken_for();
                     return Ok(Some(self.refused_beside(at, taken_for)));
                 }
@@ -130,10 +131,9 @@ impl SeveralKeysWaiter<'_> {
             }
         }
         if !granted.are_held() {
-            let since = *self.too_slow_since.get_or_insert(began);
-            let after = self.session().now().since(since);
-            if after >= self.session().config.unavailable_after {
-                return Err(self.request().not_held_together(after));
+            self.too_slow_for += self.session().now().since(began);
+            if self.too_slow_for >= self.session().config.unavailable_after {
+                return Err(self.request().not_held_together(self.too_slow_for));
             }
             return Ok(Some(self.elsewhere(self.at())));
         }

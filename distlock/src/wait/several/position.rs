@@ -1,5 +1,7 @@
 //! Where an acquisition of several keys waits.
 
+use std::time::Duration;
+
 use crate::clock::Tick;
 use crate::local::{Ticket, WaiterSlot};
 use crate::wait::request::Request;
@@ -18,8 +20,8 @@ pub(super) struct WaitPosition {
     /// What it does before it waits again.
     pub(super) rest: Rest,
     pub(super) unanswered: UnansweredBeside,
-    /// Since when the keys were all granted, and not held together.
-    pub(super) too_slow_since: Option<Tick>,
+    /// How long it has taken keys in a row that were all granted, and not held together.
+    pub(super) too_slow_for: Duration,
 }
 
 /// The key whose server did not answer when it was asked beside others, and since when.
@@ -59,7 +61,7 @@ impl WaitPosition {
             failed: 0,
             rest: Rest::none(request.since),
             unanswered: UnansweredBeside::default(),
-            too_slow_since: None,
+            too_slow_for: Duration::ZERO,
         }
     }
 }

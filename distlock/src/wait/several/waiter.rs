@@ -1,6 +1,7 @@
 //! A waiter for several keys: a waiter for one of them, with slots in the queues of the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::part::{KeysAskedFor, Part};
 use super::position::{Rest, UnansweredBeside, WaitPosition};
@@ -36,7 +37,7 @@ pub(super) struct SeveralKeysWaiter<'a> {
     /// How often it collected and did not get all keys.
     pub(super) failed: u32,
     pub(super) unanswered: UnansweredBeside,
-    pub(super) too_slow_since: Option<Tick>,
+    pub(super) too_slow_for: Duration,
 }
 
 impl<'a> SeveralKeysWaiter<'a> {
@@ -52,7 +53,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             unhindered_since,
             failed,
             unanswered,
-            too_slow_since,
+            too_slow_for,
             ..
         } = position;
         Self {
@@ -63,7 +64,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             unhindered_since,
             failed,
             unanswered,
-            too_slow_since,
+            too_slow_for,
         }
     }
 
@@ -256,7 +257,7 @@ impl<'a> SeveralKeysWaiter<'a> {
             failed: self.failed,
             rest: Rest::none(now),
             unanswered: self.unanswered,
-            too_slow_since: self.too_slow_since,
+            too_slow_for: self.too_slow_for,
         }
     }
 }

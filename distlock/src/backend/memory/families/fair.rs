@@ -83,9 +83,12 @@ fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Op
 pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let was_next = head(state, key.name()) == Some(target.owner);
-    // Before the check: a waiter also gives up its place if the key holds another value.
     remove(state, key.name(), target.owner);
-    let is_ours = lock::is_held_by(state, target)?;
+    let is_ours = match lock::is_held_by(state, target) {
+        // Under a value of another type nobody holds the lock.
+        Err(Fault::WrongType(_)) => false,
+        held => held?,
+    };
     if is_ours {
         state.remove(key.name());
         notify_those_without_a_place(state, key, call);

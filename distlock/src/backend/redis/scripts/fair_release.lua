@@ -8,7 +8,12 @@
 local owner, channel = ARGV[1], ARGV[2]
 
 local was_next = redis.call('LINDEX', queue, 0) == owner
-local held = redis.call('HDEL', lock, owner) == 1
+local removed = redis.pcall('HDEL', lock, owner)
+-- Under a value of another type nobody holds the lock. Any other error ends the script, in the words of each version.
+if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE', 1, true) then
+  removed = redis.call('HDEL', lock, owner)
+end
+local held = removed == 1
 if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave(owner) end
 local head = sweep()
 if (held or head) and redis.call('EXISTS', lock) == 0 then

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use distlock::{Client, Error, Loss, MultiLock};
+use distlock_tests::LockKind;
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::sleep;
 
@@ -171,6 +172,22 @@ async fn key_that_has_other_data_when_the_body_ends_is_a_loss(stage: &Stage) {
     let semaphore = other.semaphore(KEY);
     assert_eq!(semaphore.available_permits().await.unwrap(), 1);
     assert!(semaphore.delete().await.unwrap());
+    for kind in [
+        LockKind::NonReentrant,
+        LockKind::Spin,
+        LockKind::Fenced,
+        LockKind::Fair,
+        LockKind::NonReentrantFair,
+        LockKind::Read,
+        LockKind::Write,
+    ] {
+        let guard = kind.lock(&client, KEY).acquire(None, None).await.unwrap();
+        assert!(kind.lock(&other, KEY).force_release().await.unwrap());
+        assert!(semaphore.try_set_permits(1).await.unwrap());
+        let lost = refused(guard.release().await);
+        assert!(lost.is_lost(), "{kind:?}: {lost}");
+        assert!(semaphore.delete().await.unwrap());
+    }
 }
 
 async fn loss_of_one_key_is_told_although_the_release_of_another_one_fails(stage: &Stage) {
