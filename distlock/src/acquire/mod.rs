@@ -42,8 +42,8 @@ use crate::guard::{Guard, Leased};
 /// * [`Error::Timeout`]: another owner held the lock until the wait was over.
 /// * [`Error::Overloaded`]: another owner holds the lock, and the waiter limit is reached.
 /// * [`Error::Unavailable`]: the server did not answer within the wait, or for
-///   [`unavailable_after`](crate::Builder::unavailable_after); or it granted several keys so late that they were not held together,
-///   and so did the majority of a Redlock.
+///   [`unavailable_after`](crate::Builder::unavailable_after). Or the grants of several keys, or of a Redlock's majority, came so late
+///   that they were not held together.
 /// * [`Error::Lost`]: the acquisition would have re-entered a hold that is lost, or the semaphore whose permits it waited
 ///   for is gone.
 /// * [`Error::Deadlock`]: the acquisition would wait for a lock that the same scope holds, or wants one key as two kinds of lock.

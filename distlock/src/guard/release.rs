@@ -16,7 +16,7 @@ impl Guard {
     ///   section. A value of another type under the key is such a loss as well.
     /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
     ///   by its lease at the latest.
-    /// * [`Error::Denied`], and [`Error::WrongType`] for what belongs to a fair or a read/write lock: the server refused.
+    /// * [`Error::Denied`]: the server refused. [`Error::WrongType`]: the key of a fair lock's queue holds another type of value.
     ///
     /// # Cancel safety
     /// The guard ends with the first poll. Dropping the future leaves the release to the background.

@@ -371,9 +371,9 @@ async fn send_once(
     }
 }
 
-/// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free: a
-/// release of several says so by itself, and that of a fair lock. A fair lock and an expirable semaphore have several keys, of which another one
-/// may have the value.
+/// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free. The
+/// releases of several keys and of a fair lock say so by themselves. A fair lock and an expirable semaphore have further keys, and a value
+/// of another type under one of those says nothing of the hold.
 pub(super) fn as_released(
     target: &Target,
     answer: Result<Released, Fault>,
