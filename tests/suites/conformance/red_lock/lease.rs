@@ -169,9 +169,11 @@ async fn majority_is_no_older_for_a_server_that_it_does_not_need() {
 #[tokio::test(start_paused = true)]
 async fn majority_that_is_too_old_is_no_sign_of_another_owner() {
     let servers = Servers::new(3);
-    let short = Duration::from_secs(3);
+    let short = Duration::from_millis(2_200);
     let program = servers.program_with(&[short, LEASE, LEASE]);
-    program.faults[1].always(Op::Attempt, Fault::DelayReply(short * 5 / 6));
+    // Within the time for which a client waits for an answer.
+    let slow = Duration::from_millis(1_900);
+    program.faults[1].always(Op::Attempt, Fault::DelayReply(slow));
     program.hang([2]);
     let lock = program.lock();
     for wait in [Duration::ZERO, short / 2] {
