@@ -3,7 +3,7 @@
 use quote::ToTokens as _;
 use syn::{Error, Expr, ExprLit, Lit, Result};
 
-/// The value of `on_unavailable`: what happens if the server cannot be reached.
+/// The value of `on_unavailable`: what happens if the lock server is unavailable.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) enum OnUnavailable {
     #[default]
