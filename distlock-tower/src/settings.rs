@@ -168,7 +168,8 @@ pub enum HoldUntil {
     ///
     /// If no frame is known to be the last one, the end of the body is passed on after the release.
     ///
-    /// If the body is empty from the start, as for a 204 or an upgrade, the hold ends before the response is returned.
+    /// If the body is empty from the start, as for an upgrade, or is never sent, as for a HEAD request, a 204 or a 304, the hold
+    /// ends before the response is returned. A body that is never sent is dropped without the lock.
     ///
     /// If the hold is lost, the body ends in an error, so the client sees that the response is incomplete.
     ///
@@ -263,13 +264,20 @@ impl Settings {
 
     /// Bounds the time that the body of a request takes under its lock. Not to be used for a gRPC request, whose body may
     /// stay open for as long as the call works, nor for a body that was read already.
-    pub(crate) fn time_body<B: 'static>(&self, request: &mut Request<B>) -> Option<Arc<BodyClock>> {
+    pub(crate) fn time_body<B: 'static>(
+        &self,
+        request: &mut Request<B>,
+        guard: &Guard,
+    ) -> Option<Arc<BodyClock>> {
         let limit = self.request_body_timeout;
         if limit == Duration::MAX {
             return None;
         }
         match request_body::watch(request.body_mut(), limit) {
-            Watched::Timed(clock) => Some(clock),
+            Watched::Timed(clock) => {
+                clock.set_lock(guard.section());
+                Some(clock)
+            }
             Watched::Empty => None,
             Watched::Unknown => {
                 let has_other_bound = self.lock.max_hold.or(self.lock.lease).is_some();

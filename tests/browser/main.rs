@@ -8,6 +8,7 @@ mod browser;
 mod names;
 mod pictures;
 mod process;
+mod release;
 mod site;
 
 use std::sync::atomic::Ordering;

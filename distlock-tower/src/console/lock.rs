@@ -46,7 +46,7 @@ pub(super) struct Holder {
     pub(super) count: u64,
     /// When the console saw it first, or when this process acquired it.
     pub(super) since: Millis,
-    /// Whether the hold began at `since`, and not before somebody watched.
+    /// Whether the hold began at `since` or shortly before.
     pub(super) is_since_exact: bool,
     pub(super) lease_ends: Option<Millis>,
     /// The longest lease that was left to it at any look.
@@ -119,11 +119,11 @@ pub(super) struct PastHold {
     pub(super) owner: String,
     pub(super) client: Option<Named>,
     pub(super) since: Millis,
-    /// The last look that saw it. It ended between then and `until`.
+    /// The beginning of the last look that saw it. It ended between then and `until`.
     pub(super) last_seen: Millis,
-    /// The first look that did not see it, or the moment at which this console freed it.
+    /// The end of the first look that did not see it, or the moment at which this console freed it.
     pub(super) until: Millis,
-    /// Whether somebody watched when it began and when it ended.
+    /// Whether it began shortly before `since`, and ended shortly before `until`.
     pub(super) is_exact: bool,
     /// The most that waited at one look while it was held.
     pub(super) most_waiting: u64,
@@ -140,7 +140,7 @@ pub(super) enum End {
     /// Its lease was over before it was gone.
     LeaseRanOut,
     ForceReleased,
-    /// Nobody watched when it ended.
+    /// Its lease was over before it was gone, or was renewed while no look went to the key.
     Unknown,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Client, Error, KeyReport};
+use distlock::{Client, Error, KeyReport, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -17,9 +17,6 @@ use super::view::{Trouble, View};
 
 /// The time from one look to the next.
 const EVERY: Duration = Duration::from_secs(2);
-
-/// If the last look is longer ago than this, nobody has watched since.
-const PAUSE: Duration = Duration::from_secs(6);
 
 /// How many keys of the server a page of a look goes through.
 const PAGE: u32 = 500;
@@ -86,9 +83,8 @@ impl Look {
         let started = Instant::now();
         // Also for a look that is given up.
         looks.turn.lock().next = started + EVERY;
-        let Seen { view, at } = looks.seen.borrow().clone();
-        let is_after_pause = view.look > 0 && at.elapsed() > PAUSE;
-        let view = Arc::new(looks.look(&view, is_after_pause).await);
+        let before = Arc::clone(&looks.seen.borrow().view);
+        let view = Arc::new(looks.look(&before).await);
         let at = Instant::now();
         {
             let mut turn = looks.turn.lock();
@@ -193,6 +189,24 @@ impl Looks {
         (history.past(key), history.waiting(key))
     }
 
+    /// What this process holds and waits for of one key, with the times of the view if they are nearly the same.
+    pub(super) fn own(&self, key: &str, view: &View) -> Own {
+        let mut snapshot = self.snapshot();
+        snapshot.holds.retain(|hold| hold.key == key);
+        snapshot.waits.retain(|wait| wait.key == key);
+        Own::new(self.now(), &snapshot, &view.own)
+    }
+
+    /// What this process holds and waits for, without the keys that the console is not about. A possible deadlock has all of its
+    /// keys.
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.client.snapshot().matching(&self.pattern);
+        for wait in &mut snapshot.waits {
+            wait.inside.retain(|key| self.covers(key));
+        }
+        snapshot
+    }
+
     /// The report of a key that the view has not, as it is shown.
     pub(super) fn shown(&self, report: KeyReport) -> Option<Arc<Lock>> {
         let at = self.now();
@@ -202,8 +216,8 @@ impl Looks {
             reports: vec![(at, report)],
             own: OwnWaiters::of(&snapshot),
             own_since: own::since(at, &snapshot),
+            began: at,
             is_complete: false,
-            is_after_pause: true,
         };
         // Apart from the history of the looks, which does not know this key.
         let locks = History::default().take_in(at, found, &Default::default());
@@ -217,12 +231,13 @@ impl Looks {
         self.history.lock().forced(self.now(), freed, seen, who);
     }
 
-    async fn look(&self, before: &View, is_after_pause: bool) -> View {
+    async fn look(&self, before: &View) -> View {
         let look = before.look + 1;
+        let began = self.now();
         let scanned = self.scan().await;
         let now = self.now();
         // It asks no server, and is there also when none answers.
-        let snapshot = self.client.snapshot().matching(&self.pattern);
+        let snapshot = self.snapshot();
         let mut history = self.history.lock();
         let mut view = View {
             look,
@@ -245,8 +260,8 @@ impl Looks {
                     reports,
                     own: OwnWaiters::of(&snapshot),
                     own_since: own::since(now, &snapshot),
+                    began,
                     is_complete: !is_cut && failed.is_none(),
-                    is_after_pause,
                 };
                 view.locks = history.take_in(now, found, &before.locks);
             }

@@ -112,7 +112,7 @@ pub fn console(client: Client) -> Console {
 /// | 404 | the key does not match the console's [pattern](Console::pattern) |
 /// | 409 | another owner holds the key, the number is another one, or the key has data of another program |
 /// | 422 | `confirmation` is not the key |
-/// | 502, 503 | the lock server refused, or did not answer |
+/// | 502, 503 | the lock server refused, or did not answer. `error` says whether the lock may have been freed |
 ///
 /// # What a look costs
 /// The console looks at the server only while somebody watches, at most every 2 s for all watchers together, and
@@ -123,11 +123,14 @@ pub fn console(client: Client) -> Console {
 ///
 /// # What the history knows
 /// The history contains what the console has seen, and is empty when the program starts. A hold that is shorter than the
-/// time between two looks may be missing. Nothing is noted while nobody watches.
+/// time between two looks may be missing. Nothing is noted while nobody watches, or while the looks fail.
 ///
-/// A hold of this process began at `since` exactly. One of another process began before its first look: up to 2 s if somebody
-/// watched, and otherwise at an unknown time (`is_since_exact` is `false`). Each hold has ended between `last_seen` and `until`, the
-/// looks before and after its end. Both are the same for a lock that this console has freed.
+/// A hold of this process began at `since` exactly, unless it is a permit of an expirable semaphore, which the server knows only by
+/// the permit's id. Such a permit, and a hold of another process, began before its first look: up to 6 s before if
+/// `is_since_exact` is `true`, and otherwise at an unknown time. The time is unknown if nobody watched, if the looks before failed or
+/// did not go to the key, and if a look takes some seconds. Each hold has ended between `last_seen` and `until`, the
+/// looks before and after its end. Both are the same for a lock that this console has freed. Its `end` is `unknown` if its lease would
+/// have run out between the looks and more than 6 s lie between them, since the lease may have been renewed.
 ///
 /// # Shutdown
 /// A graceful shutdown of a server waits for the streams of events of the pages that are open. A stream ends after 5 s, and at once
@@ -254,8 +257,10 @@ impl Console {
     /// key, as [`Client::force_release`](distlock::Client::force_release) says. A request without `"owners"` frees the lock no
     /// matter who holds it.
     ///
-    /// Each request is logged as a warning, with the key, its holders, its number and
-    /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
+    /// Each request that frees a lock is logged as a warning, with the key, its holders, its number and
+    /// [who](Console::who) sent it, also if its sender has gone before the answer. So is a request after which it is not known whether
+    /// the lock was freed, because the lock server did not answer or refused.
+    /// [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
     /// # Examples
     /// See [`Console`].

@@ -103,7 +103,12 @@ impl OwnWaiters {
     }
 }
 
-/// Since when this process has each of its holds, by owner.
+/// The owner of a hold, by the name that the server has for the holder: a writer's has an end that marks the writer.
+pub(super) fn owner(holder: &str) -> &str {
+    holder.strip_suffix(":write").unwrap_or(holder)
+}
+
+/// Since when this process has each of its holds, by [`owner`].
 pub(super) fn since(now: Millis, snapshot: &Snapshot) -> HashMap<String, Millis> {
     let holds = snapshot.holds.iter();
     let since = holds.map(|hold| (hold.owner.to_string(), before_now(now, hold.held_for)));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::clock::{Millis, millis};
 use super::history::{CONTENTION_SPAN, History};
 use super::lock::{Holder, Lock, Named, Waiter};
-use super::own::before_now;
+use super::own::{self, before_now};
 
 /// How long a hold and a wait have stood before they count towards a deadlock. Others are likely to end by themselves.
 const STANDS: Millis = 10_000;
@@ -58,7 +58,7 @@ pub(super) fn problems(
     let mut losses: Vec<Problem> = own_losses.clone().map(|lost| own_loss(now, lost)).collect();
     let own_losses: BTreeSet<String> = own_losses.map(|lost| lost.owner.to_string()).collect();
     let ran_out = history.ran_out(now);
-    let ran_out = ran_out.filter(|(_, past)| !own_losses.contains(&past.owner));
+    let ran_out = ran_out.filter(|(_, past)| !own_losses.contains(own::owner(&past.owner)));
     losses.extend(ran_out.map(|(key, past)| {
         let text = format!(
             "the lease of {} ran out while it held the lock",

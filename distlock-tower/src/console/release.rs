@@ -1,13 +1,17 @@
 //! Frees locks by force, for people who type the key as a confirmation.
 
+use std::panic;
 use std::sync::Arc;
 
-use distlock::{Client, Error, ForceRelease, KeyReport, Primitive, visible};
+use distlock::{Error, ForceRelease, KeyReport, Primitive, visible};
 use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
+use tokio::task::JoinError;
+use tracing::Instrument as _;
 
 use super::lock::{can_be_released, number};
+use super::looks::Looks;
 use super::senders::Senders;
 
 pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
@@ -45,6 +49,10 @@ impl Refusal {
             status,
             text: text.into(),
         }
+    }
+
+    fn adding(self, outcome: &str) -> Self {
+        Self::new(self.status, format!("{}; {outcome}", self.text))
     }
 }
 
@@ -126,8 +134,33 @@ fn changed(now: &KeyReport, known: &[String]) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, format!("{text}; nothing was freed"))
 }
 
-/// Frees what the report shows, and returns whether there was something to free.
-pub(super) async fn force_release(client: &Client, report: &KeyReport) -> Result<bool, Refusal> {
+/// Frees what a request names, and returns whether there was something to free.
+///
+/// This has a separate task. The server may free the lock although the sender of the request has gone, and the log and the history
+/// have to say who it was.
+pub(super) async fn release(
+    looks: Arc<Looks>,
+    request: Request,
+    who: String,
+) -> Result<bool, Refusal> {
+    let releasing = async move { inspect_and_free(&looks, &request, &who).await };
+    let released = tokio::spawn(releasing.in_current_span()).await;
+    match released.map_err(JoinError::try_into_panic) {
+        Ok(released) => released,
+        Err(Ok(panic)) => panic::resume_unwind(panic),
+        Err(Err(_)) => {
+            let text = format!("the program shuts down; {IN_DOUBT}");
+            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text))
+        }
+    }
+}
+
+const IN_DOUBT: &str = "it may or may not have been freed";
+
+async fn inspect_and_free(looks: &Looks, request: &Request, who: &str) -> Result<bool, Refusal> {
+    let report = looks.client().inspect(request.key.as_str()).await;
+    let report = report.map_err(|error| refusal(&error).adding("nothing was freed"))?;
+    request.check_seen(&report)?;
     if matches!(
         report.primitive,
         Primitive::OtherData | Primitive::Unreadable
@@ -135,15 +168,49 @@ pub(super) async fn force_release(client: &Client, report: &KeyReport) -> Result
         let text = "the key has data of another program, which cannot be freed by force";
         return Err(Refusal::new(StatusCode::CONFLICT, text));
     }
-    if !can_be_released(report) {
+    if !can_be_released(&report) {
         return Ok(false);
     }
-    match client.force_release(report).await {
-        Ok(ForceRelease::Freed) => Ok(true),
-        Ok(ForceRelease::Changed(now)) => Err(changed(&now, &owners_of(report))),
+    // Before it is freed: this process knows since when it holds a key, as long as it does.
+    let freed = looks.shown(report.clone());
+    match looks.client().force_release(&report).await {
+        Ok(ForceRelease::Freed) => {
+            if let Some(freed) = freed {
+                looks.forced(&freed, who);
+            }
+            log_freed(&report, who);
+            Ok(true)
+        }
+        Ok(ForceRelease::Changed(now)) => Err(changed(&now, &owners_of(&report))),
         Ok(_) => Ok(false),
-        Err(error) => Err(refusal(&error)),
+        Err(error @ Error::WrongType { .. }) => Err(refusal(&error).adding("nothing was freed")),
+        // The server may have carried the command out.
+        Err(error) => {
+            log_in_doubt(&report, who, &error);
+            Err(refusal(&error).adding(IN_DOUBT))
+        }
     }
+}
+
+fn log_freed(report: &KeyReport, who: &str) {
+    tracing::warn!(
+        key = report.key,
+        who,
+        holders = owners_of(report).join(", "),
+        number = number(report),
+        "a lock was freed by force from the console"
+    );
+}
+
+fn log_in_doubt(report: &KeyReport, who: &str, error: &Error) {
+    tracing::warn!(
+        key = report.key,
+        who,
+        holders = owners_of(report).join(", "),
+        number = number(report),
+        %error,
+        "a lock was to be freed by force from the console, and it is not known whether it was freed"
+    );
 }
 
 /// What the answer to an error is.

@@ -27,9 +27,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use super::lock::number;
 use super::looks::Looks;
-use super::release::{self, Refusal, Releases, force_release, refusal};
+use super::release::{self, Refusal, Releases, refusal};
 use super::view::{Detail, Shown, Trouble, View};
 
 const PAGE: &str = include_str!("assets/index.html");
@@ -285,7 +284,7 @@ async fn lock(console: &Console, key: String) -> Response {
         }
     }
     let (past, waiting) = console.looks.remembered(&key);
-    let own = &view.own;
+    let own = console.looks.own(&key, &view);
     let detail = Detail {
         now: console.looks.now(),
         key: &key,
@@ -294,8 +293,8 @@ async fn lock(console: &Console, key: String) -> Response {
         has_other_data,
         past,
         waiting,
-        own_holds: own.holds.iter().filter(|hold| hold.key == key).collect(),
-        own_waits: own.waits.iter().filter(|wait| wait.key == key).collect(),
+        own_holds: own.holds,
+        own_waits: own.waits,
         is_closed: console.is_closed(),
         trouble,
         may_force_release: console.releases.are_allowed,
@@ -353,26 +352,6 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     })?;
     let request = release::Request::read(&body)?;
     console.check_key(&request.key)?;
-    let client = console.looks.client();
     let who = console.releases.who(&parts);
-    let report = client.inspect(request.key.as_str()).await;
-    let report = report.map_err(|error| refusal(&error))?;
-    request.check_seen(&report)?;
-    // Before it is freed: this process knows since when it holds a key, as long as it does.
-    let freed = console.looks.shown(report.clone());
-    let was_held = force_release(client, &report).await?;
-    if was_held {
-        if let Some(freed) = freed {
-            console.looks.forced(&freed, &who);
-        }
-        let holders: Vec<&str> = report.holders.iter().map(|it| it.owner.as_str()).collect();
-        tracing::warn!(
-            key = request.key,
-            who,
-            holders = holders.join(", "),
-            number = number(&report),
-            "a lock was freed by force from the console"
-        );
-    }
-    Ok(was_held)
+    release::release(Arc::clone(&console.looks), request, who).await
 }

@@ -141,9 +141,9 @@ pub(super) struct Detail<'a> {
     pub(super) past: Vec<PastHold>,
     /// How many waited, and since when that number.
     pub(super) waiting: Vec<(Millis, u64)>,
-    /// The holds and the waits of this process for the key.
-    pub(super) own_holds: Vec<&'a OwnHold>,
-    pub(super) own_waits: Vec<&'a OwnWait>,
+    /// The holds and the waits of this process for the key, as in [`Own`].
+    pub(super) own_holds: Vec<OwnHold>,
+    pub(super) own_waits: Vec<OwnWait>,
     pub(super) is_closed: bool,
     pub(super) trouble: Option<Trouble>,
     pub(super) may_force_release: bool,

@@ -253,7 +253,8 @@ where
             }
             Some((guard, times)) => {
                 let is_exempt = this.client.grpc || this.client.has_whole_body;
-                let body_clock = (!is_exempt).then(|| this.settings.time_body(&mut request));
+                let body_clock =
+                    (!is_exempt).then(|| this.settings.time_body(&mut request, &guard));
                 let last_holds = Arc::clone(&this.settings.last_holds);
                 let (held, mut hold) =
                     RequestHold::new(guard, times.granted, body_clock.flatten(), last_holds);
@@ -330,7 +331,9 @@ where
     /// Whether the response body takes the hold over.
     fn body_takes_hold(&self, response: &Response<R>) -> bool {
         let is_empty = || response.body().is_end_stream() || body::length(response) == Some(0);
-        self.settings.hold_until == HoldUntil::Body && !is_empty()
+        self.settings.hold_until == HoldUntil::Body
+            && self.client.sends_body(response.status())
+            && !is_empty()
     }
 
     /// Replaces the response if the release found the hold lost, since others may have been inside the critical

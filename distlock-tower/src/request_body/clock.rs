@@ -3,19 +3,22 @@
 //! # Invariants
 //! 1. Only the time counts in which the reader waits and the client has not sent anything: from a poll that finds no
 //!    data to the wake-up that follows it. The time that a handler spends on other work never counts.
-//! 2. Once the clock is stopped it never expires.
+//! 2. The clock does not expire after it was stopped, or when the lock is no longer held.
 
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use distlock::Section;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Shared by a request's body and by the hold of the request.
 pub(crate) struct BodyClock {
     limit: Duration,
+    /// Never entered. It reports whether the lock is held.
+    lock: OnceLock<Section>,
     state: Mutex<State>,
 }
 
@@ -51,8 +54,14 @@ impl BodyClock {
     pub(super) fn new(limit: Duration) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            lock: OnceLock::new(),
             state: Mutex::default(),
         })
+    }
+
+    /// Names the lock that the reader's waits keep taken. Called once, before the body is read.
+    pub(crate) fn set_lock(&self, lock: Section) {
+        let _first = self.lock.set(lock);
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -123,8 +132,13 @@ impl BodyClock {
     }
 
     /// Notes that the body has taken too long, and wakes the task that has the hold. Returns `false` if the clock was
-    /// stopped.
+    /// stopped, or if the lock is no longer held.
     pub(super) fn expire(&self) -> bool {
+        // The handler may have kept the guard and ended it.
+        if self.lock.get().is_some_and(|lock| !lock.is_held()) {
+            self.stop();
+            return false;
+        }
         let mut state = self.state.lock();
         if state.phase != Phase::Running {
             return false;

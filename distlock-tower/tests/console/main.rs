@@ -3,9 +3,11 @@
 
 mod api;
 mod events;
+mod history;
 mod own;
 mod page;
 mod release;
+mod release_log;
 mod senders;
 
 use std::sync::Once;

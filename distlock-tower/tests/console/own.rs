@@ -151,6 +151,75 @@ async fn console_of_a_pattern_shows_no_other_key_of_the_process() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn console_of_a_pattern_names_no_other_key_that_is_held_around_a_wait() {
+    let (watcher, worker) = clients();
+    let console = distlock_tower::console(watcher.clone()).pattern("b:*");
+    let app = axum::Router::from(console);
+    let _busy = worker.lock("b:3").acquire().await.unwrap();
+    let outer = watcher.lock("outside").acquire().await.unwrap();
+    let middle = watcher.lock("b:2").acquire().await.unwrap();
+    let inner = watcher.lock("b:3").acquire();
+    let waits = outer.scope(middle.scope(async { inner.await.err() }));
+    let waits = tokio::time::timeout(MINUTE, waits);
+    let looks = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for path in ["/api/locks", "/api/lock?key=b:3"] {
+            let seen = json(&app, path).await;
+            let waits = seen.get("own_waits").unwrap_or(&seen["own"]["waits"]);
+            assert_eq!(waits[0]["inside"], json!(["b:2"]), "{path}");
+            assert!(!seen.to_string().contains("outside"), "{seen}");
+        }
+    };
+    tokio::select! {
+        () = looks => {}
+        _ = waits => panic!("the key is held"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_of_a_key_has_what_the_process_holds_and_waits_for_also_behind_many_older_ones() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    let mut guards = Vec::new();
+    for number in 0..100 {
+        let key = format!("old:{number}");
+        guards.push(watcher.lock(key).acquire().await.unwrap());
+    }
+    for _ in 0..100 {
+        tokio::spawn(watcher.lock("old:0").acquire().into_future());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    guards.push(watcher.lock("mine").acquire().await.unwrap());
+    let _theirs = worker.lock("theirs").acquire().await.unwrap();
+    tokio::spawn(watcher.lock("theirs").acquire().into_future());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+
+    let seen = json(&app, "/locks/api/lock?key=mine").await;
+    let holds = seen["own_holds"].as_array().unwrap();
+    assert_eq!(holds.len(), 1, "{seen}");
+    assert_eq!(holds[0]["key"], "mine");
+    let seen = json(&app, "/locks/api/lock?key=theirs").await;
+    let waits = seen["own_waits"].as_array().unwrap();
+    assert_eq!(waits.len(), 1, "{seen}");
+    assert_eq!(waits[0]["key"], "theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_write_lock_of_the_process_is_one_problem() {
+    let (watcher, _) = clients();
+    let app = app(&watcher);
+    let lease = Duration::from_secs(3);
+    let lock = watcher.rw_lock("lost").write();
+    let _lost = lock.acquire().lease(lease).await.unwrap();
+    json(&app, "/locks/api/locks").await;
+    tokio::time::sleep(2 * lease).await;
+    let problems = &json(&app, "/locks/api/locks").await["problems"];
+    let problems = problems.as_array().unwrap();
+    let kinds: Vec<_> = problems.iter().map(|one| &one["kind"]).collect();
+    assert_eq!(kinds, ["lost"], "{problems:#?}");
+}
+
 /// Holds one key, and waits for the other inside of its scope.
 async fn one_inside_the_other(client: Client, keys: [&str; 2], both: &Barrier) {
     let guard: Guard = client.lock(keys[0]).acquire().await.unwrap();

@@ -1,6 +1,5 @@
 //! Locks that are freed by force, and the requests that are refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,7 +8,6 @@ use distlock::{Client, MemoryServer};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 use http::{Request, StatusCode};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tower::ServiceExt as _;
@@ -341,44 +339,6 @@ async fn latch_opens_with_the_count_that_was_shown_and_stays_with_another_one() 
         (StatusCode::OK, json!({ "released": true }))
     );
     waiting.await.unwrap().unwrap();
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn log_says_who_freed_which_lock_of_whom() {
-    let (watcher, worker) = clients();
-    let guard = worker.lock("k").acquire().await.unwrap();
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logs = tracing::subscriber::set_default(subscriber);
-    post(&allowed(&watcher), &[], &confirmed("k")).await;
-    let text = String::from_utf8(log.0.lock().clone()).unwrap();
-    let owner = guard.owner().to_string();
-    let line = text.lines().find(|line| line.contains("freed by force"));
-    let line = line.unwrap_or_else(|| panic!("{text}"));
-    assert!(
-        line.contains("WARN") && line.contains("ann") && line.contains(&owner),
-        "{line}"
-    );
-    assert!(line.contains("key=\"k\""), "{line}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -71,13 +71,16 @@ function waiterRow(waiter) {
   return cells(["Waiter", owner(waiter)], ["Waits for", waits]);
 }
 
-const ENDS = { released: "released", lease_ran_out: "lease ran out", force_released: "freed by force", unknown: "while nobody watched" };
+const ENDS = { released: "released", lease_ran_out: "lease ran out", force_released: "freed by force", unknown: "not known" };
+
+// If more milliseconds lie between two looks, the later one does not tell when a hold ended.
+const LONG = 6000;
 
 function pastRow(past) {
   const ended = element("span");
   clock(ended, (node) => {
     const ago = duration(serverNow() - past.until);
-    node.textContent = past.end === "unknown" ? `${ago} to ${duration(serverNow() - past.last_seen)} ago` : `${ago} ago`;
+    node.textContent = past.until - past.last_seen > LONG ? `${ago} to ${duration(serverNow() - past.last_seen)} ago` : `${ago} ago`;
   });
   // Nothing tells the moment, unless this console has freed it.
   ended.title = past.last_seen < past.until ? `between ${moment(past.last_seen)} and ${moment(past.until)}` : moment(past.until);
@@ -145,10 +148,11 @@ function showReleaseOf(lock) {
 
 async function release(event) {
   event.preventDefault();
+  const key = openKey;
   const said = $("released");
   said.textContent = "";
   // Nobody can type a line break into a field.
-  if (![openKey, openShown].includes($("confirmation").value)) {
+  if (![key, openShown].includes($("confirmation").value)) {
     said.textContent = "This is not the key. Nothing was freed.";
     return;
   }
@@ -157,14 +161,16 @@ async function release(event) {
     const { ok, content } = await ask("api/force-release", {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ key: openKey, confirmation: openKey, ...(meant ?? seen) }),
+      body: JSON.stringify({ key, confirmation: key, ...(meant ?? seen) }),
     });
+    // The page of another key must not say what became of this one.
+    if (key !== openKey) return;
     if (!ok) said.textContent = content.error;
     else if (!content.released) said.textContent = "There was nothing to free.";
     else said.textContent = isNumber ? "It was deleted." : "The lock was freed.";
     $("confirmation").value = "";
     meant = null;
   } catch (error) {
-    said.textContent = `${error.message}. It may or may not have been freed.`;
+    if (key === openKey) said.textContent = `${error.message}. It may or may not have been freed.`;
   }
 }

@@ -1,13 +1,16 @@
 //! What the console remembers from look to look: since when each hold is there, and which ones have ended.
 
+mod reached;
 mod reported;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 
 use distlock::KeyReport;
 
+use self::reached::{Interval, Known, LookTimes, Reached};
 use self::reported::{Sight, lock};
 pub(super) use self::waiting::CONTENTION_SPAN;
 use self::waiting::WaitingNumbers;
@@ -26,8 +29,7 @@ const PAST_KEYS: usize = 1_000;
 pub(super) struct History {
     keys: HashMap<String, KeyHistory>,
     contention: VecDeque<Sample>,
-    /// The time of the last look.
-    looked: Option<Millis>,
+    reached: Reached,
 }
 
 /// What is remembered of one key.
@@ -82,44 +84,32 @@ pub(super) struct Found {
     pub(super) reports: Vec<(Millis, KeyReport)>,
     /// Who waits for which key in this process.
     pub(super) own: HashMap<String, OwnWaiters>,
-    /// Since when this process has its holds, by owner.
+    /// Since when this process has its holds, by [`own::owner`](super::own::owner).
     pub(super) own_since: HashMap<String, Millis>,
+    /// When the look began.
+    pub(super) began: Millis,
     /// Whether a key that is not among the reports is gone.
     pub(super) is_complete: bool,
-    /// Whether nobody watched for a while before this look.
-    pub(super) is_after_pause: bool,
 }
 
-/// The look, and the one before it.
-#[derive(Clone, Copy)]
-struct Looked {
-    last: Millis,
-    now: Millis,
-    /// Whether somebody watched from the one to the other.
-    is_exact: bool,
-}
-
-impl Looked {
-    /// A hold that the last look has seen, and this one has not.
-    fn end(self, holder: &Holder, most_waiting: u64) -> PastHold {
-        let has_run_out = holder.lease_ends.is_some_and(|ends| ends <= self.now);
-        let end = match holder.is_released {
-            // Its lease may have been renewed while nobody watched.
-            _ if !self.is_exact => End::Unknown,
-            // A released lock stays taken until its lease ends.
-            false if has_run_out => End::LeaseRanOut,
-            _ => End::Released,
-        };
-        PastHold {
-            owner: holder.owner.clone(),
-            client: holder.client.clone(),
-            since: holder.since,
-            last_seen: self.last,
-            until: self.now,
-            is_exact: self.is_exact && holder.is_since_exact,
-            most_waiting,
-            end,
-            by: None,
+/// A lock as a look has found it. If nothing has changed since the last view, it is the lock of that view.
+fn seen(
+    look: u64,
+    sight: Sight<'_>,
+    report: &KeyReport,
+    own: OwnWaiters,
+    known: Option<Known<'_>>,
+) -> Arc<Lock> {
+    let before = known.map(|known| known.lock);
+    let mut lock = lock(sight, report, own, before.map(|lock| &**lock));
+    // As before, so that the comparison is about the rest.
+    lock.changed = before.map_or(0, |before| before.changed);
+    lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
+    match known {
+        Some(known) if known.is_shown && **known.lock == lock => Arc::clone(known.lock),
+        _ => {
+            lock.changed = look;
+            Arc::new(lock)
         }
     }
 }
@@ -132,52 +122,39 @@ impl History {
         found: Found,
         earlier: &BTreeMap<String, Arc<Lock>>,
     ) -> BTreeMap<String, Arc<Lock>> {
-        let is_exact = self.looked.is_some() && !found.is_after_pause;
-        let looked = Looked {
-            last: self.looked.replace(now).unwrap_or(now),
-            now,
-            is_exact,
+        let look = LookTimes {
+            began: found.began,
+            ended: now,
         };
+        let reached = mem::replace(&mut self.reached, Reached::after(look, found.is_complete));
         let mut locks = BTreeMap::new();
-        for (at, report) in found.reports {
-            let before = earlier.get(&report.key);
-            let own = found.own.get(&report.key).copied().unwrap_or_default();
+        for (at, report) in &found.reports {
+            let known = reached.known(earlier, &report.key);
             let sight = Sight {
-                at,
-                is_exact,
+                at: *at,
+                is_exact: reached.is_exact(known, now),
                 own_since: &found.own_since,
             };
-            let mut lock = lock(sight, &report, own, before.map(|lock| &**lock));
-            // As before, so that the comparison is about the rest.
-            lock.changed = before.map_or(0, |before| before.changed);
-            lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
-            let lock = match before {
-                Some(before) if **before == lock => Arc::clone(before),
-                _ => {
-                    lock.changed = found.look;
-                    Arc::new(lock)
-                }
-            };
-            locks.insert(lock.key.clone(), lock);
+            let own = found.own.get(&report.key).copied().unwrap_or_default();
+            let lock = seen(found.look, sight, report, own, known);
+            if report.fault.is_some() {
+                self.reached.keep_unread(&lock, &reached, known);
+            }
+            locks.insert(report.key.clone(), lock);
         }
-        for (key, before) in earlier {
+        for (key, known) in reached.all(earlier) {
             let lock = locks.get(key);
             if lock.is_some() || found.is_complete {
-                self.end_holds(looked, before, lock.map(|lock| &**lock));
+                self.end_holds(known.until(now), known.lock, lock.map(|lock| &**lock));
+            } else {
+                self.reached.keep_unread(known.lock, &reached, Some(known));
             }
         }
-        for lock in locks.values_mut() {
-            self.note_waiting(now, lock);
-            let history = self.keys.get(&lock.key);
-            let contention = history.map_or_else(Vec::new, |history| history.waiting.most(now));
-            if lock.contention != contention {
-                let lock = Arc::make_mut(lock);
-                (lock.contention, lock.changed) = (contention, found.look);
-            }
-        }
+        self.reached.trim();
+        self.show_contention(now, found.look, &mut locks);
         self.note_contention(now, &locks);
         if found.is_complete {
-            self.forget_forced(looked.last);
+            self.forget_forced(found.began);
         }
         self.forget(&locks);
         locks
@@ -234,8 +211,8 @@ impl History {
     }
 
     /// Notes the holders that were there before and are not any more.
-    fn end_holds(&mut self, looked: Looked, before: &Lock, after: Option<&Lock>) {
-        let now = looked.now;
+    fn end_holds(&mut self, interval: Interval, before: &Lock, after: Option<&Lock>) {
+        let now = interval.now;
         let mut ended = before
             .holders
             .iter()
@@ -250,7 +227,7 @@ impl History {
             let past = match history.forced_by.remove(&holder.owner) {
                 Some(forced) if forced.is_noted => continue,
                 Some(forced) => forced.end(holder, most_waiting),
-                None => looked.end(holder, most_waiting),
+                None => interval.end(holder, most_waiting),
             };
             history.past.push_back(past);
         }
@@ -280,6 +257,19 @@ impl History {
         }
     }
 
+    /// Notes how many wait for each lock, and has the lock show it.
+    fn show_contention(&mut self, now: Millis, look: u64, locks: &mut BTreeMap<String, Arc<Lock>>) {
+        for lock in locks.values_mut() {
+            self.note_waiting(now, lock);
+            let history = self.keys.get(&lock.key);
+            let contention = history.map_or_else(Vec::new, |history| history.waiting.most(now));
+            if lock.contention != contention {
+                let lock = Arc::make_mut(lock);
+                (lock.contention, lock.changed) = (contention, look);
+            }
+        }
+    }
+
     fn note_contention(&mut self, now: Millis, locks: &BTreeMap<String, Arc<Lock>>) {
         let held = locks.values().filter(|lock| lock.holder_total > 0);
         self.contention.push_back(Sample {
@@ -295,11 +285,13 @@ impl History {
         }
     }
 
-    /// Forgets what was freed before the look that ended at `last`, and what this look has not ended: an owner of Redisson may
-    /// hold the key again.
-    fn forget_forced(&mut self, last: Millis) {
-        for history in self.keys.values_mut() {
-            history.forced_by.retain(|_, forced| forced.at >= last);
+    /// Forgets what was freed before a look that has gone to all keys began, and that it has not ended: an owner of Redisson may
+    /// hold the key again. Of a key that could not be read, the next look ends it.
+    fn forget_forced(&mut self, began: Millis) {
+        for (key, history) in &mut self.keys {
+            if !self.reached.is_unread(key) {
+                history.forced_by.retain(|_, forced| forced.at >= began);
+            }
         }
     }
 
@@ -319,5 +311,7 @@ impl History {
     }
 }
 
+#[cfg(test)]
+mod reached_tests;
 #[cfg(test)]
 mod tests;

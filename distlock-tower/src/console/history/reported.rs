@@ -7,7 +7,7 @@ use distlock::{HolderReport, KeyReport, WaiterReport, visible};
 
 use crate::console::clock::{Millis, millis};
 use crate::console::lock::{Holder, Lock, Named, Permits, Waiter, can_be_released};
-use crate::console::own::OwnWaiters;
+use crate::console::own::{self, OwnWaiters};
 
 /// Two looks at one lease differ by so much at most, unless it was renewed.
 const LEASE_TOLERANCE: Millis = 1_000;
@@ -16,9 +16,9 @@ const LEASE_TOLERANCE: Millis = 1_000;
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) at: Millis,
-    /// Whether somebody watched since the look before.
+    /// Whether a hold that was not seen before began shortly before.
     pub(super) is_exact: bool,
-    /// Since when this process has its holds, by owner.
+    /// Since when this process has its holds, by [`own::owner`].
     pub(super) own_since: &'a HashMap<String, Millis>,
 }
 
@@ -84,7 +84,7 @@ fn known_holder(sight: Sight<'_>, holder: &HolderReport, known: Option<&Holder>)
     let longest = known.and_then(|known| known.lease_millis);
     let ends = known.and_then(|known| known.lease_ends);
     let seen = known.map_or((at, sight.is_exact), |it| (it.since, it.is_since_exact));
-    let own = sight.own_since.get(&holder.owner);
+    let own = sight.own_since.get(own::owner(&holder.owner));
     let (since, is_since_exact) = match (known, own) {
         // What is known stays, although the process tells it anew with a little difference.
         (Some(known), _) if known.is_since_exact => seen,

@@ -8,22 +8,20 @@ use super::*;
 use crate::console::own;
 
 /// A history that takes in what a client sees.
-struct Watched {
-    history: History,
-    locks: BTreeMap<String, Arc<Lock>>,
-    look: u64,
+pub(super) struct Watched {
+    pub(super) history: History,
+    pub(super) locks: BTreeMap<String, Arc<Lock>>,
+    pub(super) look: u64,
     client: Client,
-    is_after_pause: bool,
 }
 
 impl Watched {
-    fn new(server: &MemoryServer) -> Self {
+    pub(super) fn new(server: &MemoryServer) -> Self {
         Self {
             history: History::default(),
             locks: BTreeMap::new(),
             look: 0,
             client: Client::builder().in_memory(server).unwrap(),
-            is_after_pause: false,
         }
     }
 
@@ -45,29 +43,60 @@ impl Watched {
         self.history.forced(now, &freed, seen, "ann");
     }
 
-    async fn look(&mut self, now: Millis) {
+    pub(super) async fn look(&mut self, now: Millis) {
         self.look_through(now, |_| {}).await;
     }
 
     /// The look changes what the server has told of each key.
-    async fn look_through(&mut self, now: Millis, change: fn(&mut KeyReport)) {
+    pub(super) async fn look_through(&mut self, now: Millis, change: fn(&mut KeyReport)) {
+        let mut reports = self.scan(now).await;
+        reports.iter_mut().for_each(|(_, report)| change(report));
+        self.take_in(now, now, reports, true);
+    }
+
+    /// A look that ends before it has gone to a key.
+    pub(super) fn look_at_nothing(&mut self, now: Millis) {
+        self.take_in(now, now, Vec::new(), false);
+    }
+
+    pub(super) async fn slow_look(&mut self, began: Millis, now: Millis) {
+        let reports = self.scan(began).await;
+        self.take_in(began, now, reports, true);
+    }
+
+    async fn scan(&self, at: Millis) -> Vec<(Millis, KeyReport)> {
         let mut reports = Vec::new();
         let mut scan = self.client.scan("*");
         while let Some(page) = scan.next_page().await.unwrap() {
-            reports.extend(page.into_iter().map(|report| (now, report)));
+            reports.extend(page.into_iter().map(|report| (at, report)));
         }
-        reports.iter_mut().for_each(|(_, report)| change(report));
+        reports
+    }
+
+    fn take_in(
+        &mut self,
+        began: Millis,
+        now: Millis,
+        reports: Vec<(Millis, KeyReport)>,
+        is_complete: bool,
+    ) {
         self.look += 1;
         let found = Found {
             look: self.look,
             reports,
             own: HashMap::new(),
             own_since: own::since(now, &self.client.snapshot()),
-            is_complete: true,
-            is_after_pause: self.is_after_pause,
+            began,
+            is_complete,
         };
         self.locks = self.history.take_in(now, found, &self.locks);
     }
+}
+
+pub(super) fn unreadable(report: &mut KeyReport) {
+    report.fault = Some(String::from("odd"));
+    report.holders.clear();
+    report.holder_total = 0;
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,11 +105,6 @@ async fn hold_of_a_key_that_cannot_be_read_for_a_while_goes_on() {
     let mut watched = Watched::new(&server);
     let guard = watched.client.lock("a").acquire().await.unwrap();
     watched.look(1_000).await;
-    let unreadable = |report: &mut KeyReport| {
-        report.fault = Some(String::from("odd"));
-        report.holders.clear();
-        report.holder_total = 0;
-    };
     watched.look_through(2_000, unreadable).await;
     let lock = &watched.locks["a"];
     assert_eq!(lock.fault.as_deref(), Some("odd"));
@@ -127,12 +151,16 @@ async fn hold_of_this_process_began_when_it_was_acquired_although_nobody_watched
     let server = MemoryServer::new();
     let mut watched = Watched::new(&server);
     let guard = watched.client.lock("a").acquire().await.unwrap();
+    let write = watched.client.rw_lock("write").write();
+    let _write = write.acquire().await.unwrap();
     tokio::time::advance(Duration::from_millis(700)).await;
     watched.look(1_000).await;
     tokio::time::advance(Duration::from_secs(2)).await;
     watched.look(3_000).await;
-    let holder = &watched.locks["a"].holders[0];
-    assert_eq!((holder.since, holder.is_since_exact), (300, true));
+    for key in ["a", "write"] {
+        let holder = &watched.locks[key].holders[0];
+        assert_eq!((holder.since, holder.is_since_exact), (300, true), "{key}");
+    }
     guard.release().await.unwrap();
     watched.look(5_000).await;
     let past = &watched.history.past("a")[0];
@@ -235,7 +263,6 @@ async fn hold_that_ended_while_nobody_watched_ended_in_an_unknown_way() {
     // Longer than its lease, which is renewed.
     tokio::time::sleep(Duration::from_secs(60)).await;
     guard.release().await.unwrap();
-    watched.is_after_pause = true;
     watched.look(65_000).await;
     assert_eq!(watched.history.past("a")[0].end, End::Unknown);
     assert_eq!(watched.history.ran_out(65_000).count(), 0);

@@ -279,6 +279,27 @@ async fn guard_that_the_handler_kept_outlives_the_cut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn guard_that_the_handler_kept_and_ended_bounds_the_body_no_more() {
+    let client = Client::in_memory();
+    let handler = service_fn(async |request: Request<Body>| {
+        let held = request.extensions().get::<Held>().unwrap();
+        let guard = held.keep().unwrap();
+        let (parts, mut body) = request.into_parts();
+        assert!(body.frame().await.unwrap().is_ok());
+        guard.release().await.unwrap();
+        read(Request::from_parts(parts, body)).await
+    });
+    let pieces = stream::iter([Duration::ZERO, SEC, 60 * SEC]).then(|after| async move {
+        sleep(after).await;
+        Ok::<_, Infallible>(Bytes::from("piece"))
+    });
+    let body = Body::from_stream(pieces);
+    let responding = layer(&client).layer(handler).oneshot(request(body));
+    let response = timeout(100 * SEC, responding).await.expect("no answer");
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn bodies_of_every_known_type_are_timed() {
     async fn is_cut<B>(body: B)
     where

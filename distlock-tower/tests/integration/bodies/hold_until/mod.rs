@@ -1,6 +1,7 @@
 //! `HoldUntil::Body`: when the hold ends, and how the body ends then. And `LockInfo`.
 
 mod errors;
+mod never_sent;
 mod sized;
 
 use std::cell::Cell;
