@@ -93,7 +93,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) hold_at_least: Option<Duration>,
 
-    /// End the command after it has held the lock for this long.
+    /// End the command after it has held the lock for this long. The lock stays held until the command has ended, which may take
+    /// --kill-after in addition. Without it the time is the max_hold of the URL, if there is one.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
@@ -250,15 +251,35 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let mut units = text
         .split(|c: char| !c.is_alphabetic())
         .filter(|unit| !unit.is_empty());
-    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
+    let has_unit = units.clone().next().is_some();
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) || text.len() > MOST_BYTES {
         return Err(expected());
+    }
+    let too_long = || "longer than 8760h, which is a year".to_owned();
+    if has_unit && most_digits(text) > MOST_DIGITS {
+        return Err(too_long());
     }
     let duration = humantime::parse_duration(text).map_err(|_| expected())?;
     if duration > LONGEST {
-        return Err("longer than 8760h, which is a year".to_owned());
+        return Err(too_long());
     }
     Ok(duration)
 }
+
+/// The number of digits of the longest number in a text, without zeros at its beginning. humantime reads a number with blanks in it.
+fn most_digits(text: &str) -> usize {
+    let numbers = text.split(|c: char| !c.is_ascii_digit() && !c.is_whitespace());
+    let digits = |number: &str| {
+        let digits = number.chars().filter(char::is_ascii_digit);
+        digits.skip_while(|digit| *digit == '0').count()
+    };
+    numbers.map(digits).max().unwrap_or_default()
+}
+
+// humantime panics at the end of its range, for example for `18446744073709551615s1000ms`. Numbers of so many digits in a text of
+// so many bytes are far from it.
+const MOST_BYTES: usize = 40;
+const MOST_DIGITS: usize = 15;
 
 /// The longest time of an option. Clocks overflow with much longer ones, and the library takes no longer waits and leases.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -284,7 +305,7 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "5", "1M", "1d", "-5s", "soon"] {
+        for text in ["", "5", "18446744073709551615", "1M", "1d", "-5s", "soon"] {
             assert!(duration(text).unwrap_err().contains("1m30s"), "{text}");
         }
     }
@@ -292,9 +313,25 @@ mod tests {
     #[test]
     fn times_longer_than_a_year_are_refused() {
         assert_eq!(duration("8760h"), Ok(LONGEST));
-        for text in ["8760h1ms", "5124095576030431h", "18446744073709551615s"] {
+        for text in [
+            "8760h1ms",
+            "5124095576030431h",
+            "18446744073709551615s",
+            // humantime panics for these.
+            "18446744073709551615s1000ms",
+            "1844674407370 9551615s 1000ms",
+            "5124095576030431h 15s 1000ms",
+            "18446744073709551616s",
+        ] {
             assert!(duration(text).unwrap_err().contains("8760h"), "{text}");
         }
+        // So it does for the sum of many shorter numbers.
+        let many = "999999999999999h".repeat(5) + "124095576030436h15s1000ms";
+        assert!(duration(&many).is_err());
+        assert_eq!(
+            duration("000000000000000000005s"),
+            Ok(Duration::from_secs(5))
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Builder, Client};
+use distlock::{Builder, Client, Settings};
 
 use crate::args::Server;
 use crate::exit::Failed;
@@ -39,4 +39,14 @@ pub(crate) async fn connect(
         // After it, so that the command line decides.
         .settings(settings.clone());
     Ok(with(builder).connect(url).await?)
+}
+
+/// The setting `max_hold` of the URL. `None` if the URL has none, or has it in a form that only the library reads.
+pub(crate) fn max_hold(server: &Server) -> Option<Duration> {
+    let words = server.url()?.trim().split(['?', '&', '#']).skip(1);
+    let mut words = words.filter_map(|word| word.split_once('='));
+    let (_, time) = words.find(|(name, _)| name.eq_ignore_ascii_case("max_hold"))?;
+    let mut settings = Settings::default();
+    settings.set("max_hold", time).ok()?;
+    settings.max_hold
 }

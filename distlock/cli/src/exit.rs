@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use distlock::{Error, Settings};
 use serde_json::json;
 
+use crate::output::note;
 use crate::settings::option_of;
 use crate::terminal;
 
@@ -18,7 +19,7 @@ pub(crate) enum Status {
     No = 1,
     /// The command line, the key or the URL is wrong.
     Usage = 64,
-    /// The lock server did not answer.
+    /// The lock server did not answer, or lost the lock before the command was started.
     Unavailable = 69,
     /// The server gave an answer that cannot be understood, or something else failed that should not.
     Software = 70,
@@ -28,7 +29,7 @@ pub(crate) enum Status {
     Denied = 77,
     /// The server cannot be used for locks.
     Unsupported = 78,
-    /// The lock was lost while the command ran.
+    /// The lock was lost while the command ran, or the command was ended because it had held the lock for too long.
     Lost = 79,
     /// The command exists and cannot be run, as in a shell.
     CannotRun = 126,
@@ -102,6 +103,14 @@ impl Failed {
         self
     }
 
+    /// The same for a loss before the command was started: the status of a loss would say that the command had run.
+    pub(crate) fn before_the_start(mut self) -> Self {
+        if self.status == Status::Lost {
+            self.status = Status::Unavailable;
+        }
+        self
+    }
+
     /// The same with more to say.
     pub(crate) fn and(mut self, more: impl fmt::Display) -> Self {
         self.message = format!("{}; {more}", self.message);
@@ -114,12 +123,11 @@ impl Failed {
         if is_json {
             let outcome = self.status.word();
             let message = &self.message;
-            eprintln!(
-                "{}",
-                json!({ "outcome": outcome, "status": code, "message": message })
-            );
+            let line = json!({ "outcome": outcome, "status": code, "message": message });
+            note(format_args!("{line}"));
         } else {
-            eprintln!("{} {self}", terminal::stderr().red("distlock:"));
+            let name = terminal::stderr().red("distlock:");
+            note(format_args!("{name} {self}"));
         }
         ExitCode::from(code)
     }

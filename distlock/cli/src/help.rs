@@ -39,13 +39,14 @@ A `run` inside the command of another one must take another key. If two pairs of
      orders, each waits for the other: take several keys in one `run` instead.
 
 Exit status: that of the command, or
-  n    128 + the signal that ended the command, or the wait for the lock
+  n    128 + the signal that ended the command, or came before its start
 ",
     of_every_server!(),
     "
+  69   also if the lock was lost before the command was started
   70   also if a key holds other data
   75   the lock was still taken when the wait was over, see --busy-status
-  79   the lock was lost while the command ran
+  79   the lock was lost while the command ran, or the command was ended after --max-hold
   126  the command cannot be run
   127  there is no such command"
 );

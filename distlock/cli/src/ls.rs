@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::args::{List, Who};
 use crate::exit::{Failed, Status};
 use crate::look::{End, Look};
+use crate::output::note;
 use crate::report::Table;
 use crate::{output, report, terminal};
 
@@ -37,15 +38,19 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
         }
     }
     if shown.is_empty() {
-        eprintln!("distlock: no locks under {:?}", args.looked.pattern);
+        let pattern = &args.looked.pattern;
+        note(format_args!("distlock: no locks under {pattern:?}"));
         tell_prefix(client);
     }
     match look.end() {
         End::Over => {}
-        End::Limit => eprintln!("distlock: there are more than {}; see --limit", args.limit),
-        End::MostKeys(keys) => eprintln!(
+        End::Limit => note(format_args!(
+            "distlock: there are more than {}; see --limit",
+            args.limit
+        )),
+        End::MostKeys(keys) => note(format_args!(
             "distlock: looked at {keys} keys and stopped; a pattern of fewer keys or --max-keys shows the rest"
-        ),
+        )),
     }
     Ok(0)
 }
@@ -112,7 +117,7 @@ fn tell_faults(found: &[KeyReport]) {
         if let Some(fault) = &report.fault {
             let key = output::plain(&report.key);
             let fault = output::plain(fault);
-            eprintln!("distlock: {key} cannot be read: {fault}");
+            note(format_args!("distlock: {key} cannot be read: {fault}"));
         }
     }
 }
@@ -124,7 +129,9 @@ fn tell_missing_rights(found: &[KeyReport]) -> bool {
         .find(|report| !report.missing_rights.is_empty());
     if let Some(report) = missing {
         let rights = report.missing_rights.join(" ");
-        eprintln!("distlock: some columns are incomplete; the user lacks {rights}");
+        note(format_args!(
+            "distlock: some columns are incomplete; the user lacks {rights}"
+        ));
     }
     missing.is_some()
 }
@@ -152,10 +159,10 @@ pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, F
 /// stuck looks free.
 pub(crate) fn tell_prefix(client: &Client) {
     if client.key_prefix().is_empty() {
-        eprintln!(
+        note(format_args!(
             "distlock: a program that has a key prefix leaves it out of its log: give it as --key-prefix, or find the key on the \
              server by `distlock ls`"
-        );
+        ));
     }
 }
 

@@ -1,4 +1,6 @@
 #![doc = include_str!("../README.md")]
+// They panic if nothing can be written. The module `output` has what does not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 #[cfg(not(unix))]
 compile_error!(
@@ -26,9 +28,10 @@ use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{Cli, Command};
-use crate::connect::connect;
+use crate::connect::{connect, max_hold};
 use crate::exit::{Failed, Status};
 
 fn main() -> ExitCode {
@@ -36,22 +39,32 @@ fn main() -> ExitCode {
     if let Some(not) = run::become_command(env::args_os()) {
         return run::cannot_run(&not.program.display().to_string(), &not.error).told(not.json);
     }
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
     };
+    // `run` keeps this time by itself, also that of the URL.
+    if let Command::Run(run) = &mut cli.command {
+        run.max_hold = run.max_hold.or_else(|| max_hold(&cli.server));
+    }
     // One thread: the kernel ends a command with the thread that has started it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(execute(&cli)),
+        Ok(runtime) => block_on(runtime, execute(&cli)),
         Err(error) => Err(Failed::new(Status::Software, error)),
     };
     match done {
         Ok(status) => ExitCode::from(status),
         Err(failed) => failed.told(cli.server.json),
     }
+}
+
+/// Executes a future, and returns when it is ready. The drop of the runtime would wait for its threads, and the look-up of a name
+/// blocks one of them until all name servers have answered or timed out.
+fn block_on<F: Future>(runtime: Runtime, work: F) -> F::Output {
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
 }
 
 /// Writes the help that was asked for, or what is wrong with the command line. Returns the exit status.
@@ -114,5 +127,36 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
             let client = connect(server, |builder| builder).await?;
             release::release(&client, release, server.json).await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn end_does_not_wait_for_a_thread_that_blocks() {
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().build().unwrap();
+            let done = block_on(runtime, async move {
+                // Like the look-up of a name.
+                tokio::task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    blocked.recv()
+                });
+                has_begun.recv().unwrap();
+                7
+            });
+            end.send(done)
+        });
+        assert_eq!(ended.recv_timeout(Duration::from_secs(30)), Ok(7));
+        drop(unblock);
     }
 }

@@ -1,5 +1,6 @@
-//! What is written to stdout.
+//! What is written to stdout and stderr.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
@@ -28,7 +29,20 @@ pub(crate) fn text(text: &str) -> Result<(), Failed> {
     }
 }
 
+/// Writes a line to stderr, if that is possible. A failure is ignored: `eprintln!` would panic if the disk of a log is full or its
+/// reader has ended, and `run` would leave its command behind.
+pub(crate) fn note(line: fmt::Arguments<'_>) {
+    // In one piece, because a command may write to the same file.
+    let _written = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// A name that comes from a server, without what a terminal would obey or a person would not see.
 pub(crate) fn plain(text: &str) -> String {
     distlock::visible(text).into_owned()
+}
+
+/// Keys as text.
+pub(crate) fn names(keys: &[String]) -> String {
+    let quoted = keys.iter().map(|key| format!("{key:?}"));
+    quoted.collect::<Vec<_>>().join(", ")
 }

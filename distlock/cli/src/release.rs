@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::args::Release;
 use crate::exit::{Failed, Status};
 use crate::ls::tell_prefix;
+use crate::output::note;
 use crate::{output, report};
 
 /// Frees a key by force, after a question, if it is still what was found. Returns the exit status.
@@ -42,7 +43,7 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
             Some(_) => format!("{key} is deleted; it was {}\n", state(&seen)),
         })?,
         (false, false) => {
-            eprintln!("distlock: nobody held {key}");
+            note(format_args!("distlock: nobody held {key}"));
             tell_prefix(client);
         }
     }
@@ -123,10 +124,11 @@ fn is_confirmed(seen: &KeyReport) -> Result<bool, Failed> {
     }
     let key = output::plain(&seen.key);
     let state = state(seen);
-    eprint!("{key} is {state}{} [y/N] ", question(seen));
+    let question = format!("{key} is {state}{} [y/N] ", question(seen));
     let mut answer = String::new();
+    // A question that nobody can see has no answer.
     let read = stderr()
-        .flush()
+        .write_all(question.as_bytes())
         .and_then(|()| stdin().lock().read_line(&mut answer));
     read.map_err(|error| Failed::new(Status::Software, error))?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

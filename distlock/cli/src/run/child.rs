@@ -19,6 +19,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Instant, sleep};
 
 use super::group;
+use crate::output::note;
 
 /// How often the rest of a group is checked for its end. The kernel reports the end of the leader alone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -45,10 +46,10 @@ impl Child {
         let has_group = terminal().is_none();
         let (mut starting, ends_with_parent) = starting(command, json);
         if !ends_with_parent {
-            eprintln!(
+            note(format_args!(
                 "distlock: WARN: without /proc the command does not get the signal of its parent's death: after a SIGKILL of \
                  distlock it goes on, and after the lease without the lock"
-            );
+            ));
         }
         for (name, value) in variables {
             match value {
@@ -127,12 +128,20 @@ impl Child {
         self.signal(signal);
     }
 
-    /// Waits for the rest of the group, after the command has ended, and kills it at this time.
-    pub(crate) async fn end_group(&mut self, kill_at: Instant) {
-        while self.has_group && group::runs(self.pid) {
+    /// Waits until the rest of the group has ended, after the command has. From `kill_at` on it is killed. `until_gone`: waits also for
+    /// those that a kill does not end at once, as long as the system tells of them.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn group_ended(&mut self, kill_at: Instant, until_gone: bool) {
+        let mut is_killed = false;
+        while self.has_group && group::runs(self.pid, !is_killed) {
             if Instant::now() >= kill_at {
                 self.signal(Signal::KILL);
-                return;
+                if !until_gone {
+                    return;
+                }
+                is_killed = true;
             }
             sleep(LOOK_AGAIN_AFTER).await;
             // Those that cannot be asked count by what runs.

@@ -3,10 +3,9 @@
 use rustix::process::{Pid, test_kill_process_group};
 
 /// Whether a process of the group runs. A process that has ended and whose parent has not asked how (a zombie) does not, though
-/// the kernel counts it as one of the group.
-pub(super) fn runs(group: Pid) -> bool {
-    // Where the system does not tell, the kernel's answer is all there is.
-    test_kill_process_group(group).is_ok() && has_living(group).unwrap_or(true)
+/// the kernel counts it as one of the group. `untold`: whether one of which the system does not tell that runs.
+pub(super) fn runs(group: Pid, untold: bool) -> bool {
+    test_kill_process_group(group).is_ok() && has_living(group).unwrap_or(untold)
 }
 
 /// `None` if the system does not tell.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use distlock::{
     Acquire, Client, Error, ExpirablePermit, ExpirableSemaphore, Guard, Leased, LockSource,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::Run;
 use crate::exit::{Failed, Status};
-use crate::output::plain;
+use crate::output::{note, plain};
 
 /// The variable in which a command finds the keys around it, each on a line.
 pub(super) const KEY_VARIABLE: &str = "DISTLOCK_KEY";
@@ -20,6 +20,9 @@ const NESTED_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the look may take that finds the name of the holder when the wait is over.
 const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// The shortest time of a hold, as in the library.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What is held while the command runs.
 pub(super) enum Held {
@@ -38,7 +41,7 @@ impl Held {
                     None => failed,
                 })
             }
-            acquired => acquired,
+            acquired => acquired.map_err(Failed::before_the_start),
         }
     }
 
@@ -55,21 +58,18 @@ impl Held {
         {
             tokio::select! {
                 acquired = &mut acquiring => return acquired,
-                () = sleep(NESTED_WAIT) => eprintln!(
+                () = sleep(NESTED_WAIT) => note(format_args!(
                     "distlock: still waiting for {key:?}. {KEY_VARIABLE} says that this command was started by a `distlock run` \
                      of the same key. If that one still runs and uses the same server, this wait cannot succeed: leave out the \
                      inner `distlock run`, or give it another key.",
-                ),
+                )),
             }
         }
         acquiring.await
     }
 
     async fn acquire_without_a_word(client: &Client, args: &Run) -> Result<Self, Failed> {
-        let least = args.hold_at_least.unwrap_or_default();
-        if args.max_hold.is_some_and(|most| most < least) {
-            return Err(Failed::usage("--hold-at-least is longer than --max-hold"));
-        }
+        check_longest(args)?;
         let Some(permits) = args.permits else {
             let lock = LockSource::from(client).acquire(args.kind.into(), &args.keys);
             let mut lock = bounded(lock, args);
@@ -83,9 +83,7 @@ impl Held {
                 "--permits takes one key: permits of several semaphores cannot be taken together",
             ));
         };
-        let semaphore = client.expirable_semaphore(key);
-        set_permits(&semaphore, key, permits).await?;
-        Ok(Self::Permit(bounded(semaphore.acquire(), args).await?))
+        Ok(Self::Permit(permit(client, key, permits, args).await?))
     }
 
     /// The fencing token.
@@ -141,14 +139,54 @@ where
     if let Some(wait) = args.wait {
         acquire = acquire.wait(wait);
     }
-    if let Some(time) = args.max_hold {
-        acquire = acquire.max_hold(time);
+    // The library would free the lock at the end of this time, while the command may still run.
+    if args.max_hold.is_some() {
+        acquire = acquire.max_hold(Duration::MAX);
     }
     acquire
 }
 
+/// Refuses a `--max-hold` that the library would refuse: this program keeps that time by itself.
+fn check_longest(args: &Run) -> Result<(), Failed> {
+    match args.max_hold {
+        Some(most) if most < SHORTEST => Err(Failed::usage("--max-hold is shorter than 1ms")),
+        Some(most) if most < args.hold_at_least.unwrap_or_default() => {
+            Err(Failed::usage("--hold-at-least is longer than --max-hold"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Acquires a permit of a semaphore with so many. If the semaphore is deleted during the wait, it is made again, and the wait goes on.
+async fn permit(
+    client: &Client,
+    key: &str,
+    permits: u32,
+    args: &Run,
+) -> Result<ExpirablePermit, Failed> {
+    let semaphore = client.expirable_semaphore(key);
+    let wait = args.wait.or(LockSource::from(client).default_wait());
+    // What has no limit stays so.
+    let wait = wait.filter(|wait| *wait < Duration::MAX);
+    let since = Instant::now();
+    loop {
+        set_permits(&semaphore, key, permits).await?;
+        let mut acquire = bounded(semaphore.acquire(), args);
+        if let Some(wait) = wait {
+            acquire = acquire.wait(wait.saturating_sub(since.elapsed()));
+        }
+        match acquire.await {
+            Err(error) if error.is_lost() => {}
+            acquired => return Ok(acquired?),
+        }
+    }
+}
+
 /// Gives the semaphore its number of permits. Another number is replaced only while no permit is taken: two runs with
 /// different numbers would let more commands run than one of them allows.
+///
+/// The check and the change are two steps, and a permit that is taken between them keeps the former number. A forced release of what
+/// was seen would not be safer: a run that has just set two permits and taken one leaves the same number as one free permit of one.
 async fn set_permits(
     semaphore: &ExpirableSemaphore,
     key: &str,

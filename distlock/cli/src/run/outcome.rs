@@ -8,20 +8,22 @@ use distlock::Error;
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::command::Ended;
 use crate::args::Run;
 use crate::exit::{Status, by_options};
+use crate::output::{names, note};
 
 /// What `--json` writes to stderr as the last line.
 #[derive(Serialize)]
 pub(super) struct Outcome<'a> {
     keys: &'a [String],
-    /// `exited`, `signalled`, `lost` or `interrupted`.
+    /// `exited`, `signalled`, `lost`, `held_too_long` or `interrupted`.
     outcome: &'a str,
     /// The exit status of this program.
     status: u8,
     /// The exit status of the command, if it exited.
     command_status: Option<i32>,
-    /// The signal that ended the command, or the wait.
+    /// The signal that ended the command, or the wait, or came before the start.
     signal: Option<i32>,
     waited_ms: u64,
     held_ms: u64,
@@ -33,6 +35,9 @@ pub(super) struct Outcome<'a> {
     token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// How the command has ended, if it was started.
+    #[serde(skip)]
+    ended: Option<ExitStatus>,
 }
 
 impl<'a> Outcome<'a> {
@@ -49,12 +54,14 @@ impl<'a> Outcome<'a> {
             free_within_ms: None,
             token: None,
             message: None,
+            ended: None,
         }
     }
 
     /// A signal has ended the wait.
-    pub(super) fn interrupted(args: &'a Run, signal: i32, waited: Duration) -> Self {
+    pub(super) fn interrupted(args: &'a Run, signal: Signal, waited: Duration) -> Self {
         let message = format!("interrupted while it waited for {}", names(&args.keys));
+        let signal = signal.as_raw();
         Self {
             signal: Some(signal),
             message: Some(message),
@@ -62,22 +69,49 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The command has ended.
-    pub(super) fn ended(
+    /// The command has ended, or was not started.
+    pub(super) fn ended(args: &'a Run, ended: Ended, waited: Duration, held: Duration) -> Self {
+        match ended {
+            Ended::NotStarted(signal) => {
+                let message = "interrupted before the command was started";
+                Self {
+                    held_ms: millis(held),
+                    message: Some(message.to_owned()),
+                    ..Self::interrupted(args, signal, waited)
+                }
+            }
+            Ended::Command { status, is_overdue } => {
+                Self::of_command(args, status, is_overdue, waited, held)
+            }
+        }
+    }
+
+    fn of_command(
         args: &'a Run,
-        ended: ExitStatus,
+        status: ExitStatus,
+        is_overdue: bool,
         waited: Duration,
         held: Duration,
     ) -> Self {
-        let outcome = match ended.signal() {
-            Some(_) => "signalled",
-            None => "exited",
+        let (outcome, code) = match status.signal() {
+            _ if is_overdue => ("held_too_long", Status::Lost.code()),
+            Some(_) => ("signalled", status_of(status)),
+            None => ("exited", status_of(status)),
+        };
+        let overdue = || {
+            let names = names(&args.keys);
+            let most = humantime::format_duration(args.max_hold.unwrap_or_default());
+            format!(
+                "the lock {names} was held for {most}, the time of --max-hold; the command ended with {status}"
+            )
         };
         Self {
-            command_status: ended.code(),
-            signal: ended.signal(),
+            command_status: status.code(),
+            signal: status.signal(),
             held_ms: millis(held),
-            ..Self::new(args, outcome, status_of(ended), waited)
+            message: is_overdue.then(overdue),
+            ended: Some(status),
+            ..Self::new(args, outcome, code, waited)
         }
     }
 
@@ -90,7 +124,6 @@ impl<'a> Outcome<'a> {
         mut self,
         args: &Run,
         lease: Duration,
-        ended: ExitStatus,
         released: &Result<(), NotReleased>,
     ) -> Self {
         self.released = Some(released.is_ok());
@@ -102,18 +135,21 @@ impl<'a> Outcome<'a> {
                 self.free_within_ms = Some(rest.unwrap_or(0));
             }
             Err(NotReleased::Failed(error)) if error.is_lost() => {
-                self.outcome = "lost";
-                self.status = Status::Lost.code();
-                self.message = Some(format!(
-                    "{}; the command ended with {ended}",
-                    by_options(error)
-                ));
+                // Without a command nothing was done without the lock.
+                if let Some(ended) = self.ended {
+                    self.outcome = "lost";
+                    self.status = Status::Lost.code();
+                    let lost = by_options(error);
+                    self.message = Some(format!("{lost}; the command ended with {ended}"));
+                }
             }
             // What the command did was done under the lock.
             Err(why) => {
                 let within = free_within(args, lease);
                 self.free_within_ms = Some(millis(within));
-                self.message = Some(format!("the command has ended, {}", why.text(args, lease)));
+                let before = self.message.take();
+                let before = before.unwrap_or_else(|| "the command has ended".to_owned());
+                self.message = Some(format!("{before}, {}", why.text(args, lease)));
             }
         }
         self
@@ -124,9 +160,10 @@ impl<'a> Outcome<'a> {
         match &self.message {
             _ if json => {
                 // A map of numbers and text has a form in JSON.
-                eprintln!("{}", serde_json::to_string(self).unwrap_or_default());
+                let line = serde_json::to_string(self).unwrap_or_default();
+                note(format_args!("{line}"));
             }
-            Some(message) => eprintln!("distlock: {message}"),
+            Some(message) => note(format_args!("distlock: {message}")),
             None => {}
         }
         self.status
@@ -166,12 +203,6 @@ impl NotReleased {
 /// The rest of a lease that was renewed just now, since the answer to the last renewal may be what got lost.
 fn free_within(args: &Run, lease: Duration) -> Duration {
     lease.max(args.hold_at_least.unwrap_or_default())
-}
-
-/// The keys as text.
-pub(super) fn names(keys: &[String]) -> String {
-    let quoted = keys.iter().map(|key| format!("{key:?}"));
-    quoted.collect::<Vec<_>>().join(", ")
 }
 
 /// The exit status that a shell would show for a command that ended so.

@@ -114,6 +114,32 @@ async fn permits_of_a_run_that_was_killed_come_back_with_their_lease() {
 }
 
 #[tokio::test]
+async fn semaphore_is_deleted_and_a_run_that_waits_sets_the_number_again_and_gets_its_permit() {
+    let server = RedisServer::start().await;
+    for wait in [&[] as &[&str], &["--wait", "1h"]] {
+        let args = [&["run", "export", "--permits", "1"], wait].concat();
+        let mut holder = running(&server, &args).await;
+        let mut waiting = start(&server, &[&args[..], &UNTIL_TOLD].concat());
+        eventually(SOON, "the second waits", || async {
+            let channels = server.pubsub_channels().await;
+            channels.iter().any(|one| one.contains("export"))
+        })
+        .await;
+        let deleted = output(&server, &["release", "export", "--yes"]).await;
+        assert_eq!(deleted.status.code(), Some(0), "{}", stderr(&deleted));
+        waiting.expect("running", SOON).await;
+        waiting.send("end");
+        assert_eq!(
+            waiting.wait(SOON).await.code(),
+            Some(7),
+            "{}",
+            waiting.stderr()
+        );
+        assert_eq!(holder.wait(SOON).await.code(), Some(79));
+    }
+}
+
+#[tokio::test]
 async fn number_of_permits_changes_while_none_is_taken_and_is_refused_otherwise() {
     let server = RedisServer::start().await;
     let mut run = running(&server, &["run", "export", "--permits", "1"]).await;

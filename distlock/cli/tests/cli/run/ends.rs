@@ -4,11 +4,14 @@ use std::fs;
 use std::time::Instant;
 
 use distlock_tests::eventually;
+use futures_util::future::join_all;
+use rustix::process::test_kill_process;
 
 use super::*;
 
-/// A command that says when it gets SIGTERM, and goes on.
-const IGNORES_TERM: &str = "trap 'echo term' TERM; echo running; while :; do sleep 0.02; done";
+/// A command that says when it gets SIGTERM, and goes on. If a test fails, it ends after a minute.
+const IGNORES_TERM: &str = "trap 'echo term' TERM; echo running; \
+                            n=0; while [ $n -lt 3000 ]; do sleep 0.02; n=$((n+1)); done";
 
 #[tokio::test]
 async fn lock_is_lost_and_the_command_gets_term_and_the_program_exits_with_79() {
@@ -120,7 +123,7 @@ async fn what_the_command_has_started_is_ended_with_it() {
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
     let child: i32 = child.unwrap();
     eventually(SOON, "the command's child has ended", || async move {
-        rustix::process::test_kill_process(pid(child.unsigned_abs())).is_err()
+        test_kill_process(pid(child.unsigned_abs())).is_err()
     })
     .await;
 }
@@ -141,6 +144,110 @@ async fn command_is_ended_after_its_longest_hold() {
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+    let said = run.stderr();
+    assert!(
+        said.contains("\"job\" was held for 500ms, the time of --max-hold")
+            && said.contains("signal: 15"),
+        "{said}"
+    );
+}
+
+/// Runs a command that ignores SIGTERM until its longest hold is over. While it runs, nobody else gets the lock.
+async fn is_held_until_the_command_ends(server: &RedisServer, args: &[&str]) {
+    let script = format!("trap 'exit 7' USR1; {IGNORES_TERM}");
+    let command = ["--kill-after", "1h", "--", "sh", "-c", &script];
+    let mut run = start(server, &[args, &command].concat());
+    run.expect("running", SOON).await;
+    run.expect("term", SOON).await;
+    let other = [args, &["--wait", "0", "--", "true"]].concat();
+    let beside = output(server, &other).await;
+    let said = stderr(&beside);
+    assert_eq!(beside.status.code(), Some(75), "{args:?}: {said}");
+    signal(&run, Signal::USR1);
+    assert_eq!(run.wait(SOON).await.code(), Some(79), "{args:?}");
+    let said = run.stderr();
+    assert!(
+        said.contains("was held for 2s, the time of --max-hold") && said.contains("status: 7"),
+        "{args:?}: {said}"
+    );
+    let after = output(server, &other).await;
+    let said = stderr(&after);
+    assert_eq!(after.status.code(), Some(0), "{args:?}: {said}");
+}
+
+#[tokio::test]
+async fn lock_of_any_kind_stays_held_after_its_longest_hold_until_the_command_has_ended() {
+    let server = RedisServer::start().await;
+    let kinds = [
+        &["a"] as &[&str],
+        &["b", "c"],
+        &["d", "--kind", "write"],
+        &["e", "--kind", "fair"],
+        &["f", "--permits", "1"],
+        // Shorter than what is held in the end.
+        &["g", "--lease", "1s"],
+    ];
+    let runs = kinds.iter().map(async |kind| {
+        let args = [&["run", "--max-hold", "2s"], *kind].concat();
+        is_held_until_the_command_ends(&server, &args).await;
+    });
+    join_all(runs).await;
+}
+
+#[tokio::test]
+async fn longest_hold_of_the_url_ends_the_command_before_the_lock_is_free() {
+    let server = RedisServer::start().await;
+    let url = format!("{}?max_hold=2s", server.url());
+    is_held_until_the_command_ends(&server, &["run", "job", "--url", &url]).await;
+}
+
+#[tokio::test]
+async fn longest_hold_is_over_and_the_command_is_killed_and_the_lock_is_released() {
+    let server = RedisServer::start().await;
+    let args = ["run", "job", "--json", "--max-hold", "2s", "--kill-after"];
+    let args = [&args[..], &["300ms", "--", "sh", "-c", IGNORES_TERM]].concat();
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    run.expect("term", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+    assert!(server.keys().await.is_empty());
+    let said = run.stderr();
+    let said: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&said["outcome"], &said["status"], &said["signal"]),
+        (&"held_too_long".into(), &79.into(), &9.into())
+    );
+    assert_eq!(said["released"], true, "{said}");
+}
+
+#[tokio::test]
+async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_command_has_ended() {
+    let server = RedisServer::start().await;
+    // A shell that dies of SIGTERM, and its child that does not.
+    let child = format!("trap \"exit\" USR1; {}", IGNORES_TERM.replace('\'', "\""));
+    let child = child.replace("running", "running $$");
+    let script = format!("echo program $PPID; echo leader $$; sh -c '{child}' & wait");
+    let url = server.url();
+    let args = ["run", "job", "--max-hold", "2s", "--kill-after", "1h"];
+    let program = ["--wait", PROGRAM, "--url", &url];
+    let command = ["--", "sh", "-c", &script];
+    // In a session without a terminal.
+    let mut run = Process::start("setsid", [&program, &args[..], &command].concat());
+    let id = |line: String| line.split_whitespace().last()?.parse().ok().map(pid);
+    let program = id(run.expect("program", SOON).await).unwrap();
+    let leader = id(run.expect("leader", SOON).await).unwrap();
+    run.expect("running", SOON).await;
+    run.expect("term", SOON).await;
+    eventually(SOON, "the command has ended", || async {
+        test_kill_process(leader).is_err()
+    })
+    .await;
+    let beside = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
+    assert_eq!(beside.status.code(), Some(75), "{}", stderr(&beside));
+    // It reaches what is left of the group.
+    kill_process(program, Signal::USR1).unwrap();
+    assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+    assert!(server.keys().await.is_empty());
 }
 
 #[cfg(target_os = "linux")]

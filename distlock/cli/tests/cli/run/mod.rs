@@ -2,6 +2,8 @@
 
 mod ends;
 mod signals;
+#[cfg(target_os = "linux")]
+mod stderr;
 
 use distlock_tests::eventually;
 use distlock_tests::server::free_port;

@@ -1,0 +1,195 @@
+//! The command while the lock is held: its start, the signals for it, and its end.
+
+use std::io::ErrorKind;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
+use rustix::process::Signal;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+use super::bound::Bound;
+use super::child::Child;
+use super::held::{Held, KEY_VARIABLE};
+use crate::args::Run;
+use crate::exit::{Failed, Status};
+use crate::output::{names, note};
+use crate::signals::Signals;
+
+/// What runs so long after a kill is in the hands of the kernel, such as of a server of files that does not answer.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(1);
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ended {
+    /// A signal came before it was started.
+    NotStarted(Signal),
+    /// It has ended.
+    Command {
+        status: ExitStatus,
+        /// Whether it was told to end because it had held the lock for as long as `--max-hold` allows.
+        is_overdue: bool,
+    },
+}
+
+/// Runs the command until it has ended: by itself, because the lock is lost, or because the longest hold is over. In the last case
+/// the lock stays held until the command and its group have ended. If a signal has come already, the command is not started.
+pub(super) async fn command(
+    args: &Run,
+    held: &Held,
+    longest: Option<&Bound>,
+    signals: &mut Signals,
+    json: bool,
+) -> Result<Ended, Failed> {
+    if let Some(signal) = arrived(signals).await {
+        return Ok(Ended::NotStarted(signal));
+    }
+    let mut child = start(args, held, json)?;
+    let mut lost = held.lost();
+    let mut is_overdue = false;
+    let mut kill_at = None;
+    let mut is_killed = false;
+    loop {
+        tokio::select! {
+            ended = child.ended() => {
+                if let Some(kill_at) = kill_at {
+                    end_group(&mut child, kill_at, is_overdue, signals).await;
+                }
+                let status = ended.map_err(|error| Failed::new(Status::Software, error))?;
+                return Ok(Ended::Command { status, is_overdue });
+            }
+            () = &mut lost, if kill_at.is_none() => {
+                kill_at = Some(terminate(&child, args));
+                let names = names(&args.keys);
+                note(format_args!("distlock: the lock {names} is lost: the command gets SIGTERM"));
+            }
+            Some(()) = OptionFuture::from(longest.map(Bound::reached)), if kill_at.is_none() => {
+                is_overdue = true;
+                kill_at = Some(terminate(&child, args));
+                note(format_args!("distlock: the time of --max-hold is over: the command gets SIGTERM"));
+            }
+            Some(()) = OptionFuture::from(kill_at.map(sleep_until)), if !is_killed => {
+                child.signal(Signal::KILL);
+                is_killed = true;
+                let after = humantime::format_duration(args.kill_after);
+                note(format_args!("distlock: the command still runs after {after}: it gets SIGKILL"));
+            }
+            signal = signals.next() => child.pass_on(signal),
+        }
+    }
+}
+
+/// Ends what is left of the group of a command that has ended. While the lock is held, nothing of it is left to run: `is_held`.
+async fn end_group(child: &mut Child, kill_at: Instant, is_held: bool, signals: &mut Signals) {
+    loop {
+        tokio::select! {
+            () = child.group_ended(kill_at, is_held) => return,
+            signal = signals.next() => {
+                child.pass_on(signal);
+                // What a kill does not end may never end. Whoever sends a signal then waits no longer.
+                if Instant::now() >= kill_at + UNKILLABLE_AFTER {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A signal that came after the grant. Passed on, it might reach the command before its program has begun, and a signal of the
+/// terminal is not passed on at all.
+async fn arrived(signals: &mut Signals) -> Option<Signal> {
+    // The runtime looks for signals before it returns from here.
+    yield_now().await;
+    signals.next().now_or_never()
+}
+
+fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
+    if held.lost().now_or_never().is_some() {
+        let names = names(&args.keys);
+        let text = format!("the lock {names} was lost before the command was started");
+        return Err(Failed::new(Status::Unavailable, text));
+    }
+    let token = held.token().map(|token| token.to_string());
+    let variables = [
+        (KEY_VARIABLE, Some(args.keys.join("\n"))),
+        ("DISTLOCK_TOKEN", token),
+    ];
+    Child::start(&args.command, &variables, json).map_err(|error| {
+        let program = args.command.first().map(|name| name.display().to_string());
+        cannot_run(&program.unwrap_or_default(), &error)
+    })
+}
+
+/// Tells the command to end. Returns when it is killed. What is said about it comes after this call: a stderr that nobody reads may
+/// block.
+fn terminate(child: &Child, args: &Run) -> Instant {
+    child.signal(Signal::TERM);
+    // A command that is stopped would not see it.
+    child.signal(Signal::CONT);
+    Instant::now() + args.kill_after
+}
+
+/// The error and the exit status of a command that cannot be started.
+pub(crate) fn cannot_run(program: &str, error: &std::io::Error) -> Failed {
+    let status = match error.kind() {
+        ErrorKind::NotFound => Status::NotFound,
+        _ => Status::CannotRun,
+    };
+    Failed::new(status, format!("cannot run {program:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use distlock::Client;
+    use rustix::process::{getpid, kill_process};
+    use tokio::sync::Mutex;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    /// A signal reaches all tests of this process.
+    static SIGNALS: Mutex<()> = Mutex::const_new(());
+
+    /// A `run` whose command would end with status 7.
+    fn args() -> Run {
+        let line = "distlock run job -- sh -c";
+        let line = line.split(' ').chain(["exit 7"]);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn lock_that_is_lost_before_the_start_has_no_command_and_not_the_status_of_a_loss() {
+        let lock = Client::in_memory().lock("job");
+        let guard = lock.acquire().lease(Duration::from_millis(1)).await;
+        let guard = guard.unwrap();
+        guard.lost().await;
+        let held = Held::Lock(guard);
+        let _alone = SIGNALS.lock().await;
+        let mut signals = Signals::listen().unwrap();
+        let failed = command(&args(), &held, None, &mut signals, false).await;
+        assert_eq!(failed.unwrap_err().status, Status::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn signal_between_the_grant_and_the_start_is_found_and_the_command_is_not_started() {
+        let lock = Client::in_memory().lock("job");
+        let held = Held::Lock(lock.acquire().await.unwrap());
+        let _alone = SIGNALS.lock().await;
+        let mut signals = Signals::listen().unwrap();
+        let mut others = Signals::listen().unwrap();
+        kill_process(getpid(), Signal::USR1).unwrap();
+        // When one has heard it, so have all.
+        assert_eq!(others.next().await, Signal::USR1);
+        let ended = command(&args(), &held, None, &mut signals, false).await;
+        assert!(
+            matches!(ended, Ok(Ended::NotStarted(Signal::USR1))),
+            "{ended:?}"
+        );
+    }
+}
