@@ -187,6 +187,11 @@ impl Stage {
         start(self.holder, &[self.server.url()], SHORT).await
     }
 
+    /// A program of the waiter's side that this case may kill.
+    pub(crate) async fn mortal_waiter(&self) -> Arc<Peer> {
+        start(self.waiter, &[self.server.url()], LONG).await
+    }
+
     /// The object of this case.
     pub(crate) fn lock(&self) -> Lock {
         self.named(&self.name)

@@ -87,7 +87,7 @@ rules! {
     missing_servers_are_asked_again: regain, "wait/quorum/regain.rs", "try_missing", IT_COMES_BACK;
     fresh_part_counts_once_the_earlier_ones_are_found: regain, "wait/quorum/regain.rs", "is_confirmed", NOBODY_HAD_IT_BETWEEN;
     earlier_parts_are_looked_for_after_the_fresh_grant: regain, "wait/quorum/regain.rs", "keep_on", NOBODY_HAD_IT_BETWEEN;
-    fresh_part_of_a_hold_that_ended_is_released: regain, "wait/quorum/regain.rs", "put", NOTHING_IS_LEFT;
+    fresh_part_of_a_hold_that_ended_is_released: regain, "wait/quorum/guards.rs", "put", NOTHING_IS_LEFT;
 }
 
 /// How a comment in distlock names a rule of the model.

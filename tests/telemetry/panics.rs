@@ -16,9 +16,9 @@ use std::time::Duration;
 use distlock::test_util::{ForeignPanic, Sizes, sizes};
 use distlock::{Client, Error, MemoryServer};
 use distlock_tests::{AnyLock, LockKind, RedisServer, eventually_eq};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -234,6 +234,96 @@ fn section_that_panics_ends_no_process_where_a_call_of_foreign_code_panics_as_we
             play_all(0..MOST, 2, play, true);
         }
     }
+}
+
+/// A client takes another identity, and one call of foreign code that this makes panics. What it held is lost, and what waits begins
+/// anew under the new identity. Returns whether that call has come.
+async fn identity_with_a_panic(succeeding: u32) -> bool {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let (client, other) = (client(), client());
+    let mut held = Vec::new();
+    for key in ["one", "two"] {
+        held.push(client.lock(key).acquire().await.unwrap());
+    }
+    let lost: Vec<_> = held
+        .iter()
+        .map(|guard| tokio::spawn(guard.lost()))
+        .collect();
+    let blocker = other.lock("waited for").acquire().await.unwrap();
+    let lock = client.lock("waited for");
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    let until_free = tokio::spawn(lock.until_free().into_future());
+    turns(20).await;
+    let former = client.id();
+    let panic = ForeignPanic::after(succeeding);
+    let renewed = catch_unwind(AssertUnwindSafe(|| client.renew_identity()));
+    let has_come = panic.has_come();
+    drop(panic);
+    let what = format!("a panic of call {succeeding}");
+    assert_eq!(renewed.is_err(), has_come, "{what}");
+    assert_ne!(client.id(), former, "{what}");
+    assert!(!client.is_closed(), "{what}");
+    for lost in lost {
+        assert!(timeout(SOON, lost).await.is_ok(), "{what}: lost");
+    }
+    assert!(held.iter().all(|guard| !guard.is_held()), "{what}");
+    assert_eq!(client.snapshot().losses.len(), 2, "{what}");
+    turns(20).await;
+    blocker.release().await.unwrap();
+    let granted = timeout(SOON, waiter).await;
+    let granted = granted.unwrap_or_else(|_| panic!("{what}: it waits"));
+    let guard = granted.unwrap().unwrap();
+    assert_eq!(guard.owner().client(), client.id(), "{what}");
+    let freed = timeout(SOON, until_free).await;
+    let freed = freed.unwrap_or_else(|_| panic!("{what}: it waits until the lock is free"));
+    freed.unwrap().unwrap();
+    guard.release().await.unwrap();
+    drop((client, other, lock, held));
+    let tasks = || async { Handle::current().metrics().num_alive_tasks() };
+    eventually_eq(SOON, format!("tasks after {what}"), 0, tasks).await;
+    has_come
+}
+
+#[test]
+fn client_has_another_identity_after_any_call_of_foreign_code_has_panicked() {
+    play_all(0..MOST, 4, identity_with_a_panic, true);
+}
+
+/// A client is closed, and one call of foreign code that this makes panics. Those that wait behind its own hold, and one that waits for
+/// the end of that, are told at once. Returns whether that call has come.
+async fn close_with_a_panic(succeeding: u32) -> bool {
+    let client = Client::in_memory();
+    let lock = client.lock("held");
+    let guard = lock.acquire().await.unwrap();
+    let waiters = (0..3).map(|_| lock.acquire().into_future());
+    let mut waits: Vec<_> = waiters
+        .map(|waiter| tokio::spawn(async { waiter.await.map(drop) }))
+        .collect();
+    waits.push(tokio::spawn(lock.until_free().into_future()));
+    turns(20).await;
+    let start = Instant::now();
+    let panic = ForeignPanic::after(succeeding);
+    let closing = tokio::spawn(async move { client.close(Duration::ZERO).await });
+    let _closed = closing.await;
+    let what = format!("a panic of call {succeeding}");
+    for wait in waits {
+        let ended = timeout(SOON, wait).await;
+        match ended.unwrap_or_else(|_| panic!("{what}: it waits")) {
+            Ok(ended) => assert!(matches!(ended, Err(Error::Closed { .. })), "{what}"),
+            Err(panicked) => assert!(panicked.is_panic(), "{what}"),
+        }
+    }
+    let has_come = panic.has_come();
+    drop(panic);
+    assert_eq!(start.elapsed(), Duration::ZERO, "{what}");
+    guard.release().await.unwrap();
+    has_come
+}
+
+#[test]
+fn waits_of_a_closed_client_end_at_once_after_any_call_of_foreign_code_has_panicked() {
+    play_all(0..MOST, 2, close_with_a_panic, true);
 }
 
 /// A waker that panics.

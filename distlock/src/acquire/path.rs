@@ -18,6 +18,7 @@ use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
 use crate::telemetry::LockType;
 use crate::wait;
+use crate::wait::quorum::QuorumHold;
 
 /// The future of an [`Acquire`](crate::Acquire), which yields its guard.
 ///
@@ -123,11 +124,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         }
         let needs = wait::quorum::of(requests.len());
         let (entered, outer) = quorum::reenter(&mut requests).await?;
-        if entered.len() >= needs {
-            let clients = || requests.iter().map(|one| one.registry.session.id);
-            return Ok(match outer.filter(|outer| outer.is_quorum_of(clients())) {
-                Some(outer) => Guard::inside(outer, entered, needs),
-                None => Guard::of(entered, needs),
+        if entered.len() >= needs
+            && let Some(outer) = outer
+        {
+            let hold = QuorumHold::inside(&outer, &requests, entered);
+            return Ok(match hold {
+                Ok(hold) => Guard::of_quorum(hold),
+                Err(entered) => Guard::of(entered, needs),
             });
         }
         // Given back before the wait: a waiter holds nothing.

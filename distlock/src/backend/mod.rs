@@ -338,8 +338,8 @@ pub trait Connections: fmt::Debug + Send + Sync + 'static {
     /// order. Connections to different servers have different numbers.
     fn epoch(&self, key: &Key) -> u64;
 
-    /// Whether the server may have lost data of a key since its [`epoch`](Connections::epoch) was this. It has not if the key only
-    /// moved to another server.
+    /// Whether the server may have lost data of a key since its [`epoch`](Connections::epoch) was this. A key that has another
+    /// server by now may be lost: that server may be a replica that lacks it.
     fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
         self.epoch(key) != epoch
     }

@@ -144,7 +144,8 @@ impl Client {
         self.lives.current().snapshot()
     }
 
-    /// Returns `true` once [`close`](Client::close) was called, on this client or on a clone of it.
+    /// Returns `true` once [`close`](Client::close) was called, on this client or on a clone of it. It also returns `true` while a
+    /// client that has given up its id [cannot be made again](Client::renew_identity).
     ///
     /// # Examples
     /// ```
@@ -168,7 +169,11 @@ impl Client {
     /// End the guards of the calling function first: a guard that lives in the code that awaits `close` cannot end meanwhile,
     /// so `close` waits for the whole `timeout`. A guard that has lost its hold has nothing to release, and is not waited for.
     ///
-    /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. The following continues as before:
+    /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. `close` does not wait until their tasks have seen
+    /// the error: join these tasks before the runtime ends. Otherwise a lock that is granted at this moment may stay locked until its
+    /// lease expires, and a place in the queue of a fair lock until its [`waiter_timeout`](Builder::waiter_timeout).
+    ///
+    /// The following continues as before:
     /// * Guards that still exist are renewed until they end, and can be released.
     /// * Code inside their scopes can still re-enter their holds, also if it waits for another branch of the scope.
     /// * A waiter of a [latch](crate::CountDownLatch) continues to wait. The numbers of latches and semaphores can be changed,
@@ -194,9 +199,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
-        let registry = self.lives.current();
+        let registry = self.lives.close();
         let session = &registry.session;
-        registry.close();
         let until = session.now().after(timeout);
         crate::sync::select! {
             // In this order: releases that are done count, even if the timeout is zero.

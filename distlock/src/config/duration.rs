@@ -17,8 +17,7 @@ const MOST_SECONDS: u64 = 999_999_999_999_999;
 /// Reads a duration. The error says what to write instead.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     // humantime panics for some times at the end of its range.
-    let digits = text.split(|c: char| !c.is_ascii_digit());
-    if text.len() > MOST_BYTES || digits.map(str::len).max() > Some(MOST_DIGITS) {
+    if text.len() > MOST_BYTES || most_digits(text) > MOST_DIGITS {
         return Err(invalid(text));
     }
     if text.trim() == "0" {
@@ -43,6 +42,13 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let read = humantime::parse_duration(text).ok();
     read.filter(|read| read.as_secs() <= MOST_SECONDS)
         .ok_or_else(|| invalid(text))
+}
+
+/// The number of digits of the longest number in a text. humantime reads a number with blanks in it.
+fn most_digits(text: &str) -> usize {
+    let numbers = text.split(|c: char| !c.is_ascii_digit() && !c.is_whitespace());
+    let digits = numbers.map(|number| number.chars().filter(char::is_ascii_digit).count());
+    digits.max().unwrap_or_default()
 }
 
 fn invalid(text: &str) -> String {

@@ -29,8 +29,8 @@ impl Error {
         matches!(self, Self::Overloaded { .. })
     }
 
-    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], [`Error::Unreachable`] when a
-    /// client connects, or [`Error::ReleasesPending`] after a close if a release is not confirmed.
+    /// Returns `true` if the lock server did not answer in time, or cannot grant locks at the moment: [`Error::Unavailable`],
+    /// [`Error::Unreachable`] when a client connects, or [`Error::ReleasesPending`] after a close if a release is not confirmed.
     ///
     /// After a failed acquisition it is not known whether another owner holds the lock.
     ///

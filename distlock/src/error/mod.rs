@@ -82,7 +82,8 @@ pub enum Error {
         body_completed: bool,
     },
 
-    /// The lock server did not answer, or it answered so late that the keys of an acquisition were not held together.
+    /// The lock server did not answer, it answered that it cannot grant locks at the moment, or it answered so late that the keys of an
+    /// acquisition were not held together.
     ///
     /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
     /// background, or its lease ends it.

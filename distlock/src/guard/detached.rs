@@ -263,7 +263,7 @@ impl Guard {
         };
         let hold = share.hold_ref().hold();
         let resource = &hold.resource;
-        if self.view.is_inside() || !OwnedKey::can_have(resource.kind) {
+        if !OwnedKey::can_have(resource.kind) {
             return unsupported(&self, SEVERAL);
         }
         if hold.count() != 1 {

@@ -68,9 +68,7 @@ impl Guard {
         let shares = self.share_refs();
         self.check_extension(&shares, lease)?;
         // Also one that has entered the holds of scopes around it, which sets the same part aside.
-        let is_quorum = self.quorum.is_some()
-            || self.view.is_inside()
-            || shares.iter().any(ShareRef::allows_for_drift);
+        let is_quorum = self.quorum.is_some() || shares.iter().any(ShareRef::allows_for_drift);
         let needs = self.view.needs();
         let drift = if is_quorum {
             quorum::drift(lease)

@@ -56,7 +56,7 @@ use crate::wait::quorum::QuorumHold;
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard {
     view: HoldView,
-    /// In the order of the view's members. Empty for the guard that acquired a Redlock.
+    /// In the order of the view's members. Empty for a guard of a Redlock.
     shares: HoldShares,
     /// The shares of a Redlock, which change.
     quorum: Option<Box<QuorumHold>>,
@@ -84,22 +84,12 @@ impl Guard {
         }
     }
 
-    /// The guard that acquired a Redlock.
+    /// A guard of a Redlock.
     pub(crate) fn of_quorum(hold: QuorumHold) -> Self {
         Self {
             view: hold.view(),
             shares: SmallVec::new(),
             quorum: Some(Box::new(hold)),
-        }
-    }
-
-    /// A guard of a Redlock that was made inside the guard with the view `outer`.
-    pub(crate) fn inside(outer: HoldView, shares: HoldShares, needs: usize) -> Self {
-        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
-        Self {
-            view: HoldView::inside(outer, members, needs),
-            shares,
-            quorum: None,
         }
     }
 
@@ -300,26 +290,22 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
+        if let Some(quorum) = &self.quorum {
+            let again = quorum.reenter()?.map(Self::of_quorum);
+            return again.ok_or_else(|| self.view.lost(Loss::Expired));
+        }
         let needs = self.view.needs();
-        let again: HoldShares = match &self.quorum {
-            Some(quorum) => quorum.reenter(),
-            // A guard of a quorum re-enters the holds that are not lost.
-            None if self.view.is_inside() || needs < self.shares.len() => {
-                self.shares.iter().flat_map(HoldShare::reenter).collect()
-            }
-            None => {
-                let again = self.shares.iter().map(HoldShare::reenter);
-                again.collect::<Result<_, _>>()?
-            }
+        let again = self.shares.iter().map(HoldShare::reenter);
+        // A guard of a quorum re-enters the holds that are not lost.
+        let again: HoldShares = if needs < self.shares.len() {
+            again.flatten().collect()
+        } else {
+            again.collect::<Result<_, _>>()?
         };
         if again.len() < needs {
             return Err(self.view.lost(Loss::Expired));
         }
-        Ok(if self.quorum.is_some() || self.view.is_inside() {
-            Self::inside(self.view.clone(), again, needs)
-        } else {
-            Self::of(again, needs)
-        })
+        Ok(Self::of(again, needs))
     }
 
     /// Runs a future inside the critical section.

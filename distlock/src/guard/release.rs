@@ -48,12 +48,8 @@ impl Guard {
         // Read before the shares end: after that, no member counts as held.
         let lost = self.view.loss();
         let needs = self.view.needs();
-        match (lost, end_all(self.take_shares(), needs).await) {
-            (Some(lost), _) => Err(lost),
-            // Parts that were lost while the guard around this one kept the majority.
-            (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
-            (None, released) => released,
-        }
+        let released = end_all(self.take_shares(), needs).await;
+        lost.map_or(released, Err)
     }
 
     /// Ends the guard without giving permits back.

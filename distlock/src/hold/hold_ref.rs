@@ -235,11 +235,6 @@ impl HoldRef {
         }
     }
 
-    /// How long the guard's own limit allows it to count as held.
-    pub(crate) fn left_by_term(&self) -> Duration {
-        self.term().end().left(self.judged_at())
-    }
-
     /// Completes when the guard ends.
     pub(crate) async fn ended(&self) {
         self.over.wait().await;

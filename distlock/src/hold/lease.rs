@@ -124,6 +124,8 @@ impl Lease {
     /// Gives the hold to a new guard. It has no other guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
         self.guards.forget_ended();
+        // The part of an acquisition that failed may have waited for a guard that never came.
+        self.guards.has_one();
         self.join(term);
     }
 

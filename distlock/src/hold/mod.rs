@@ -69,8 +69,8 @@ pub(crate) struct Hold {
     pub(crate) asked_over: AskedOver,
     pub(crate) meter: Meter,
     pub(crate) release_sent_over: ReleaseSentOver,
-    /// Set when the hold is lost, or freed and confirmed so. A change is announced when its release was sent, and when its lease
-    /// got longer.
+    /// Set when the hold is lost, or freed and confirmed so. A change is announced when its release was sent, when that has
+    /// failed, and when its lease got longer.
     pub(crate) over: Flag,
     /// Whether code was run in a scope of its guard.
     pub(crate) in_a_scope: Hint,
@@ -181,9 +181,8 @@ impl Hold {
     /// Records the connection over which its release was sent, while that is not answered; `None` if it has failed.
     pub(crate) fn note_release_sent(&self, over: Option<u64>) {
         self.release_sent_over.note(over);
-        if over.is_some() {
-            self.over.announce_change();
-        }
+        // Also if it has failed: a waiter that is behind the hold may have to ask the server itself.
+        self.over.announce_change();
     }
 
     /// Its last guard was dropped: the hold waits for its release, and may be taken back until then.

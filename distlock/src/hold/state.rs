@@ -82,7 +82,7 @@ pub(crate) enum WatchdogAction {
 pub(crate) enum Confirmed {
     /// The hold is lost.
     Lost(Loss),
-    /// The lease now lasts as long as the longest fixed term, which it did not before.
+    /// The lease lasts longer than before, and a guard may have waited for that: the lease was shorter than the longest fixed term.
     Longer,
     /// Nothing that anybody waits for.
     AsBefore,
@@ -289,9 +289,11 @@ impl State {
             self.stated = count;
         }
         let was_short = !self.lease.reaches_its_terms();
+        let before = self.lease.deadline();
         match self.lease.answered(sent, lease, answer, now) {
             Some(loss) => Confirmed::Lost(loss),
-            None if was_short && self.lease.reaches_its_terms() => Confirmed::Longer,
+            // Also if another guard has been given a longer term since the renewal was sent.
+            None if was_short && self.lease.deadline() > before => Confirmed::Longer,
             None => Confirmed::AsBefore,
         }
     }

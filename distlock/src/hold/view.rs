@@ -3,14 +3,13 @@
 //! A lock has one hold. A multi-lock has one for each key and needs them all. A Redlock has one for each server and
 //! needs a quorum of them. `lost()`, `is_held()` and sections look at a view. A view does not keep the lock held.
 //!
-//! The holds of a Redlock change: the hold comes back to servers that it missed or lost. A guard that was made inside
-//! another guard of the same Redlock is also held for as long as that one is.
+//! The holds of a Redlock change: the hold comes back to servers that it missed or lost.
 
+use std::any::Any;
 use std::ops::Deref;
 use std::panic::RefUnwindSafe;
-use std::pin::Pin;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -41,8 +40,6 @@ enum View {
 struct Several {
     members: Members,
     needs: usize,
-    /// The guard of a Redlock inside which this one was made.
-    outer: Option<HoldView>,
 }
 
 #[derive(Debug)]
@@ -51,9 +48,13 @@ enum Members {
     Changing(Arc<QuorumMembers>),
 }
 
+/// What the guards of one Redlock's hold have in common. The part of the crate that acquires a Redlock knows its type.
+pub(crate) type QuorumParts = dyn Any + Send + Sync;
+
 /// The holds of a Redlock's guard, one for each server that has granted it.
 #[derive(Debug)]
 pub(crate) struct QuorumMembers {
+    parts: Weak<QuorumParts>,
     /// The clients of all its servers, in ascending order.
     clients: Box<[Uuid]>,
     now: Mutex<Arc<[Arc<HoldRef>]>>,
@@ -90,10 +91,12 @@ fn sorted(clients: impl IntoIterator<Item = Uuid>) -> Box<[Uuid]> {
 impl QuorumMembers {
     /// The first members. `clients`: those of all servers, whether they granted the hold or not.
     pub(crate) fn new(
+        parts: Weak<QuorumParts>,
         clients: impl IntoIterator<Item = Uuid>,
         members: impl IntoIterator<Item = Arc<HoldRef>>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            parts,
             clients: sorted(clients),
             now: Mutex::new(members.into_iter().collect()),
             changes: Changes::default(),
@@ -132,39 +135,16 @@ impl HoldView {
 
     /// A view of several holds, of which `needs` have to be held.
     pub(crate) fn of(members: impl IntoIterator<Item = Arc<HoldRef>>, needs: usize) -> Self {
-        Self::several(Members::Fixed(members.into_iter().collect()), needs, None)
+        Self::several(Members::Fixed(members.into_iter().collect()), needs)
     }
 
     /// A view of holds that change.
     pub(crate) fn of_changing(members: &Arc<QuorumMembers>, needs: usize) -> Self {
-        Self::several(Members::Changing(Arc::clone(members)), needs, None)
+        Self::several(Members::Changing(Arc::clone(members)), needs)
     }
 
-    /// The view of a guard of a Redlock that was made inside the guard with the view `outer`.
-    pub(crate) fn inside(
-        outer: Self,
-        members: impl IntoIterator<Item = Arc<HoldRef>>,
-        needs: usize,
-    ) -> Self {
-        let members = Members::Fixed(members.into_iter().collect());
-        Self::several(members, needs, Some(outer))
-    }
-
-    fn several(members: Members, needs: usize, outer: Option<Self>) -> Self {
-        let several = Several {
-            members,
-            needs,
-            outer,
-        };
-        Self(View::Several(Arc::new(several)))
-    }
-
-    /// The guard of a Redlock inside which this one was made.
-    fn outer(&self) -> Option<&Self> {
-        match &self.0 {
-            View::One(_) => None,
-            View::Several(several) => several.outer.as_ref(),
-        }
+    fn several(members: Members, needs: usize) -> Self {
+        Self(View::Several(Arc::new(Several { members, needs })))
     }
 
     /// The holds, if they change.
@@ -178,18 +158,14 @@ impl HoldView {
         }
     }
 
-    /// Whether the guard holds a majority of exactly the servers of these clients.
-    pub(crate) fn is_quorum_of(&self, clients: impl IntoIterator<Item = Uuid>) -> bool {
-        match (self.changing(), self.outer()) {
-            (Some(members), _) => members.clients == sorted(clients),
-            (None, Some(outer)) => outer.is_quorum_of(clients),
-            (None, None) => false,
-        }
-    }
-
-    /// Whether the guard was made inside another guard of the same Redlock.
-    pub(crate) fn is_inside(&self) -> bool {
-        self.outer().is_some()
+    /// What the guards of the Redlock have in common, if it is one on exactly the servers of these clients.
+    pub(crate) fn quorum_parts(
+        &self,
+        clients: impl IntoIterator<Item = Uuid>,
+    ) -> Option<Arc<QuorumParts>> {
+        let members = self.changing()?;
+        let is_same = members.clients == sorted(clients);
+        is_same.then(|| members.parts.upgrade()).flatten()
     }
 
     /// The holds. There is at least one.
@@ -218,20 +194,7 @@ impl HoldView {
         }
         let members = self.members();
         let held = members.iter().filter(|member| member.is_held());
-        held.count() >= self.needs() || !self.left_by_outer().is_zero()
-    }
-
-    /// How long the guard is held because the guard around it is: that one excludes other owners, and this one has its
-    /// own limit.
-    fn left_by_outer(&self) -> Duration {
-        match self.outer() {
-            Some(outer) if !self.has_ended() && outer.is_held() => {
-                let members = self.members();
-                let limits = members.iter().map(|member| member.left_by_term());
-                limits.min().unwrap_or_default().min(outer.left())
-            }
-            _ => Duration::ZERO,
-        }
+        held.count() >= self.needs()
     }
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
@@ -241,19 +204,6 @@ impl HoldView {
             Some(members) => members.ended.load(Ordering::Acquire),
             None => self.members().iter().any(|member| member.has_ended()),
         }
-    }
-
-    /// Completes when the guard around this one, which holds now, no longer does.
-    async fn outer_is_over(&self) {
-        match self.outer().filter(|outer| outer.is_held()) {
-            Some(outer) => outer.clone().boxed_over().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// [`over`](HoldView::over) as a type with a name, which a view that is inside another one needs.
-    fn boxed_over(self) -> Pin<Box<dyn Future<Output = ()> + Send + Sync>> {
-        Box::pin(self.over())
     }
 
     /// Completes when the members are others than `members`.
@@ -320,7 +270,6 @@ impl HoldView {
                 _ = ends.next(), if !ends.is_empty() => {}
                 () = first.ended() => {}
                 () = first.sleep(self.left()) => {}
-                () = self.outer_is_over() => {}
                 () = self.changed(&members) => return true,
             }
         }
@@ -330,7 +279,6 @@ impl HoldView {
     /// How long enough members are still held, unless they are renewed.
     pub(crate) fn left(&self) -> Duration {
         self.last_needed(|member| member.left())
-            .max(self.left_by_outer())
     }
 
     /// How long the guard still holds its keys, unless they are renewed. Zero once it does not.
@@ -349,15 +297,11 @@ impl HoldView {
         let first = self.members().first().map(|first| first.now());
         let here = first.unwrap_or_default();
         // Each clock has its own start.
-        let own = self.last_needed(|member| match (member.end_at(), member.now()) {
+        self.last_needed(|member| match (member.end_at(), member.now()) {
             (Tick::NEVER, _) => Tick::NEVER,
             (end, now) if end < now => here.before(now.since(end)),
             (end, now) => here.after(end.since(now)),
-        });
-        match self.left_by_outer() {
-            Duration::ZERO => own,
-            left => own.max(here.after(left)),
-        }
+        })
     }
 
     /// The value of the member whose end is also the end of the guard.

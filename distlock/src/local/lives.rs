@@ -14,11 +14,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use scopeguard::defer;
 
 use super::Registry;
 use crate::error::Error;
 use crate::resource::identity::Process;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::telemetry;
 
 /// Makes a registry with a new identity and with connections of its own.
@@ -31,6 +32,8 @@ pub(crate) struct Lives {
     made_by: Process,
     /// The process for which the last look has found `now` valid; 0 if there was none since a registry was made or given up.
     process: AtomicU32,
+    /// Whether the program has closed the client. A registry is also closed while the client cannot be made again.
+    is_closed: AtomicBool,
     make: MakeRegistry,
 }
 
@@ -42,6 +45,7 @@ impl Lives {
     pub(crate) fn new(first: Arc<Registry>, make: MakeRegistry) -> Arc<Self> {
         Arc::new(Self {
             process: AtomicU32::new(0),
+            is_closed: AtomicBool::new(false),
             now: ArcSwap::new(first),
             made_by: Process::here(),
             make,
@@ -86,6 +90,16 @@ impl Lives {
         self.replace(&self.latest())
     }
 
+    /// Closes the client, under this identity and all later ones. Returns the registry that has what it still holds.
+    pub(crate) fn close(&self) -> Arc<Registry> {
+        // Here and in `replace`, the flag is read and written in one step, so one of the two steps comes first. AcqRel: either
+        // this finds the new registry, or `replace` finds the client closed.
+        self.is_closed.swap(true, Ordering::AcqRel);
+        let registry = self.current();
+        registry.close();
+        registry
+    }
+
     /// Replaces this registry by a new one, unless another thread has done that.
     fn replace(&self, former: &Arc<Registry>) -> Result<(), Error> {
         let new = match (self.make)() {
@@ -103,14 +117,22 @@ impl Lives {
         // If another thread was faster, the registry that was made here is dropped unused.
         let before = self.now.compare_and_swap(former, Arc::clone(&new));
         if Arc::ptr_eq(&before, former) {
+            self.end(former, &new);
+            // Last: a subscriber of the log may panic.
             telemetry::identity_renewed(former.session.id, new.session.id);
-            // A client that the program has closed stays closed under its new identity.
-            if former.give_up() {
-                new.close();
-            }
-            new.session.losses.take(&former.session.losses);
         }
         Ok(())
+    }
+
+    /// Ends the former registry, whose place a new one has taken, and hands on what outlives it.
+    fn end(&self, former: &Registry, new: &Registry) {
+        // Each of them, in the opposite order, also if foreign code panics before: nobody else does it.
+        defer! { new.session.losses.take(&former.session.losses); }
+        defer! { former.give_up(); }
+        // A client that the program has closed stays closed under its new identity. AcqRel: see `close`.
+        if self.is_closed.fetch_or(false, Ordering::AcqRel) {
+            new.close();
+        }
     }
 }
 

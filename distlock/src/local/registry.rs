@@ -144,18 +144,21 @@ impl Registry {
 
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
+        // Also if a waker of another wait panics.
+        defer! { foreign::each(wakers_of(self.entries.lock()), |waker| waker.wake()); }
         // First: a waiter that is woken asks at once whether the client is closed.
         self.session.closed.set();
-        foreign::each(wakers_of(self.entries.lock()), |waker| waker.wake());
     }
 
-    /// The client has another identity: see [`Session::give_up`]. Returns whether the client was closed before.
-    pub(crate) fn give_up(&self) -> bool {
-        let was_closed = self.session.give_up();
-        // A thread that does not exist in the copy of a process may have locked the mutex.
-        let wakers = self.entries.try_lock_for(COPIED_MUTEX).map(wakers_of);
-        foreign::each(wakers.into_iter().flatten(), |waker| waker.wake());
-        was_closed
+    /// The client has another identity: see [`Session::give_up`].
+    pub(crate) fn give_up(&self) {
+        // Also if foreign code panics before.
+        defer! {
+            // A thread that does not exist in the copy of a process may have locked the mutex.
+            let wakers = self.entries.try_lock_for(COPIED_MUTEX).map(wakers_of);
+            foreign::each(wakers.into_iter().flatten(), |waker| waker.wake());
+        }
+        self.session.give_up();
     }
 
     /// Removes the entry of a key that has neither a waiter nor a holder.

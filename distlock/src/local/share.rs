@@ -86,28 +86,34 @@ impl ShareRef {
         &self.registry.session
     }
 
+    pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
+        &self.hold_ref
+    }
+
     /// Another share of the same hold, with the same lease.
     pub(crate) fn reenter(&self) -> Result<HoldShare, Error> {
         let resource = &self.hold_ref.hold().resource;
         if let Nesting::Never(reason) = resource.kind.within(resource.kind) {
             return Err(Error::deadlock(resource.key.text(), reason));
         }
-        // A re-entry by the guard itself has no scope that could have ended.
+        let mut share = self.share_for(self.hold_ref.term(), self.hold_ref.margin())?;
+        share.gate.clone_from(&self.gate);
+        // A renewal states the new count to the server, and nobody waits for it.
+        self.session().schedule_check(self.hold());
+        Ok(share)
+    }
+
+    /// A share of the same hold for a guard with this term and margin. The watchdog's task has to look at the hold after that.
+    pub(crate) fn share_for(&self, term: Term, margin: Duration) -> Result<HoldShare, Error> {
+        // The guard itself asks, and not a scope that could have ended.
         let open = AtomicBool::new(false);
-        let term = self.hold_ref.term();
-        let margin = self.hold_ref.margin();
         match self.hold_ref.nest(&open, term, margin) {
             Ok(nested) => {
                 let open = OpenShare::new(&self.registry, nested);
-                let share = HoldShare::new(open, self.gate.clone());
-                // A renewal states the new count to the server, and nobody waits for it.
-                self.registry
-                    .session
-                    .schedule_check(share.hold_ref().hold());
-                Ok(share)
+                Ok(HoldShare::new(open, None))
             }
             Err(error) => {
-                let key = resource.key.text();
+                let key = self.hold_ref.hold().resource.key.text();
                 let ended = || Error::lost(key, Loss::Expired);
                 Err(error.into_error(key).unwrap_or_else(ended))
             }
@@ -124,6 +130,11 @@ impl HoldShare {
     /// Keeps the gate of the enclosing guard closed until the share has ended.
     pub(crate) fn keep_gate(&mut self, permit: Arc<GatePermit>) {
         self.gate = Some(permit);
+    }
+
+    /// Keeps the gate closed that this share keeps closed.
+    pub(crate) fn keep_gate_of(&mut self, old: &Self) {
+        self.gate.clone_from(&old.gate);
     }
 
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {

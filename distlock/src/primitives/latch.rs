@@ -25,10 +25,13 @@ use crate::error::Error;
 ///   wait completes if a mark in the server says that the latch was opened. A latch that reaches 0, or is
 ///   [deleted](CountDownLatch::delete), leaves such a mark for 12 s (5 s, the
 ///   [`response_timeout`](crate::Builder::response_timeout) and the [`unavailable_after`](crate::Builder::unavailable_after)).
-///   Without a mark, the wait fails with [`Error::Lost`] if no message can have been missed, or if the server was restarted or
-///   replaced. The latch was then removed by hand, has [expired](CountDownLatch::expire_after), or was lost with the server's
-///   data. If messages were missed and the server is the same, the wait completes, as in Redisson.
-/// * **The optional right `+info`.** Redisson leaves no mark. If it opens a latch while this client is not connected, only the
+///   Without a mark, the wait fails with [`Error::Lost`] if no message can have been missed, if the server was restarted or
+///   replaced, or if another node of the cluster has the key by then. The latch was then removed by hand, has
+///   [expired](CountDownLatch::expire_after), or was lost with the server's data. If messages were missed and the server is the
+///   same, the wait completes, as in Redisson.
+/// * **Redisson leaves no mark.** If it opens a latch in the moment in which its slot moves to another node of a cluster, waiters
+///   that miss the message fail with [`Error::Lost`].
+/// * **The optional right `+info`.** If Redisson opens a latch while this client is not connected, only the
 ///   run id of the server shows that nothing was lost. Without the right to read it, waiters then fail with
 ///   [`Error::Lost`] and [`Loss::NumberGoneUnseen`](crate::Loss::NumberGoneUnseen).
 /// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a

@@ -96,7 +96,8 @@ impl RedLock {
     /// Returns whether the lock is held on a majority of the servers; see [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Errors
-    /// The same as [`holders`](RedLock::holders).
+    /// The same as [`holders`](RedLock::holders), and the error of a server that did not answer if it depends on that server whether the lock is
+    /// held.
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -105,8 +106,8 @@ impl RedLock {
     /// See [`RedLock`].
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let answers = ask_majority(&self.handles, Handle::inspect).await?;
-        let held = answers.iter().filter(|one| !one.holders.is_empty());
-        Ok(held.count() >= majority_of(&self.handles))
+        let held = answers.majority_with(|one| (!one.holders.is_empty()).then_some(()))?;
+        Ok(held.is_some())
     }
 
     /// Returns the owners that hold the lock, for all servers together. One hold has a different owner on each server.
@@ -129,14 +130,14 @@ impl RedLock {
     /// ```
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
         let answers = ask_majority(&self.handles, Handle::holders).await?;
-        Ok(answers.into_iter().flatten().collect())
+        Ok(answers.answers.into_iter().flatten().collect())
     }
 
     /// Returns how long a majority of the servers keeps the lock if it is neither renewed nor released; `None` if it is
     /// free.
     ///
     /// # Errors
-    /// The same as [`holders`](RedLock::holders).
+    /// The same as [`is_locked`](RedLock::is_locked).
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -153,7 +154,9 @@ impl RedLock {
     /// ```
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         let answers = ask_majority(&self.handles, Handle::inspect).await?;
-        let mut leases: Vec<Duration> = answers.into_iter().filter_map(|one| one.ttl).collect();
+        let Some(mut leases) = answers.majority_with(|one| one.ttl)? else {
+            return Ok(None);
+        };
         leases.sort_unstable();
         // As many leases as are needed last at least as long as this one.
         let last_needed = leases.len().checked_sub(majority_of(&self.handles));
@@ -182,6 +185,6 @@ impl RedLock {
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
         let answers = ask_majority(&self.handles, Handle::force_release).await?;
-        Ok(answers.contains(&true))
+        Ok(answers.answers.contains(&true))
     }
 }

@@ -227,10 +227,15 @@ impl Session {
 
     /// The client has another identity from now on: reports all holds as lost, ends its waits and its tasks, and sends nothing.
     /// What the server has of this one is left to the process that has it, or to the leases.
-    ///
-    /// Returns whether the client was closed before.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(crate) fn give_up(&self) {
         self.identity.give_up();
+        // In the opposite order, and each of them also if foreign code panics: nobody else does it. The tasks that the last one
+        // wakes have to find all the others.
+        defer! { self.retire(); }
+        // A task that learns of the other identity finds this one closed.
+        defer! { self.given_up.set(); }
+        defer! { self.closed.set(); }
+        defer! { self.releaser.abandon(); }
         // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
         foreign::each(self.watchdog.holds_within(COPIED_MUTEX), |hold| {
             if self.watchdog.unwatch(hold.owner) {
@@ -239,14 +244,6 @@ impl Session {
                 self.tell_lost(&hold, Loss::NewIdentity);
             }
         });
-        self.releaser.abandon();
-        let was_closed = self.closed.is_set();
-        self.closed.set();
-        // In this order: a task that learns of the other identity finds this one closed.
-        self.given_up.set();
-        // Last: the tasks that this wakes have to find all of it.
-        self.retire();
-        was_closed
     }
 
     /// Records that the last handle of the client was dropped.

@@ -23,8 +23,38 @@ pub(super) struct Tasks {
     free: OnDemandTask,
     /// Whether a task has ended with its runtime since the last [look](Session::tend_tasks).
     was_cut_off: AtomicBool,
-    /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
-    runtime: Mutex<Option<Handle>>,
+    /// For drops on threads without a runtime, and for tasks whose runtime has ended.
+    runtimes: Mutex<Runtimes>,
+}
+
+/// The runtimes of callers, that of the newest caller last.
+///
+/// One that is ending may be the last: its tasks call the client when they drop their guards. It is forgotten when a task of
+/// the client ends with it, and the runtime before it is used again.
+#[derive(Debug, Default)]
+struct Runtimes(Vec<Handle>);
+
+/// How many runtimes a client remembers. Most programs have one. A handle keeps two files of its runtime open, also after that has
+/// ended.
+const RUNTIMES: usize = 8;
+
+impl Runtimes {
+    /// Makes this runtime the newest. Returns one that is no longer remembered.
+    fn note(&mut self, here: &Handle) -> Option<Handle> {
+        // Nearly every call comes from the same runtime as the last one.
+        if self.0.last().is_some_and(|newest| newest.id() == here.id()) {
+            return None;
+        }
+        let former = self.forget(here.id());
+        let oldest = (self.0.len() == RUNTIMES).then(|| self.0.remove(0));
+        self.0.push(here.clone());
+        former.or(oldest)
+    }
+
+    fn forget(&mut self, ended: Id) -> Option<Handle> {
+        let at = self.0.iter().position(|known| known.id() == ended)?;
+        Some(self.0.remove(at))
+    }
 }
 
 impl Tasks {
@@ -34,13 +64,13 @@ impl Tasks {
         let Ok(here) = Handle::try_current() else {
             return;
         };
-        let mut newest = self.runtime.lock();
-        let is_known = newest
-            .as_ref()
-            .is_some_and(|newest| newest.id() == here.id());
-        if !is_known {
-            *newest = Some(here);
-        }
+        // Dropped outside of the mutex, here and below.
+        let _former = self.runtimes.lock().note(&here);
+    }
+
+    /// Does not use a runtime any more that has ended, unless there is another call from it.
+    fn forget_runtime(&self, ended: Id) {
+        let _ended = self.runtimes.lock().forget(ended);
     }
 
     /// Notes that a task has ended with its runtime, and may have work.
@@ -58,7 +88,7 @@ impl Tasks {
 
     /// The runtime of the newest caller.
     fn newest_runtime(&self) -> Option<Handle> {
-        self.runtime.lock().clone()
+        self.runtimes.lock().0.last().cloned()
     }
 
     /// Whether a task of this session with work does not run.
@@ -180,8 +210,9 @@ impl ServingTask {
 }
 
 impl Drop for ServingTask {
-    /// If the task ended with its runtime, starts it again in the newest runtime, if that is another one. Otherwise a
-    /// holder there might lose its lock, because it may make no call for a long time.
+    /// If the task ended with its runtime, starts it again in the newest of the others. Otherwise a holder there might lose its
+    /// lock, because it may make no call for a long time. If that runtime has ended as well, it drops the task at once, which
+    /// tries the next one.
     fn drop(&mut self) {
         // First: the tasks that are started below may be this one.
         drop(self.running.take());
@@ -201,8 +232,8 @@ impl Drop for ServingTask {
         let tasks = &self.session.tasks;
         // Before the newest runtime is read: a caller whose runtime is noted after that finds this.
         tasks.note_cut_off();
-        let newest = tasks.newest_runtime();
-        let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) else {
+        tasks.forget_runtime(self.runtime);
+        let Some(newest) = tasks.newest_runtime() else {
             return;
         };
         if self.session.retirement.has_begun() {
@@ -211,5 +242,34 @@ impl Drop for ServingTask {
         } else {
             tasks.start_in(&newest, &self.session);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // An explored run has a single runtime.
+    #[cfg(not(distlock_shuttle))]
+    #[test]
+    fn runtimes_are_remembered_in_the_order_of_their_last_calls() {
+        use tokio::runtime::{Builder, Runtime};
+
+        use super::{Handle, RUNTIMES, Runtimes};
+
+        let made: Vec<Runtime> = (0..=RUNTIMES)
+            .map(|_| Builder::new_current_thread().build().unwrap())
+            .collect();
+        let mut known = Runtimes::default();
+        for runtime in made[..RUNTIMES].iter().chain(&made[..1]) {
+            known.note(runtime.handle());
+        }
+        let id = |at: usize| made[at].handle().id();
+        assert_eq!(known.0.last().map(Handle::id), Some(id(0)));
+        // There is no room for another one: the oldest goes.
+        let gone = known.note(made[RUNTIMES].handle());
+        assert_eq!(gone.map(|gone| gone.id()), Some(id(1)));
+        assert!(known.note(made[RUNTIMES].handle()).is_none());
+        assert_eq!(known.0.len(), RUNTIMES);
+        known.forget(id(RUNTIMES));
+        assert_eq!(known.0.last().map(Handle::id), Some(id(0)));
     }
 }

@@ -430,10 +430,10 @@ pub(crate) fn server_evicts(server: &dyn Display, policy: &str) {
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn subscription_failed(fault: &dyn Display) {
+pub(crate) fn subscription_failed(channel: &str, fault: &dyn Display) {
     log!(
-        warn, target: TARGET, %fault,
-        "cannot subscribe; until it works, waiters poll every few seconds"
+        warn, target: TARGET, %channel, %fault,
+        "cannot subscribe; until it works, the waiters of this channel poll every few seconds"
     );
 }
 

@@ -26,8 +26,8 @@ pub(super) fn due_without_a_message(
 ) -> impl Future<Output = ()> {
     async move {
         while let Some(seen) = next_look(session, &target, lease.over_at, was_active).await {
-            // A look at permits does not tell when the next one ends. The refused attempt has told it, and a release or a shorter lease
-            // comes with a message.
+            // A look at permits does not tell when the next one ends, but counts those that have ended. The refused attempt has told the
+            // next end, and a shorter lease comes with a message, or is noticed by a look.
             if target().resource.kind.family() != Family::Permit {
                 lease.told(seen.ttl, session.now());
             }

@@ -153,7 +153,8 @@ pub(crate) fn acquire(
             let closed = registry.session.closed.wait();
             let closed = closed.map(|()| Err(request.closed()));
             let tried = first(try_once(registry, request), closed).await?;
-            return granted_or_busy(tried, registry, request);
+            let shares = granted_or_busy(tried, registry, request)?;
+            return unless_closed(shares, registry, request);
         }
         registry.session.tend_tasks();
         if request.has_several_keys() {
@@ -212,7 +213,7 @@ fn granted_or_busy(
     }
 }
 
-/// Gives back what was granted if the client was closed during the wait.
+/// Gives back what was granted if the client was closed before the caller took it.
 fn unless_closed(
     shares: OpenShares,
     registry: &Registry,

@@ -1,13 +1,13 @@
-//! Rows 2, 3, 42 and 49 on a cluster: answers, data and shards that are lost.
+//! Rows 2, 3, 42, 49 and 56 on a cluster: answers, data and shards that are lost.
 
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, PubSub};
 use distlock_tests::{RedisCluster, Select, Which, eventually, eventually_eq};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::load::{Load, What};
-use super::{clients, free};
+use super::{clients, free, redirects};
 use crate::row::{Row, rows};
 use crate::support::{SOON, assert_told_of_one, client_with, ms};
 
@@ -126,10 +126,75 @@ async fn f49_shard_that_is_gone_costs_the_others_no_hold_and_no_error(row: &Row)
     free(&cluster, &[client, holder.clone()]).await;
 }
 
+/// The master still answers with its map, in which it has its slots. The client is connected to no other node.
+async fn f49_master_that_is_cut_off_from_the_others_is_left_for_its_replica(row: &Row) {
+    let cluster = RedisCluster::start().await;
+    let patient = |builder: distlock::Builder| builder.unavailable_after(SOON * 6);
+    let client = client_with(&cluster.url(), patient).await;
+    let key = cluster.key_at(0, "cut:off:").await;
+    let lock = client.lock(&key);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    cluster.cut_off(0).await;
+    row.injected("master cut off", 1);
+    let guard = row.timeout(SOON, lock.acquire().into_future()).await;
+    let guard = guard.expect("granted by the replica").unwrap();
+    guard.release().await.unwrap();
+    let errors = cluster.node(0).info("errorstats").await;
+    assert!(errors.contains_key("errorstat_CLUSTERDOWN"), "{errors:?}");
+}
+
+/// The former master sends the commands on the slot elsewhere, as one does that gives the slot away with its data. It ends no
+/// subscription to plain messages, so the client hears of the change by these redirects.
+async fn f56_latch_that_the_promoted_node_lacks_is_told(row: &Row) {
+    let cluster = RedisCluster::start().await;
+    let plain = |builder: distlock::Builder| {
+        let builder = builder.unavailable_after(SOON * 6);
+        builder.pub_sub(PubSub::Plain)
+    };
+    let client = client_with(&cluster.url(), plain).await;
+    let key = cluster.key_at(0, "jobs:").await;
+    let (master, replicas) = (cluster.node(0), cluster.replicas_of(0).await);
+    let replica = cluster.node(replicas[0]);
+    // It does not get in at its master any more.
+    for (setting, value) in [("masteruser", "nobody"), ("masterauth", "wrong")] {
+        replica.cli(&["CONFIG", "SET", setting, value]).await;
+    }
+    master.kill_clients("replica").await;
+    let latch = client.count_down_latch(&key);
+    assert!(latch.try_set_count(1).await.unwrap());
+    let asked = master.command_calls("get").await;
+    let waiting = tokio::spawn(latch.wait().into_future());
+    // Each look asks for the count and for the mark. It looks again once it listens.
+    eventually(SOON, "two looks", || async {
+        master.command_calls("get").await >= asked + 4
+    })
+    .await;
+    let other = client.lock(format!("{{{key}}}:other"));
+    let load = tokio::spawn(async move {
+        loop {
+            // It may fail while the slot has no owner.
+            let _is_locked = other.is_locked().await;
+            sleep(ms(1)).await;
+        }
+    });
+    let before = redirects(&cluster).await;
+    replica.cli(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+    row.injected("failover to a replica that lacks a latch", 1);
+    let told = row.timeout(SOON, waiting).await.expect("told");
+    load.abort();
+    assert!(told.unwrap().unwrap_err().is_lost());
+    assert!(
+        redirects(&cluster).await > before,
+        "nobody was sent elsewhere"
+    );
+}
+
 rows! {
     Threads, left to "engines":
         f49_shard_that_is_gone_costs_the_others_no_hold_and_no_error;
     Real:
+        f56_latch_that_the_promoted_node_lacks_is_told,
+        f49_master_that_is_cut_off_from_the_others_is_left_for_its_replica,
         f02_acquire_whose_reply_is_lost_counts_once_on_a_cluster,
         f03_release_whose_reply_is_lost_is_no_error_on_a_cluster,
         f42_holders_are_told_soon_when_a_node_comes_back_empty;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::test_util::connections;
 use distlock::{Blocker, Builder, Client, Error};
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::{LockKind, RedisServer, eventually, eventually_eq};
@@ -249,6 +250,30 @@ async fn f56_renewals_go_on_while_a_grant_waits_for_its_confirmation(row: &Row) 
     free(&pair.primary, &[&client]).await;
 }
 
+/// The server answers no PING behind a WAIT.
+async fn f56_sign_of_life_waits_for_the_confirmation_before_it(row: &Row) {
+    let mut pair = Pair::start().await;
+    let impatient = |builder: Builder| {
+        let builder = builder.replicas(1, ms(2_000)).response_timeout(ms(300));
+        builder.ping_interval(ms(200)).unavailable_after(ms(100))
+    };
+    let client = client_with(&pair.primary.url(), impatient).await;
+    drop(client.lock("k").acquire().await.unwrap());
+    idle(&client).await;
+    let in_use = || {
+        let seen = connections(&client).into_iter();
+        let seen = seen.map(|seen| (seen.name, seen.in_use));
+        seen.collect::<Vec<_>>()
+    };
+    let before = in_use();
+    pair.replica.stop();
+    row.injected("replica stopped", 1);
+    assert_unconfirmed(&client.lock("k").try_acquire().await.unwrap_err());
+    assert_eq!(in_use(), before, "a connection was replaced");
+    pair.replica.cont();
+    free(&pair.primary, &[&client]).await;
+}
+
 async fn f56_grants_that_come_together_are_confirmed_together(row: &Row) {
     const TASKS: u64 = 64;
     let pair = Pair::start().await;
@@ -318,6 +343,7 @@ rows! {
         f56_all_tasks_that_wait_for_a_free_key_are_told_of_the_outage_of_the_replica,
         f56_grant_that_waits_for_its_confirmation_is_a_hold_to_other_clients,
         f56_renewals_go_on_while_a_grant_waits_for_its_confirmation,
+        f56_sign_of_life_waits_for_the_confirmation_before_it,
         f56_grants_that_come_together_are_confirmed_together,
         f56_more_replicas_than_the_server_has_are_told_with_both_numbers,
         f56_numbers_of_replicas_that_cannot_be_are_refused,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use distlock::test_util::connections;
 use distlock::{Client, Error};
+use distlock_tests::proxy::Role;
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{eventually, eventually_eq};
+use distlock_tests::{Flow, Select, Way, eventually, eventually_eq};
 use tokio::time::sleep;
 
 use crate::row::{Row, rows};
@@ -96,6 +98,61 @@ async fn f56_more_replicas_than_sentinels_know_are_told_with_both_numbers(row: &
     free(&set, &[&client]).await;
 }
 
+async fn f56_confirmation_of_the_old_master_that_comes_late_gives_nothing_out(row: &Row) {
+    let set = SentinelSet::builder().proxies(true).start().await;
+    let client = confirmed_client(&set, 1, FAILOVER).await;
+    let lock = client.lock("k");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let in_use = || {
+        let mut seen = connections(&client).into_iter();
+        let seen = seen.find(|seen| seen.name.starts_with("confirmations"));
+        seen.and_then(|seen| seen.in_use)
+    };
+    let before = in_use();
+    let old = set.master().await;
+    let replication = set
+        .proxy(old)
+        .flow(Select::REPLICAS, Way::Down, Flow::Stall);
+    let grant = tokio::spawn(lock.acquire().into_future());
+    let waits = || async {
+        let clients = set.server(old).client_list().await;
+        clients.iter().any(|one| one.field("flags").contains('b'))
+    };
+    eventually_eq(SOON, "a WAIT under way", true, waits).await;
+    // The replicas get the grant, and the client does not hear of it.
+    let answers = set
+        .proxy(old)
+        .flow(Select::COMMANDS, Way::Down, Flow::Stall);
+    replication.lift();
+    eventually_eq(SOON, "a WAIT under way", false, waits).await;
+    let others = (0..3).filter(|at| *at != old);
+    let others = others.map(|at| set.proxy(at).flow(Select::COMMANDS, Way::Down, Flow::Stall));
+    let others: Vec<_> = others.collect();
+    set.fail_over().await;
+    let left = || async { in_use() != before };
+    eventually_eq(FAILOVER, "the old master to be left", true, left).await;
+    let open = || async {
+        let connections = set.proxy(old).connections().into_iter();
+        connections.filter(|one| one.role == Role::Commands).count()
+    };
+    assert!(open().await > 0, "the answer waits in the proxy");
+    answers.lift();
+    row.injected("confirmation by the old master", answers.hits());
+    // The last one ends when its answer was read.
+    eventually_eq(SOON, "connections to the old master", 0, open).await;
+    sleep(ms(100)).await;
+    assert!(
+        !grant.is_finished(),
+        "nobody but the old master has answered"
+    );
+    for stalled in others {
+        stalled.lift();
+    }
+    let guard = grant.await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    idle(&client).await;
+}
+
 async fn f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out(row: &Row) {
     let mut set = SentinelSet::start().await;
     let confirmed = confirmed_client(&set, 1, ms(500)).await;
@@ -124,6 +181,7 @@ rows! {
     Real:
         f42_hold_that_the_promoted_server_lacks_is_told_soon,
         f56_grant_that_a_replica_has_survives_a_failover_by_sentinels,
+        f56_confirmation_of_the_old_master_that_comes_late_gives_nothing_out,
         f56_more_replicas_than_sentinels_know_are_told_with_both_numbers,
         f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out;
 }

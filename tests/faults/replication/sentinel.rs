@@ -148,6 +148,7 @@ rows! {
         f58_holds_go_on_while_no_sentinel_answers,
         f58_sentinel_that_was_learned_is_heard,
         f58_sentinel_that_is_gone_is_forgotten,
+        f58_sentinels_that_are_gone_have_no_vote,
         f58_client_that_may_not_listen_asks;
 }
 
@@ -321,6 +322,33 @@ async fn f58_sentinel_that_is_gone_is_forgotten(row: &Row) {
     }
     assert!(guard.is_held());
     guard.release().await.unwrap();
+}
+
+/// They named the server that was promoted. The last one names the first master again.
+async fn f58_sentinels_that_are_gone_have_no_vote(row: &Row) {
+    let mut set = SentinelSet::start().await;
+    let client = client_with(&set.url(), |builder| builder.unavailable_after(FAILOVER)).await;
+    let pair = async || {
+        let guard = client.lock("k").acquire().wait(FAILOVER).await.unwrap();
+        guard.release().await.unwrap();
+    };
+    pair().await;
+    let old = set.master().await;
+    set.fail_over().await;
+    pair().await;
+    for at in [0, 1] {
+        set.sentinel_mut(at).kill();
+    }
+    set.sentinel(2).cli(&["SENTINEL", "REMOVE", SERVICE]).await;
+    for at in (0..3).filter(|at| *at != old) {
+        set.server_mut(at).kill();
+    }
+    row.injected(FAULT, 1);
+    set.server(old).cli(&["REPLICAOF", "NO", "ONE"]).await;
+    let port = set.server(old).port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", SERVICE, "127.0.0.1", &port, "1"];
+    set.sentinel(2).cli(&monitor).await;
+    pair().await;
 }
 
 async fn f58_client_that_may_not_listen_asks(row: &Row) {

@@ -2,6 +2,7 @@
 
 mod by_kind;
 pub(crate) mod changed;
+mod channels;
 pub(crate) mod least;
 mod needed;
 mod without_publish;
@@ -12,6 +13,7 @@ pub(crate) fn rows() -> Vec<Listed> {
     [
         least::rows(),
         changed::rows(),
+        channels::rows(),
         by_kind::rows(),
         needed::rows(),
         needed::hosted::rows(),

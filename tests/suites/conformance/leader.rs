@@ -8,9 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
-use distlock::{Client, Error, Leader};
+use distlock::{Builder, Client, Error, Leader};
+use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -213,6 +215,47 @@ async fn leader_that_resigns_after_its_key_has_gone_ends_without_an_error(stage:
     assert!(run.await.unwrap().unwrap().is_none());
 }
 
+async fn leader_that_resigns_waits_for_its_release_for_one_response_timeout(stage: &Stage) {
+    let patience = stage.part(10);
+    let set = |builder: Builder| builder.faults(stage.faults()).response_timeout(patience);
+    let client = stage.client_with(set).await;
+    let (leader, run) = candidate(&client);
+    leader.elected().await;
+    stage.faults().always(Op::Release, Fault::Never);
+    let start = Instant::now();
+    leader.resign().await;
+    stage.assert_took(start, patience);
+    assert!(run.await.unwrap().unwrap().is_none());
+    assert_eq!(sizes(&client).pending_releases, 1);
+    stage.is_taken(KEY).await;
+    stage.faults().clear_all();
+    client.close(stage.lease()).await.unwrap();
+    stage.is_free(KEY).await;
+}
+
+/// The body has returned, as one does that must not be dropped in the middle of its work.
+async fn leader_that_resigns_during_its_release_waits_for_one_response_timeout(stage: &Stage) {
+    let patience = stage.part(10);
+    let set = |builder: Builder| builder.faults(stage.faults()).response_timeout(patience);
+    let client = stage.client_with(set).await;
+    let leader = client.leader(KEY);
+    let ends = Arc::<Notify>::default();
+    let of_body = Arc::clone(&ends);
+    let run = tokio::spawn(leader.run(move |_| Arc::clone(&of_body).notified_owned()));
+    leader.elected().await;
+    stage.faults().always(Op::Release, Fault::Never);
+    ends.notify_one();
+    let is_asked = async || stage.faults().hits(Op::Release) > 0;
+    stage.eventually("a release", stage.lease(), is_asked).await;
+    let start = Instant::now();
+    leader.resign().await;
+    stage.assert_took(start, patience);
+    assert!(run.await.unwrap().unwrap().is_some());
+    stage.faults().clear_all();
+    client.close(stage.lease()).await.unwrap();
+    stage.is_free(KEY).await;
+}
+
 /// The process stands still: nothing is polled until the lease is over.
 async fn leader_that_is_not_polled_leads_no_more_when_its_lease_is_over(stage: &Stage) {
     let client = stage.faulty_client().await;
@@ -377,6 +420,8 @@ on_every_backend![
     candidate_that_resigns_ends_and_campaigns_again_when_it_is_asked,
     candidate_that_resigns_while_its_attempt_is_under_way_leaves_nothing,
     leader_that_resigns_after_its_key_has_gone_ends_without_an_error,
+    leader_that_resigns_waits_for_its_release_for_one_response_timeout,
+    leader_that_resigns_during_its_release_waits_for_one_response_timeout,
     leader_that_is_not_polled_leads_no_more_when_its_lease_is_over,
     campaign_outlives_an_outage,
     changes_are_told_from_the_present_one_on,

@@ -135,7 +135,10 @@ const ORDERS: &[(&str, &[&str])] = &[
             "rest", "parts", "collect", "mod", "waiter", "part", "position",
         ],
     ),
-    ("wait/quorum", &["play", "pause", "mod", "round", "regain"]),
+    (
+        "wait/quorum",
+        &["play", "pause", "mod", "round", "regain", "guards"],
+    ),
     (
         "local",
         &[

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use distlock::{Client, Error};
 use distlock_tests::RedisServer;
@@ -49,5 +50,50 @@ async fn waits_of_a_client_that_cannot_be_made_again_end_as_those_of_a_closed_on
     assert_eq!(waits.len(), 4);
     for ended in waits {
         assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
+    }
+}
+
+/// A client that has given up its identity at a moment at which it could not be made again. The time is paused.
+async fn given_up(server: &RedisServer) -> Client {
+    let client = Client::connect(&server.url()).await.unwrap();
+    // No client is made while the time is paused.
+    time::pause();
+    let renewed = client.renew_identity();
+    assert!(matches!(renewed, Err(Error::TimePaused { .. })));
+    assert!(client.is_closed());
+    client
+}
+
+#[tokio::test]
+async fn client_that_could_not_be_made_again_at_first_works_once_it_is_made() {
+    let server = RedisServer::start().await;
+    for is_renewed in [false, true] {
+        let client = given_up(&server).await;
+        time::resume();
+        if is_renewed {
+            client.renew_identity().unwrap();
+        }
+        let guard = client.lock("k").acquire().await.unwrap();
+        assert!(!client.is_closed());
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn client_that_is_closed_while_it_cannot_be_made_again_stays_closed() {
+    let server = RedisServer::start().await;
+    for is_renewed in [false, true] {
+        let client = given_up(&server).await;
+        client.close(Duration::ZERO).await.unwrap();
+        time::resume();
+        if is_renewed {
+            client.renew_identity().unwrap();
+        }
+        let acquired = client.lock("k").acquire().await;
+        assert!(
+            matches!(acquired, Err(Error::Closed { .. })),
+            "{acquired:?}"
+        );
+        assert!(client.is_closed());
     }
 }

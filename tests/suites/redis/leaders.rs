@@ -1,10 +1,15 @@
 //! Candidates in several processes: what follows when the leader is killed, stands still, or ends in a planned way.
 
+use std::future::pending;
 use std::time::Duration;
 
+use distlock::{Client, Error, Leader};
+use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::{Process, RedisServer, eventually};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
-use super::{SOON, client, listened};
+use super::{SOON, client, listened, ms};
 
 const KEY: &str = "leader:invoices";
 
@@ -42,7 +47,7 @@ async fn killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
     let lock = client(&server).await.fenced_lock(KEY);
     one.kill();
     // Before the question: on a busy machine, its answer takes a while.
-    let killed = tokio::time::Instant::now();
+    let killed = Instant::now();
     let left = lock
         .remaining_lease()
         .await
@@ -136,4 +141,72 @@ async fn candidate_that_waits_counts_the_others_by_one_command() {
     assert_eq!(server.command_calls("type").await, 0);
     guard.release().await.unwrap();
     candidate.await.unwrap().unwrap();
+}
+
+/// A user of the server who has another password than a candidate's client, which does without answers for this long. The candidate
+/// campaigns.
+async fn refused_candidate(
+    server: &RedisServer,
+    unavailable_after: Duration,
+) -> (Leader, JoinHandle<Result<Option<()>, Error>>) {
+    server.set_user("candidate", &rights::all()).await;
+    let other = ["ACL", "SETUSER", "candidate", "resetpass", ">other"];
+    server.cli(&other).await;
+    let url = format!("redis://candidate:{PASSWORD}@{}", server.addr());
+    let lazy = Client::builder()
+        .unavailable_after(unavailable_after)
+        .key_prefix("shop:")
+        .connect_lazy(&url)
+        .unwrap();
+    let leader = lazy.leader("invoices");
+    let run = tokio::spawn(leader.run(|_| pending()));
+    (leader, run)
+}
+
+#[tokio::test]
+async fn candidate_whose_login_is_refused_for_a_while_leads_when_the_password_is_right() {
+    let server = RedisServer::start().await;
+    let (leader, mut run) = refused_candidate(&server, SOON * 3).await;
+    let refused = async || server.command_calls("hello").await >= 3;
+    eventually(SOON, "refused logins", refused).await;
+    assert!(!run.is_finished(), "{:?}", run.await);
+    let password = format!(">{PASSWORD}");
+    let right = ["ACL", "SETUSER", "candidate", "resetpass", &password];
+    server.cli(&right).await;
+    let elected = async {
+        tokio::select! {
+            _term = leader.elected() => {}
+            ended = &mut run => panic!("{ended:?}"),
+        }
+    };
+    timeout(SOON, elected).await.expect("a leader");
+    leader.resign().await;
+    assert!(run.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn candidate_whose_logins_are_refused_for_as_long_as_an_acquisition_waits_is_denied() {
+    let (server, most, start) = (RedisServer::start().await, ms(500), Instant::now());
+    let (_leader, run) = refused_candidate(&server, most).await;
+    let ended = timeout(most + SOON, run).await.expect("it ends");
+    let error = ended.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    assert!(start.elapsed() >= most, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn candidate_without_a_right_is_denied_at_once() {
+    let server = RedisServer::start().await;
+    server
+        .set_user("candidate", &rights::of(rights::LOCKS))
+        .await;
+    let url = format!("redis://candidate:{PASSWORD}@{}", server.addr());
+    let builder = Client::builder().unavailable_after(SOON * 3);
+    let client = builder.key_prefix("shop:").connect(&url).await.unwrap();
+    server
+        .cli(&["ACL", "SETUSER", "candidate", "resetkeys"])
+        .await;
+    let run = client.leader("invoices").run(|_| async {});
+    let error = timeout(SOON, run).await.expect("it ends").unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
 }

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use self::group::{Group, Parts};
 use self::in_scopes::InScopes;
 use super::observed::observed;
-use super::reentry::{ClosedGate, OpenGates, within_scopes};
+use super::reentry::{ClosedGate, OpenGates, check_open, within_scopes};
 use crate::error::Error;
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
@@ -182,6 +182,8 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
             groups[first].check_patience(too_slow_for)?;
             continue;
         }
+        // The client of one group may have been closed while another group was asked for.
+        groups.iter().try_for_each(|group| check_open(&group.one))?;
         let entered = scopes.map(|scopes| scopes.enter(gates, &mut shares));
         if entered.transpose()?.unwrap_or(true) {
             shares.iter().for_each(HoldShare::has_guard);

@@ -17,7 +17,7 @@ pub(super) fn peek(state: &State, target: &Target, now: Tick) -> Peeked {
         (Family::Lock | Family::ReadWrite, Some(_)) => false,
         (Family::Latch, Some(Value::Number(count))) => *count <= 0,
         (_, Some(Value::Number(free))) => *free >= wanted,
-        (_, Some(Value::Permits(permits))) => permits.free() >= wanted,
+        (_, Some(Value::Permits(permits))) => permits.free_at(now) >= wanted,
         // A number that is gone, and a value of another type, are for the attempt to report.
         (_, _) => true,
     };

@@ -360,7 +360,7 @@ impl Connections for RedisBackend {
 
     fn subscribe(&self, target: &Target) -> Subscription {
         let route = self.servers.route(&target.resource.key);
-        route.with_node(|node| node.subscriber().subscribe(names::channel(target)))
+        route.subscribe(names::channel(target))
     }
 
     fn home(&self, key: &Key) -> Home {

@@ -110,7 +110,10 @@ impl Leader {
     /// * [`Error::InvalidKey`], [`Error::WrongType`], [`Error::Denied`] and the other errors that
     ///   [last](Error::is_permanent).
     ///
-    /// If the server does not answer, there is no error, and the campaign continues.
+    /// If the server does not answer, there is no error, and the campaign continues. If the server refuses the login of a new
+    /// connection, for example while a password changes, the campaign continues for
+    /// [`unavailable_after`](crate::Builder::unavailable_after). It fails with [`Error::Denied`] if the server still refuses the login
+    /// then.
     ///
     /// # Cancel safety
     /// Dropping the future ends the campaign: it drops the body, and then releases the lock in the background.
@@ -204,9 +207,9 @@ impl Leader {
     /// Use it before a process ends, as in a rolling deploy. A later `run` campaigns again. If a body must not be dropped in the
     /// middle of its work, let it return instead: the lock is then released as well.
     ///
-    /// It waits for the futures of `run`, so these have to be polled. If the server does not answer an attempt or a release that is under
-    /// way, they end after the [response timeout](crate::Builder::response_timeout), and the lock is released in the background:
-    /// [`close`](Client::close) waits for that.
+    /// It waits for the futures of `run`, so these have to be polled. If the server does not answer, they wait for an attempt that is
+    /// under way, and for the release, for the [response timeout](crate::Builder::response_timeout) each. The lock is then released in
+    /// the background, and [`close`](Client::close) waits for that.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the runs still end.

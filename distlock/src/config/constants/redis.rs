@@ -103,6 +103,9 @@ pub(crate) const SENTINEL_LOOK: Duration = Duration::from_secs(10);
 /// the ones that still name it are believed again, because the one that knew better may be gone.
 pub(crate) const SENTINELS_AGREE_AFTER: Duration = Duration::from_secs(5);
 
+/// After so long without an answer, what a Sentinel said last does not count any more. A restart takes some seconds.
+pub(crate) const SENTINEL_GONE_AFTER: Duration = Duration::from_secs(10);
+
 /// After this time without an answer to the handshake of TLS, a client finds out whether the server speaks TLS at all.
 pub(crate) const HANDSHAKE_SILENCE: Duration = Duration::from_secs(1);
 

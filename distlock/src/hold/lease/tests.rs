@@ -251,6 +251,16 @@ fn hold_that_is_handed_over_is_renewed_for_the_new_guard() {
 }
 
 #[test]
+fn hold_that_is_handed_over_before_it_has_a_guard_is_renewed_for_the_new_one() {
+    let mut lease = kept();
+    lease.guards.wait_for_one();
+    lease.guards.leave(Term::Kept);
+    assert_eq!(due(&mut lease, at(100), true), Due::Nothing(at(300)));
+    lease.pass_on(Term::Kept);
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+}
+
+#[test]
 fn hold_that_waits_for_its_guard_is_not_renewed_before_it_has_one() {
     let mut lease = kept();
     assert!(!lease.guards.has_one());

@@ -152,6 +152,8 @@ impl Session {
 
     /// Tells of a hold that is lost, once it is not watched any more.
     pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
+        // First: the metrics and the log may panic.
+        self.losses.note(hold, loss, self.now());
         self.no_longer_watched(hold);
         telemetry::lost(
             &hold.resource,
@@ -160,7 +162,6 @@ impl Session {
             hold.latest_guard().call_site,
         );
         hold.meter.lost(loss);
-        self.losses.note(hold, loss, self.now());
         // A hold without a guard was counted when its last guard ended.
         if hold.count() > 0 {
             hold.meter.held(hold.latest_guard().held_for(self.now()));

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use scopeguard::guard;
+use scopeguard::{defer, guard};
 
 use super::ending::Endings;
 use super::in_flight::InFlight;
@@ -157,13 +157,14 @@ impl Releaser {
 
     /// Forgets all releases: they are left to another process, or to the leases.
     pub(crate) fn abandon(&self) {
+        // Also if foreign code panics before.
+        defer! { self.done.announce(); }
         if let Some(mut list) = self.list.try_lock_for(COPIED_MUTEX) {
             let abandoned = std::mem::take(&mut *list);
             // The mutex first: what is dropped next may run foreign code.
             drop(list);
             drop(abandoned);
         }
-        self.done.announce();
     }
 
     /// Takes back a release that was in flight when its task ended (invariant 3). It was counted before.

@@ -91,12 +91,15 @@ impl Seen {
         };
         self.is_named(&node);
         let former = self.map.owner(slot).owner.cloned();
-        let lossy = self.map.lossy(slot);
-        let is_new = self.map.learn(slot, &node, asked, self.number);
+        let is_new = self.map.learn(slot, &node, self.number);
         assert_eq!(is_new, former.as_ref() != Some(&node));
         assert_eq!(self.map.owner(slot).owner, Some(&node));
-        if former.as_ref() == Some(asked) {
-            assert_eq!(self.map.lossy(slot), lossy, "its owner gave it away");
+        if is_new {
+            assert_eq!(
+                self.map.lossy(slot),
+                self.number,
+                "the change may lose data"
+            );
         }
         self.has_order(slot);
     }

@@ -19,6 +19,7 @@
 //!
 //! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
 
+mod guards;
 mod pause;
 mod play;
 mod regain;
@@ -90,6 +91,12 @@ pub(crate) async fn acquire(
     };
     // In this order: the others are looked at only while there is no quorum.
     let shares = first(rounds.win(), others).await?;
+    let is_closed = |one: &ClientRequest| one.registry.session.closed.is_set();
+    if requests.iter().any(is_closed) {
+        // First, so that nothing is held any more when the caller gets the error.
+        drop(shares);
+        return Err(requests[0].request.closed());
+    }
     Ok(QuorumHold::new(requests, shares, quorum))
 }
 

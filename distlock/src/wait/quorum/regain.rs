@@ -8,6 +8,7 @@
 //! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
 //! server although another owner had it in the meantime.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,10 @@ use futures_util::future::select_all;
 use smallvec::SmallVec;
 
 use super::HoldShares;
+use super::guards::{GuardParts, Margins, QuorumGuards};
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
-use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, Term};
+use crate::error::Error;
+use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
 use crate::local::{HoldShare, ShareRef};
 use crate::sync::Mutex;
 use crate::sync::runtime::Handle;
@@ -26,55 +29,57 @@ use crate::sync::task::{AbortHandle, boxed};
 use crate::sync::{Unordered, all};
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
 
-/// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.
+/// The hold of a Redlock, as one of its guards has it. Dropping it ends the guard's part of it in the background.
 pub(crate) struct QuorumHold {
     parts: Arc<Parts>,
+    members: Arc<QuorumMembers>,
+    margins: Margins,
     first: Arc<HoldRef>,
-    /// Brings the hold back. `None` for a fixed lease, which nothing renews.
-    task: Option<AbortHandle>,
 }
 
 /// The parts of the hold, one for each server that has granted it.
 struct Parts {
     requests: Vec<ClientRequest>,
     quorum: usize,
-    /// The shares of the guard; `None` after it has ended.
-    shares: Mutex<Option<HoldShares>>,
-    /// The references in these shares, for views of the guard.
-    members: Arc<QuorumMembers>,
+    guards: QuorumGuards,
+    /// Brings the hold back. `None` while there are only fixed leases, which nothing renews.
+    task: Mutex<Option<AbortHandle>>,
 }
 
-// A panic leaves nothing half-changed here: no foreign code runs under the mutex.
+// A panic leaves nothing half-changed here: no foreign code runs under the mutexes.
 impl RefUnwindSafe for Parts {}
 
 impl QuorumHold {
     /// A hold that was granted. There is at least one share.
     pub(crate) fn new(requests: Vec<ClientRequest>, shares: HoldShares, quorum: usize) -> Self {
         shares.iter().for_each(HoldShare::has_guard);
-        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
-        let clients = requests.iter().map(|one| one.registry.session.id);
-        let members = QuorumMembers::new(clients, members);
-        let first = Arc::clone(shares[0].hold_ref());
-        let is_renewed = requests.iter().all(|one| one.request.hold.lease.is_none());
+        let margins = margins(&requests);
         let parts = Arc::new(Parts {
             requests,
             quorum,
-            shares: Mutex::new(Some(shares)),
-            members,
+            guards: QuorumGuards::new(quorum),
+            task: Mutex::default(),
         });
-        // If this runtime ends before the hold, the hold no longer comes back to a server. Each client goes on renewing
-        // its part in another runtime.
-        let runtime = Handle::try_current().ok().filter(|_| is_renewed);
-        let task = runtime.map(|runtime| runtime.spawn(boxed(bring_back(Arc::clone(&parts)))));
-        Self {
-            task: task.map(|task| task.abort_handle()),
-            parts,
-            first,
+        parts.begin_guard(shares, margins)
+    }
+
+    /// A guard inside the guard with the view `outer`, with shares of its holds; the shares if that is not a guard of the Redlock of these
+    /// requests.
+    pub(crate) fn inside(
+        outer: &HoldView,
+        requests: &[ClientRequest],
+        shares: HoldShares,
+    ) -> Result<Self, HoldShares> {
+        let clients = requests.iter().map(|one| one.registry.session.id);
+        let parts = outer.quorum_parts(clients);
+        match parts.and_then(|parts| parts.downcast::<Parts>().ok()) {
+            Some(parts) => Ok(parts.begin_guard(shares, margins(requests))),
+            None => Err(shares),
         }
     }
 
     pub(crate) fn view(&self) -> HoldView {
-        self.parts.view()
+        self.parts.guards.view(&self.members)
     }
 
     /// The part of the first server that granted the hold.
@@ -82,34 +87,46 @@ impl QuorumHold {
         &self.first
     }
 
-    /// The shares of the guard, without the mutex: what is done with them wakes the watchdog's task.
+    /// The shares of the guard.
     pub(crate) fn share_refs(&self) -> SmallVec<[ShareRef; 1]> {
-        let shares = self.parts.shares.lock();
-        shares.iter().flatten().map(HoldShare::to_ref).collect()
+        self.parts.guards.share_refs(&self.members)
     }
 
-    /// Shares of the same holds, of those that are not lost.
-    pub(crate) fn reenter(&self) -> HoldShares {
-        let again = self.share_refs();
-        again.iter().flat_map(ShareRef::reenter).collect()
+    /// Another guard of the same hold; `None` if too much of it is lost.
+    ///
+    /// # Errors
+    /// Those of a re-entry that are no losses.
+    pub(crate) fn reenter(&self) -> Result<Option<Self>, Error> {
+        let mut again = HoldShares::new();
+        for share in self.share_refs() {
+            match share.reenter() {
+                Ok(share) => again.push(share),
+                Err(error) if error.is_lost() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let enough = again.len() >= self.parts.quorum;
+        let margins = || Arc::clone(&self.margins);
+        Ok(enough.then(|| self.parts.begin_guard(again, margins())))
     }
 
     /// Ends the guard. The caller ends its shares.
     pub(crate) fn end(&self) -> HoldShares {
-        if let Some(task) = &self.task {
-            // What it was granted meanwhile is dropped with its future, and so released.
-            task.abort();
-        }
         // Before the end, after which no member counts as held.
         let expired_for = self.view().expired_for();
         // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
-        self.parts.members.end();
-        let shares = self.parts.shares.lock().take().unwrap_or_default();
+        self.members.end();
+        let shares = self.parts.end_guard(&self.members);
         if let Some(ago) = expired_for {
             shares.iter().for_each(|share| keep_for_margin(share, ago));
         }
         shares
     }
+}
+
+fn margins(requests: &[ClientRequest]) -> Margins {
+    let margin = |one: &ClientRequest| (one.registry.session.id, one.request.hold.margin);
+    requests.iter().map(margin).collect()
 }
 
 /// The majority was lost this long ago. A part that is left keeps others out until the margin is over: together with servers
@@ -128,7 +145,7 @@ impl Drop for QuorumHold {
     }
 }
 
-/// The task of one hold. It is aborted when the guard ends.
+/// The task of one hold. It is aborted when the last guard ends.
 async fn bring_back(parts: Arc<Parts>) {
     // Each server has a loop of its own. A server that does not answer delays no other server.
     let servers = parts.requests.iter().map(|one| parts.keep_on(one));
@@ -136,23 +153,71 @@ async fn bring_back(parts: Arc<Parts>) {
 }
 
 impl Parts {
-    fn view(&self) -> HoldView {
-        HoldView::of_changing(&self.members, self.quorum)
+    fn begin_guard(self: &Arc<Self>, shares: HoldShares, margins: Margins) -> QuorumHold {
+        let this = Arc::clone(self) as Arc<dyn Any + Send + Sync>;
+        let clients = self.requests.iter().map(|one| one.registry.session.id);
+        let refs = shares.iter().map(|share| Arc::clone(share.hold_ref()));
+        let members = QuorumMembers::new(Arc::downgrade(&this), clients, refs);
+        // Made first: its drop ends the guard, whatever happens from now on.
+        let hold = QuorumHold {
+            parts: Arc::clone(self),
+            members,
+            margins,
+            first: Arc::clone(shares[0].hold_ref()),
+        };
+        self.guards.add(GuardParts {
+            shares,
+            members: Arc::clone(&hold.members),
+            margins: Arc::clone(&hold.margins),
+        });
+        self.start_task();
+        hold
+    }
+
+    /// Starts the task that brings the hold back, if there is a guard that is renewed.
+    fn start_task(self: &Arc<Self>) {
+        if self.guards.kept_for().is_none() {
+            return;
+        }
+        // If this runtime ends before the hold, the hold no longer comes back to a server. Each client goes on renewing
+        // its part in another runtime.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        self.task.lock().get_or_insert_with(|| {
+            let started = runtime.spawn(boxed(bring_back(Arc::clone(self))));
+            started.abort_handle()
+        });
+    }
+
+    /// Ends a guard, and the task with the last one. The caller ends the shares.
+    fn end_guard(&self, members: &Arc<QuorumMembers>) -> HoldShares {
+        let (shares, task) = {
+            // Both under one mutex: a guard that begins meanwhile finds no task, and starts one.
+            let mut task = self.task.lock();
+            let (shares, was_last) = self.guards.remove(members);
+            (shares, task.take_if(|_| was_last))
+        };
+        if let Some(task) = task {
+            // What it was granted meanwhile is dropped with its future, and so released.
+            task.abort();
+        }
+        shares
     }
 
     /// Brings the part of one server back as long as the hold lasts.
     async fn keep_on(&self, one: &ClientRequest) {
         // A rule of tests/model: earlier_parts_are_looked_for_after_the_fresh_grant.
-        while self.view().is_held() {
+        while self.guards.any_is_held() {
             self.until_next_try(one).await;
-            if !self.view().is_held() {
+            if !self.guards.any_is_held() {
                 return;
             }
             let step = async {
                 if let Some(fresh) = self.try_missing(one).await
                     && self.is_confirmed().await
                 {
-                    self.put(fresh);
+                    self.guards.put(fresh);
                 }
             };
             // The step is boxed, because each hold has a loop for each server, and a loop seldom tries. A waker of the user may panic in
@@ -162,25 +227,20 @@ impl Parts {
     }
 
     /// The part of this server, unless it is missing.
-    fn part(&self, one: &ClientRequest) -> Option<Arc<HoldRef>> {
-        let session = &one.registry.session;
-        let members = self.members.now();
-        let mut members = members.iter();
-        let member = members.find(|member| member.client() == session.id)?;
-        let is_held = member.hold().is_held(session.now());
-        is_held.then(|| Arc::clone(member))
+    fn part(&self, one: &ClientRequest) -> Option<Arc<Hold>> {
+        self.guards.part(one.registry.session.id)
     }
 
     /// Completes when the part of this server is lost. If the part is missing already, this completes after a third of a lease, or when
     /// another part is lost.
     async fn until_next_try(&self, one: &ClientRequest) {
         // A part may be over although its lease still counts: the client has another identity.
-        let part = |one| self.part(one).filter(|part| !part.hold().over.is_set());
+        let part = |one| self.part(one).filter(|part| !part.over.is_set());
         if let Some(part) = part(one) {
-            return part.hold().over.wait().await;
+            return part.over.wait().await;
         }
         let others: Vec<_> = self.requests.iter().filter_map(part).collect();
-        let over = others.iter().map(|part| Box::pin(part.hold().over.wait()));
+        let over = others.iter().map(|part| Box::pin(part.over.wait()));
         let lost = async {
             match over.len() {
                 // `select_all` panics if there is nothing to wait for.
@@ -188,8 +248,9 @@ impl Parts {
                 _ => drop(select_all(over).await),
             }
         };
-        let clock = &one.registry.session.clock;
-        let pause = one.first_lease() / RENEWALS_PER_LEASE;
+        let session = &one.registry.session;
+        let clock = &session.clock;
+        let pause = session.config.watchdog_timeout / RENEWALS_PER_LEASE;
         crate::sync::select! {
             () = lost => {}
             () = clock.sleep_until(clock.now().after(pause)) => {}
@@ -204,6 +265,8 @@ impl Parts {
         }
         let one = self.again(one)?;
         match try_once(&one.registry, &one.request).await {
+            // Nothing would renew it.
+            Ok(_) if one.registry.session.closed.is_set() => None,
             Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
                 // Never handed over: the next waiter needs the other servers as well.
                 open.hold().with_lease(|lease| lease.guards.keep_hold());
@@ -213,20 +276,15 @@ impl Parts {
         }
     }
 
-    /// The request for a missing server: a single attempt, for the rest of the guard's time.
+    /// The request for a missing server: a single attempt, for the rest of the guards' time.
     fn again(&self, one: &ClientRequest) -> Option<ClientRequest> {
         let session = &one.registry.session;
         if session.closed.is_set() {
             return None;
         }
-        let members = self.members.now();
-        let limits = members.iter().filter_map(|member| match member.term() {
-            Term::KeptUntil(end) => Some(end.left(member.now())),
-            Term::Kept | Term::Until(_) => None,
-        });
-        let max_hold = limits.min();
-        // The guard ends before such a part could help.
-        if max_hold.is_some_and(|left| left < MIN_LEASE) {
+        let kept_for = self.guards.kept_for()?;
+        // The guards end before such a part could help.
+        if kept_for < MIN_LEASE {
             return None;
         }
         let mut request = Request {
@@ -234,7 +292,9 @@ impl Parts {
             wait: Some(Duration::ZERO),
             ..one.request.clone()
         };
-        request.hold.max_hold = max_hold;
+        // The watchdog keeps it, also if the guard that acquired the lock had a lease of its own.
+        request.hold.lease = None;
+        request.hold.max_hold = (kept_for < Duration::MAX).then_some(kept_for);
         Some(ClientRequest {
             registry: Arc::clone(&one.registry),
             request,
@@ -248,7 +308,7 @@ impl Parts {
             .requests
             .iter()
             .filter_map(|one| Some((one, self.part(one)?)));
-        let asked = parts.map(async |(one, part)| is_there(one, part.hold()).await);
+        let asked = parts.map(async |(one, part)| is_there(one, &part).await);
         let mut answers: Unordered<'_, _> = asked.collect();
         let mut confirmed = 0;
         while confirmed < self.quorum {
@@ -258,43 +318,6 @@ impl Parts {
             }
         }
         true
-    }
-
-    /// Adds a part to the hold, in the place of the one that this server lost. If the hold has ended or is lost by now,
-    /// the part is released.
-    fn put(&self, share: HoldShare) {
-        // A rule of tests/model: fresh_part_of_a_hold_that_ended_is_released.
-        share.has_guard();
-        let hold_ref = Arc::clone(share.hold_ref());
-        let replaced = {
-            let mut shares = self.shares.lock();
-            // Under the mutex, so that the guard does not end between the check and the change.
-            let Some(shares) = shares.as_mut().filter(|_| self.view().is_held()) else {
-                return;
-            };
-            let now = hold_ref.now();
-            // The key stays taken on this server for as long as on the others.
-            for other in shares.iter() {
-                let other = other.hold_ref();
-                let taken_for = other.hold().at_release().taken_until.left(other.now());
-                hold_ref.hold().keep_for(now, taken_for);
-            }
-            let mut olds = shares.iter_mut();
-            let old = olds.find(|old| old.hold_ref().client() == hold_ref.client());
-            if let Some(old) = &old {
-                hold_ref.take_gate_of(old.hold_ref());
-            }
-            match old {
-                Some(old) => Some(std::mem::replace(old, share)),
-                None => {
-                    shares.push(share);
-                    None
-                }
-            }
-        };
-        // Outside of the mutex, both: new members and the end of a share wake tasks.
-        self.members.put(&hold_ref);
-        drop(replaced);
     }
 }
 

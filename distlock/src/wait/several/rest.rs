@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::position::{Rest, WaitPosition};
 use super::waiter::{RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
@@ -78,8 +80,9 @@ impl WaitPosition {
 
 /// Returns `None` if all slots are first in line and their keys free. Otherwise the hold that is in the way, if it is known.
 fn in_the_way(slots: &mut [QueueSlot<'_>]) -> Option<Option<Arc<Hold>>> {
-    let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
-    states.find_map(|state| match state {
+    // All of them, also behind one that is not free: the look at a slot wakes the next one that rests in that queue.
+    let states: SmallVec<[SlotState; 4]> = slots.iter_mut().map(QueueSlot::state_at_rest).collect();
+    states.into_iter().find_map(|state| match state {
         SlotState::Lost | SlotState::InLine => Some(None),
         SlotState::Behind(hold) => Some(Some(hold)),
         SlotState::Offered | SlotState::Free { .. } => None,
@@ -115,5 +118,72 @@ impl SeveralKeysWaiter<'_> {
             keeps_slots: false,
         };
         RoundOutcome::Elsewhere(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::Client;
+    use crate::hold::HoldTerms;
+    use crate::local::Joining;
+    use crate::resource::key::{Key, Resource};
+    use crate::resource::kind::Kind;
+
+    const TERMS: HoldTerms = HoldTerms {
+        lease: None,
+        max_hold: None,
+        margin: Duration::ZERO,
+        call_site: Location::caller(),
+    };
+
+    fn resources(keys: [&str; 2]) -> [Resource; 2] {
+        keys.map(|key| Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", key).unwrap(),
+        })
+    }
+
+    /// Places at the end of the queues of these keys.
+    fn resting<'a>(registry: &'a Arc<Registry>, resources: &'a [Resource]) -> Vec<QueueSlot<'a>> {
+        registry.slots_at_the_end(resources.iter().map(|resource| Joining {
+            resource,
+            since: registry.session.now(),
+            takes_over: false,
+            terms: &TERMS,
+            is_let_in: false,
+            rank: None,
+            collects: false,
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_rests_behind_a_held_key_wakes_the_next_in_the_queue_of_another_key() {
+        let client = Client::in_memory();
+        let _held = client.lock("a").acquire().await.unwrap();
+        let busy = client.lock("b").acquire().await.unwrap();
+        let waiting = tokio::spawn(client.lock("b").acquire().into_future());
+        tokio::task::yield_now().await;
+        let registry = &client.registry();
+        let of_first = resources(["a", "b"]);
+        let of_second = resources(["b", "c"]);
+        let mut first = resting(registry, &of_first);
+        let mut second = resting(registry, &of_second);
+        assert!(matches!(in_the_way(&mut first), Some(Some(_))), "a is held");
+        assert!(matches!(in_the_way(&mut second), Some(None)), "in line");
+        busy.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        let second_woken = timeout(Duration::from_secs(1), async {
+            // The last waiter of the queue of b has left: that wakes the first one alone.
+            first[0].woken().await;
+            assert!(matches!(in_the_way(&mut first), Some(Some(_))));
+            second[0].woken().await;
+        });
+        second_woken.await.expect("the second one is woken");
+        assert!(in_the_way(&mut second).is_none());
     }
 }

@@ -152,30 +152,38 @@ impl<'a> SeveralKeysWaiter<'a> {
             self.waiter.back_off(None).await;
             return Ok(None);
         }
+        let session = self.session();
         let deadline = self.request().deadline();
-        let released_until = match self.waiter.turn.blocking {
-            Blocking::Releasing(_) => self.session().now().after(OWN_HOLDER_TRUST),
-            _ => Tick::NEVER,
-        };
+        let mut released_until = Tick::NEVER;
         loop {
+            // First: a change after the looks at the hold is not missed.
+            let changed = holder.over.next_change();
+            if holder.over.is_set() {
+                return Ok(None);
+            }
+            self.waiter.turn.blocking = Blocking::own_holder(holder);
+            released_until = match self.waiter.turn.blocking {
+                Blocking::Releasing(_) => released_until.min(session.now().after(OWN_HOLDER_TRUST)),
+                _ => Tick::NEVER,
+            };
             let was_active = self.waiter.is_active();
             self.waiter.listen();
-            let session = self.session();
             let slot = &self.waiter.turn.slot;
             let Some(listener) = &mut self.waiter.listener else {
                 return Ok(None);
             };
             crate::sync::select! {
-                // In this order: a hand-over and the end of the hold say more than a message.
+                // In this order: a hand-over and a change of the hold say more than a message.
                 biased;
                 () = slot.woken() => return Ok(None),
-                () = holder.over.wait() => return Ok(None),
-                () = listener.changed(was_active) => {}
+                () = changed => {}
+                () = listener.changed(was_active) => {
+                    listener.mark_seen();
+                    session.verify(holder);
+                }
                 () = session.clock.sleep_until(deadline) => return Ok(None),
                 () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
             }
-            listener.mark_seen();
-            session.verify(holder);
         }
     }
 

@@ -236,6 +236,35 @@ impl RedisCluster {
         replicas
     }
 
+    /// Cuts a master off from all other nodes, and has its replica take its place. The master goes on answering clients, and
+    /// refuses their commands from here on. It believes that it has its slots, and the others that it never was.
+    ///
+    /// # Panics
+    /// If a node refuses its part.
+    pub async fn cut_off(&self, master: usize) {
+        let replicas = self.replicas_of(master).await;
+        let replica = *replicas.first().expect("a replica of the master");
+        let cut_off = &self.nodes[master];
+        let forget = ["CLUSTER", "FORGET", &cut_off.id];
+        for (index, node) in self.running().filter(|(index, _)| *index != master) {
+            cut_off.server.cli(&["CLUSTER", "FORGET", &node.id]).await;
+            if index != replica {
+                node.server.cli(&forget).await;
+            }
+        }
+        let replica = &self.nodes[replica].server;
+        replica.cli(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+        // Refused as long as that is its master.
+        let forgets = || replica.try_text::<()>(&forget);
+        eventually(STABLE_DEADLINE, "the replica to take the place", forgets).await;
+        let refuses = async || {
+            let info: String = cut_off.server.try_text(&["CLUSTER", "INFO"]).await?;
+            let refuses = info.contains("cluster_state:fail");
+            refuses.then_some(()).ok_or(info)
+        };
+        eventually(STABLE_DEADLINE, "the master to refuse commands", refuses).await;
+    }
+
     /// A planned failover (`CLUSTER FAILOVER`) of a master to its first running replica. Returns the index of the new
     /// master when all running nodes know it.
     ///

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, Member, MemoryServer, MultiLock};
+use distlock::{Client, Error, Member, MemoryServer, MultiLock};
 use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::{Disturbed as _, LockKind};
 use tokio::task::JoinSet;
@@ -97,6 +97,47 @@ async fn members_that_are_granted_too_late_to_be_held_together_are_unavailable()
         let tried = several.acquire().lease(LEASE).wait(wait).into_future();
         let tried = timeout(LEASE * 30, tried).await;
         assert!(refused(tried.expect("it gives up")).is_unavailable());
+    }
+}
+
+/// The part that was granted had no guard, so it was not renewed. Another owner gets its hold: a waiter at once, or the next
+/// acquisition before the release begins.
+#[tokio::test(start_paused = true)]
+async fn part_of_a_refused_acquisition_is_renewed_for_its_next_owner() {
+    const LEASE: Duration = Duration::from_secs(30);
+    for waits in [true, false] {
+        let (server, faults) = (MemoryServer::new(), Faults::new());
+        let builder = || Client::builder().watchdog_timeout(LEASE);
+        let client = builder().faults(&faults).in_memory(&server).unwrap();
+        let other = builder().in_memory(&server).unwrap();
+        let _held = other.fenced_lock("b").acquire().await.unwrap();
+        let multi = MultiLock::of([client.lock("a").into(), client.fenced_lock("b").into()]);
+        faults.pass(Op::Attempt);
+        // For less time than a waiter trusts the holder of its own client.
+        faults.next(Op::Attempt, Fault::Delay(Duration::from_millis(10)));
+        let tried = multi.try_acquire();
+        let next = client.lock("a").acquire().into_future();
+        // In one task, so that the releaser's task does not run before the next acquisition.
+        let next = if waits {
+            let waiter = async {
+                while faults.hits(Op::Attempt) == 0 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                next.await
+            };
+            let (tried, next) = tokio::join!(tried, waiter);
+            assert!(tried.unwrap().is_none());
+            next
+        } else {
+            assert!(tried.await.unwrap().is_none());
+            next.await
+        };
+        let next = next.unwrap();
+        // It has the same hold: the key was not asked for again.
+        assert_eq!(faults.calls(Op::Attempt), 2);
+        sleep(3 * LEASE).await;
+        assert!(next.is_held(), "after a wait: {waits}");
+        next.release().await.unwrap();
     }
 }
 
@@ -272,4 +313,28 @@ async fn silent_server_of_a_member_does_not_make_a_wait_longer() {
     let start = Instant::now();
     assert!(refused(multi.try_acquire().await).is_unavailable());
     assert_eq!(start.elapsed(), WAIT * 5);
+}
+
+/// The servers are asked one after the other.
+#[tokio::test(start_paused = true)]
+async fn member_whose_client_is_closed_while_another_server_is_asked_is_given_back() {
+    const LATE: Duration = Duration::from_secs(1);
+    let faults = Faults::new();
+    let slow = Client::builder().faults(&faults);
+    let (one, two) = (
+        Client::in_memory(),
+        slow.in_memory(&MemoryServer::new()).unwrap(),
+    );
+    faults.next(Op::Attempt, Fault::DelayReply(LATE));
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    let acquiring = tokio::spawn(multi.acquire().into_future());
+    sleep(LATE / 2).await;
+    assert!(one.lock("a").is_locked().await.unwrap());
+    let closed = one.close(Duration::ZERO).await;
+    assert!(closed.is_err(), "it holds one key");
+    let error = refused(acquiring.await.unwrap());
+    assert!(matches!(error, Error::Closed { .. }), "{error}");
+    one.close(LATE).await.unwrap();
+    two.close(LATE).await.unwrap();
+    assert!(!one.lock("a").is_locked().await.unwrap());
 }

@@ -6,12 +6,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::{Acquire, Client, Guard, Lock};
-use distlock_tests::faults::Op;
+use distlock::{Acquire, Builder, Client, Guard, Lock};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::conformance::stage::{HAND_OVER_TIME, Stage};
+use crate::conformance::stage::{HAND_OVER_TIME, Stage, refused};
 
 /// The names of those that were granted their keys, in this order, with the time since the start.
 #[derive(Clone)]
@@ -165,6 +166,33 @@ async fn holds_that_were_granted_together_are_not_handed_over(stage: &Stage) {
     next.release().await.unwrap();
 }
 
+/// It waits behind a hold of its own client, so it asks the server nothing until that hold ends.
+async fn silence_that_begins_with_the_release_before_it_is_noticed_as_by_one_key(stage: &Stage) {
+    let patience = stage.lease() * 2 / 3;
+    for unreleased in [Fault::Never, Fault::FailBefore] {
+        let set = |builder: Builder| builder.faults(stage.faults()).unavailable_after(patience);
+        let client = stage.client_with(set).await;
+        let a = client.lock("a").acquire().await.unwrap();
+        let both = client.multi_lock(["a", "b"]).acquire().into_future();
+        let both = tokio::spawn(both);
+        stage.waiting(&client, 1).await;
+        sleep(Duration::from_secs(1)).await;
+        for op in [Op::Attempt, Op::Renew] {
+            stage.faults().always(op, Fault::Never);
+        }
+        stage.faults().always(Op::Release, unreleased);
+        let silent = Instant::now();
+        drop(a);
+        let error = refused(both.await.unwrap());
+        let took = silent.elapsed();
+        assert!(error.is_unavailable(), "{error}");
+        assert!(took >= patience, "{took:?}");
+        assert!(took <= patience + stage.lease() / 6, "{took:?}");
+        stage.faults().clear_all();
+        stage.is_quiet_within(stage.lease()).await;
+    }
+}
+
 /// Has a multi-lock of `a` and `b` collect in vain so often that it rests, each time after it has waited for so long. Returns
 /// the guards that hold both keys.
 async fn resting(
@@ -240,6 +268,7 @@ on_memory![
     rest_ends_when_both_keys_are_free,
     all_pass_one_that_rests_and_it_comes_back_after_three_leases,
     holds_that_were_granted_together_are_not_handed_over,
+    silence_that_begins_with_the_release_before_it_is_noticed_as_by_one_key,
     place_is_kept_when_it_waits_for_another_of_its_keys,
     what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
     it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,

@@ -214,6 +214,25 @@ async fn shorter_lease_hastens_who_waits(stage: &Stage) {
     remove(stage, &seats, 1).await;
 }
 
+/// Redisson's `updateLeaseTime` publishes nothing.
+async fn lease_that_is_cut_short_without_a_message_is_noticed_by_who_waits(stage: &Stage) {
+    const LONG: Duration = Duration::from_secs(1_000);
+    let (one, two) = (stage.client().await, stage.faulty_client().await);
+    let seats = set(&one, 1).await;
+    let permit = seats.acquire().lease(LONG).await.unwrap();
+    let id = permit.into_id().unwrap();
+    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
+    stage.waiting(&two, 1).await;
+    sleep(stage.part(10)).await;
+    let keys = [KEY.to_owned(), format!("{}{KEY}", stage.prefix())];
+    keys.iter().for_each(|key| stage.faults().silence(key));
+    seats.update_lease(id, stage.part(10)).await.unwrap();
+    let next = timeout(LONG / 10, waiting).await.expect("it looks");
+    keys.iter().for_each(|key| stage.faults().tell_again(key));
+    next.unwrap().unwrap().release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
 async fn body_ends_with_its_permit(stage: &Stage) {
     let client = stage.client().await;
     let seats = set(&client, 2).await;
@@ -266,6 +285,7 @@ on_every_backend![
     expired_permit_goes_back_by_itself_and_wakes_a_waiter,
     watchdog_renews_all_permits_of_a_guard,
     shorter_lease_hastens_who_waits,
+    lease_that_is_cut_short_without_a_message_is_noticed_by_who_waits,
     permit_that_nobody_returns_goes_to_a_waiter_at_its_end,
     body_ends_with_its_permit,
     holders_and_waiters_of_a_removed_semaphore_are_told,

@@ -1,5 +1,6 @@
 //! Redlock on servers in this process: a majority is enough, and no less. The suite `redis` has real servers.
 
+mod guards;
 mod lease;
 mod outage;
 mod regain;
@@ -172,6 +173,33 @@ async fn majority_is_what_the_servers_show() {
     for guard in minority {
         guard.unwrap().release().await.unwrap();
     }
+    servers.are_empty().await;
+}
+
+/// One server was away at the grant, and another one is away later. The two that answer do not show whether the lock is held.
+#[tokio::test(start_paused = true)]
+async fn lock_is_not_told_as_free_where_a_silent_server_decides() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    one.hang([2]);
+    let guard = one.lock().acquire().lease(LEASE * 10).await.unwrap();
+    one.heal();
+    let lock = two.lock();
+    assert!(lock.is_locked().await.unwrap());
+    assert!(lock.remaining_lease().await.unwrap().is_some());
+    two.hang([0]);
+    assert!(guard.is_held());
+    let error = lock.is_locked().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    let error = lock.remaining_lease().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    two.heal();
+    guard.release().await.unwrap();
+    two.hang([0]);
+    // The others are a majority that has it free.
+    assert!(!lock.is_locked().await.unwrap());
+    assert_eq!(lock.remaining_lease().await.unwrap(), None);
+    two.heal();
     servers.are_empty().await;
 }
 

@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{KEY, LEASE, Program, Servers};
 
 /// One server after the other forgets the lock, as if it restarted empty, and is given time to hear of the hold again.
-async fn each_forgets_in_turn(program: &Program) {
+pub(super) async fn each_forgets_in_turn(program: &Program) {
     for client in &program.clients {
         assert!(client.lock(KEY).force_release().await.unwrap());
         sleep(LEASE).await;
     }
 }
 
-async fn parts(program: &Program) -> usize {
+pub(super) async fn parts(program: &Program) -> usize {
     program.lock().holders().await.unwrap().len()
 }
 

@@ -8,7 +8,9 @@ use distlock::{Client, Error};
 use distlock_tests::server::free_port;
 use distlock_tests::server::loopback;
 use distlock_tests::server::sentinel::SERVICE;
-use distlock_tests::{ByNames, Names, RedisCluster, SentinelSet, eventually};
+use distlock_tests::{
+    ByNames, Flow, Names, Proxy, RedisCluster, Select, SentinelSet, Way, eventually, eventually_eq,
+};
 
 use crate::redis::{SOON, ms};
 
@@ -88,6 +90,42 @@ async fn cluster_of_which_no_node_can_be_used_is_refused_with_the_address_that_i
     assert!(text.contains("announce"), "{text}");
     let names_one = ports.iter().any(|port| text.contains(&port.to_string()));
     assert!(names_one, "{text}: {ports:?}");
+}
+
+/// The map comes from a node at another address than the one it announces, as behind a load balancer. The masters are slow: each takes
+/// longer to connect to than its share of the time.
+#[tokio::test]
+async fn cluster_of_many_masters_that_are_slow_is_connected_to_when_the_first_of_them_is() {
+    let builder = RedisCluster::builder().replicas(false).proxies(true);
+    let cluster = builder.start().await;
+    let seed = Proxy::start(cluster.node(0).addr()).await;
+    let masters = 0..cluster.size();
+    let stalls = masters.clone().map(|at| {
+        let proxy = cluster.proxy(at);
+        proxy.flow(Select::NEW, Way::Down, Flow::Stall)
+    });
+    let stalls: Vec<_> = stalls.collect();
+    let before: Vec<_> = masters
+        .clone()
+        .map(|at| cluster.proxy(at).accepted())
+        .collect();
+    let asked = || {
+        let is_asked = |at: &usize| cluster.proxy(*at).accepted() > before[*at];
+        masters.clone().filter(is_asked).collect::<Vec<_>>()
+    };
+    let url = format!("redis+cluster://{}", seed.addr());
+    let connecting = tokio::spawn(async move {
+        let patient = Client::builder().connect_timeout(SOON / 2);
+        patient.connect(&url).await
+    });
+    let one = async || asked().first().copied().ok_or("no master is asked");
+    let first = eventually(SOON, "a master to be asked", one).await;
+    let another = async || asked().len() > 1;
+    eventually_eq(SOON, "another master is asked", true, another).await;
+    stalls[first].lift();
+    let client = connecting.await.unwrap().expect("connected");
+    let key = cluster.key_at(first, "slow:").await;
+    drop(client.lock(&key).try_acquire().await.unwrap().unwrap());
 }
 
 #[tokio::test]

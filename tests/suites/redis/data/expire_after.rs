@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock_tests::{RedisServer, eventually};
 
-use crate::redis::{client, ms};
+use crate::redis::{client, client_of_lease, ms};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -115,6 +115,58 @@ async fn list_beside_a_number_whose_end_redisson_removed_outlives_the_next_permi
         eternal.acquire().await.unwrap(),
     );
     assert_eq!(server.pttl("{e}:distlock_owners").await, -1);
+}
+
+/// Otherwise it would end while they are held and renewed.
+#[tokio::test]
+async fn permits_beside_a_number_whose_end_redisson_removed_outlive_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let client = client_of_lease(&server, ms(6_000)).await;
+    let (eternal, later) = (client.expirable_semaphore("s"), 45 * 24 * 3600 * 1000);
+    let short = eternal.clone().expire_after(LONG);
+    for renewing in [&short, &eternal] {
+        short.try_set_permits(3).await.unwrap();
+        let held = renewing.acquire().await.unwrap();
+        ends_after(&server, "{s}:timeout", LONG).await;
+        // As `addPermits` does it.
+        server.cli(&["SET", "s", "5"]).await;
+        eventually(SOON, "a later end", || async {
+            let left = server.pttl("{s}:timeout").await;
+            (left > later / 2 && left <= later)
+                .then_some(())
+                .ok_or(left)
+        })
+        .await;
+        held.release().await.unwrap();
+        assert!(short.delete().await.unwrap());
+    }
+}
+
+/// Redisson's `expire` moves the end of the number, and not of the list beside it.
+#[tokio::test]
+async fn list_beside_a_number_whose_end_redisson_moved_gets_that_end_at_the_next_use() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let eternal = client.semaphore("p");
+    let short = eternal.clone().expire_after(LONG);
+    short.try_set_permits(3).await.unwrap();
+    let held = [
+        short.acquire().await.unwrap(),
+        short.acquire().await.unwrap(),
+    ];
+    for (at, pool) in [&short, &eternal].into_iter().enumerate() {
+        let end = LONG * (at as u32 + 2);
+        let millis = end.as_millis().to_string();
+        server.cli(&["PEXPIRE", "p", &millis]).await;
+        pool.add_permits(1).await.unwrap();
+        ends_after(&server, "p", end).await;
+        ends_after(&server, "{p}:distlock_owners", end).await;
+    }
+    let [one, two] = held;
+    server.cli(&["PEXPIRE", "p", "9000000"]).await;
+    one.release().await.unwrap();
+    ends_after(&server, "{p}:distlock_owners", LONG * 9).await;
+    two.release().await.unwrap();
 }
 
 #[tokio::test]

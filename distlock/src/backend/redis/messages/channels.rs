@@ -1,6 +1,7 @@
 //! State machine 3: the subscriptions of one client.
 //!
-//! Each channel goes through Wanted → Subscribing → Live → Lingering → Leaving.
+//! Each channel goes through Wanted → Subscribing → Live → Lingering → Leaving. One that the server refuses is
+//! Refused for a moment, and Wanted again after that.
 //!
 //! A channel is subscribed at one server. In a cluster, it moves to another server with its slot, and is wanted there.
 //!
@@ -20,9 +21,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::notifications::Notifications;
 use crate::backend::{Signal, watched};
 use crate::clock::Tick;
-use crate::sync::foreign;
 
 /// A channel's name.
 pub(crate) type Channel = Arc<str>;
@@ -42,6 +43,8 @@ enum State {
     Lingering(Tick),
     /// The command to unsubscribe was sent.
     Leaving,
+    /// The server has refused the subscription. It is not asked again before this time.
+    Refused(Tick),
 }
 
 #[derive(Debug)]
@@ -52,29 +55,6 @@ struct Entry {
     signal: watched::Sender,
 }
 
-/// Signals to change once the mutex around the channels is released: each change wakes waiters. The flag is the new
-/// state of the subscription; a message leaves it as it is.
-#[must_use]
-#[derive(Debug, Default)]
-pub(super) struct Notifications {
-    changes: Vec<(watched::Sender, Option<bool>)>,
-    /// The signals of channels that were removed. Dropping one wakes those that still watch it.
-    ended: Vec<watched::Sender>,
-}
-
-impl Notifications {
-    /// Wakes the waiters.
-    pub(super) fn send(self) {
-        foreign::each(self.changes, |(signal, active)| {
-            signal.send_modify(|signal| {
-                signal.active = active.unwrap_or(signal.active);
-                signal.version += 1;
-                signal.messages += u64::from(active.is_none());
-            });
-        });
-    }
-}
-
 /// The channels of one client.
 #[derive(Debug)]
 pub(super) struct Channels {
@@ -82,8 +62,9 @@ pub(super) struct Channels {
     /// The channels in the state [`Wanted`](State::Wanted), and no others. A channel that is joined and left without a
     /// connection is removed from here.
     wanted: BTreeSet<(ServerNumber, Channel)>,
-    /// The channels in the state [`Lingering`](State::Lingering), by their server and the end of that time.
-    lingering: BTreeSet<(ServerNumber, Tick, Channel)>,
+    /// The channels in the states [`Lingering`](State::Lingering) and [`Refused`](State::Refused), by their server and the end
+    /// of that time.
+    timed: BTreeSet<(ServerNumber, Tick, Channel)>,
     linger: Duration,
     /// Before all other names.
     first_name: Channel,
@@ -94,7 +75,7 @@ impl Channels {
         Self {
             entries: HashMap::new(),
             wanted: BTreeSet::new(),
-            lingering: BTreeSet::new(),
+            timed: BTreeSet::new(),
             linger,
             first_name: Channel::from(""),
         }
@@ -113,8 +94,8 @@ impl Channels {
         entry.shares += 1;
         if let State::Lingering(until) = entry.state {
             entry.state = State::Live;
-            let lingering = (entry.server, until, Arc::clone(channel));
-            self.lingering.remove(&lingering);
+            self.timed
+                .remove(&(entry.server, until, Arc::clone(channel)));
         }
         // If it is being unsubscribed, it is wanted again as soon as that is confirmed.
         (entry.signal.subscribe(), false)
@@ -153,12 +134,15 @@ impl Channels {
         let state = entry.state;
         let before = self.next_end(server);
         match state {
-            State::Wanted => {
+            State::Wanted | State::Refused(_) => {
                 let removed = self.entries.remove(channel);
                 notifications
                     .ended
                     .extend(removed.map(|entry| entry.signal));
                 self.wanted.remove(&(server, Arc::clone(channel)));
+                if let State::Refused(until) = state {
+                    self.timed.remove(&(server, until, Arc::clone(channel)));
+                }
             }
             State::Live => self.begin_lingering(channel, now),
             // The confirmation decides: without shares the channel lingers then, or is removed.
@@ -173,8 +157,8 @@ impl Channels {
         let until = now.after(self.linger);
         if let Some(entry) = self.entries.get_mut(channel) {
             entry.state = State::Lingering(until);
-            let lingering = (entry.server, until, Arc::clone(channel));
-            self.lingering.insert(lingering);
+            self.timed
+                .insert((entry.server, until, Arc::clone(channel)));
         }
     }
 
@@ -193,7 +177,7 @@ impl Channels {
     }
 
     /// Takes at most `most` of the channels at a server whose lingering has ended. The caller sends the command to
-    /// unsubscribe.
+    /// unsubscribe. Those that may be asked for again after a refusal are wanted from now on.
     pub(super) fn take_lingered(
         &mut self,
         server: ServerNumber,
@@ -202,16 +186,19 @@ impl Channels {
     ) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most {
-            let Some(lingering) = self.next_lingering(server) else {
+            let due = self.next_timed(server).filter(|timed| timed.1 <= now);
+            let Some(due) = due.cloned() else {
                 break;
             };
-            if lingering.1 > now {
-                break;
-            }
-            let lingering = lingering.clone();
-            self.lingering.remove(&lingering);
-            let (_, _, channel) = lingering;
-            if let Some(entry) = self.entries.get_mut(&channel) {
+            self.timed.remove(&due);
+            let (_, _, channel) = due;
+            let Some(entry) = self.entries.get_mut(&channel) else {
+                continue;
+            };
+            if let State::Refused(_) = entry.state {
+                entry.state = State::Wanted;
+                self.wanted.insert((server, channel));
+            } else {
                 entry.state = State::Leaving;
                 send.push(channel);
             }
@@ -219,17 +206,15 @@ impl Channels {
         send
     }
 
-    fn next_lingering(&self, server: ServerNumber) -> Option<&(ServerNumber, Tick, Channel)> {
+    fn next_timed(&self, server: ServerNumber) -> Option<&(ServerNumber, Tick, Channel)> {
         let from = (server, Tick::default(), Arc::clone(&self.first_name));
-        self.lingering
-            .range(from..)
-            .next()
-            .filter(|one| one.0 == server)
+        let mut timed = self.timed.range(from..);
+        timed.next().filter(|one| one.0 == server)
     }
 
-    /// When the lingering of a channel at a server ends next.
+    /// When the lingering or the refusal of a channel at a server ends next.
     pub(super) fn next_end(&self, server: ServerNumber) -> Tick {
-        self.next_lingering(server)
+        self.next_timed(server)
             .map_or(Tick::NEVER, |(_, until, _)| *until)
     }
 
@@ -260,12 +245,28 @@ impl Channels {
         notifications
     }
 
-    /// The server did not subscribe to the channel. With shares it is wanted again.
-    pub(super) fn refused(&mut self, server: ServerNumber, channel: &Channel) -> Notifications {
+    /// The server did not subscribe to the channel. With shares it is wanted again from `until` on.
+    pub(super) fn refused(
+        &mut self,
+        server: ServerNumber,
+        channel: &Channel,
+        until: Tick,
+    ) -> Notifications {
         let mut notifications = Notifications::default();
-        let entry = self.entries.get(channel);
-        if entry.is_some_and(|entry| entry.state == State::Subscribing && entry.server == server) {
-            self.drop_subscription(channel, &mut notifications);
+        let entry = self.entries.get_mut(channel);
+        let is_asked =
+            |entry: &&mut Entry| entry.state == State::Subscribing && entry.server == server;
+        match entry.filter(is_asked) {
+            None => {}
+            Some(entry) if entry.shares == 0 => {
+                self.drop_subscription(channel, &mut notifications);
+            }
+            Some(entry) => {
+                entry.state = State::Refused(until);
+                let inactive = (entry.signal.clone(), Some(false));
+                notifications.changes.push(inactive);
+                self.timed.insert((server, until, Arc::clone(channel)));
+            }
         }
         notifications
     }
@@ -344,9 +345,9 @@ impl Channels {
         let Some(entry) = self.entries.get_mut(channel) else {
             return;
         };
-        if let State::Lingering(until) = entry.state {
-            let lingering = (entry.server, until, Arc::clone(channel));
-            self.lingering.remove(&lingering);
+        if let State::Lingering(until) | State::Refused(until) = entry.state {
+            self.timed
+                .remove(&(entry.server, until, Arc::clone(channel)));
         }
         if entry.shares == 0 {
             let removed = self.entries.remove(channel);

@@ -4,6 +4,7 @@ mod channels;
 mod checks;
 mod deliver;
 mod mode;
+mod notifications;
 mod shared;
 mod subscriber;
 mod task;

@@ -42,7 +42,7 @@ pub(super) struct ServerSubscriptions {
 
 impl Shared {
     /// Logs that the server refuses to subscribe, now and then for as long as it does.
-    pub(super) fn log_denial(&self, fault: &Fault) {
+    pub(super) fn log_denial(&self, channel: &str, fault: &Fault) {
         let now = Instant::now();
         let due = {
             let mut logged = self.denial_logged.lock();
@@ -53,7 +53,7 @@ impl Shared {
             due
         };
         if due {
-            telemetry::subscription_failed(fault);
+            telemetry::subscription_failed(channel, fault);
         }
     }
 }

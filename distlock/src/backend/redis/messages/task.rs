@@ -12,7 +12,7 @@ use redis::{RedisResult, Value};
 use tokio::time::{Instant, timeout};
 
 use super::channels::Channel;
-use super::mode::PubSubMode;
+use super::mode::{PubSubMode, Slots};
 use super::shared::{ServerSubscriptions, Shared};
 use crate::backend::redis::connection::Connected;
 use crate::backend::redis::reply;
@@ -115,22 +115,19 @@ impl Task {
             let join = channels.take_wanted(number, BATCH);
             (leave, join, channels.next_end(number))
         };
+        let is_idle = leave.is_empty() && join.is_empty();
         if !leave.is_empty() {
             self.unsubscribe(connected, &leave).await?;
             let notifications = self.shared.channels.lock().unsubscribed(number, &leave);
             notifications.send();
         }
         if !join.is_empty() {
-            let joined = self.subscribe(connected, join.clone()).await?;
+            let joined = self.subscribe(connected, join).await?;
             let now = self.shared.clock.now();
             let notifications = self.shared.channels.lock().subscribed(number, &joined, now);
             notifications.send();
-            if joined.len() < join.len() {
-                // They are wanted again, here or at the node that has the slot. This one may not know it yet.
-                tokio::time::sleep(RECONNECT_BACKOFF.first).await;
-            }
         }
-        if !(leave.is_empty() && join.is_empty()) {
+        if !is_idle {
             return Ok(true);
         }
         if let Some(number) = self.server.checks.open() {
@@ -169,40 +166,84 @@ impl Task {
         Ok(())
     }
 
-    /// Subscribes. Returns the channels that are subscribed now; a node sends those elsewhere whose slot it does not have.
+    /// Subscribes. Returns the channels that are subscribed now. What is refused is wanted again later.
     async fn subscribe(
+        &self,
+        connected: &mut Connected,
+        mut join: Vec<Channel>,
+    ) -> Result<Vec<Channel>, Fault> {
+        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
+            join = self.subscribe_plain(connected, join).await?;
+        }
+        if join.is_empty() {
+            return Ok(join);
+        }
+        match self.server.mode.slots() {
+            Some(slots) => self.subscribe_sharded(connected, join, slots).await,
+            None => Ok(join),
+        }
+    }
+
+    async fn subscribe_plain(
         &self,
         connected: &mut Connected,
         join: Vec<Channel>,
     ) -> Result<Vec<Channel>, Fault> {
-        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
-            let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
-            self.bounded(connected.connection.subscribe(names)).await?;
-        }
-        let Some(slots) = self.server.mode.slots() else {
-            return Ok(join);
+        let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
+        let subscribed = self.bounded(connected.connection.subscribe(names)).await;
+        let denial = match subscribed {
+            Ok(()) => return Ok(join),
+            Err(fault) if reply::is_denial_of_this(&fault) => fault,
+            Err(fault) => return Err(fault),
         };
+        if join.len() == 1 || reply::is_about_the_command(&denial) {
+            for channel in &join {
+                self.denied(channel, &denial);
+            }
+            return Ok(Vec::new());
+        }
+        // The server refuses all channels of a command because of one of them.
+        let answers = self.each(connected, "SUBSCRIBE", &join).await?;
+        let mut joined = Vec::with_capacity(join.len());
+        for (channel, answer) in join.into_iter().zip(answers) {
+            match answer.map_err(reply::fault) {
+                Ok(_) => joined.push(channel),
+                Err(fault) if reply::is_denial_of_this(&fault) => self.denied(&channel, &fault),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(joined)
+    }
+
+    /// A node sends those channels elsewhere whose slot it does not have.
+    async fn subscribe_sharded(
+        &self,
+        connected: &mut Connected,
+        join: Vec<Channel>,
+        slots: &Arc<dyn Slots>,
+    ) -> Result<Vec<Channel>, Fault> {
         let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
         let mut joined = Vec::with_capacity(join.len());
         let mut unjoined = Vec::new();
+        let mut is_elsewhere = false;
         for (channel, answer) in join.into_iter().zip(answers) {
             let Err(error) = answer else {
                 joined.push(channel);
                 continue;
             };
             match reply::elsewhere(&error) {
-                Some(elsewhere) => slots.sent_elsewhere(self.server.number, &elsewhere),
+                Some(elsewhere) => {
+                    is_elsewhere = true;
+                    slots.sent_elsewhere(self.server.number, &elsewhere);
+                    // Unless it has moved: the node to which it is sent may not know yet that it has the slot.
+                    self.refused(&channel, RECONNECT_BACKOFF.first);
+                }
                 None => match reply::fault(error) {
-                    Fault::NotNow(_) => {}
+                    Fault::NotNow(_) => self.refused(&channel, RECONNECT_BACKOFF.first),
+                    fault if reply::is_denial_of_this(&fault) => self.denied(&channel, &fault),
                     fault => return Err(fault),
                 },
             }
-            let refused = self
-                .shared
-                .channels
-                .lock()
-                .refused(self.server.number, &channel);
-            refused.send();
             unjoined.push(channel);
         }
         // A channel counts as subscribed only if it is in both ways.
@@ -211,10 +252,28 @@ impl Task {
             self.bounded(connected.connection.unsubscribe(names))
                 .await?;
         }
+        if is_elsewhere {
+            // Two nodes may send a channel to each other until the move of its slot has ended.
+            tokio::time::sleep(RECONNECT_BACKOFF.first).await;
+        }
         Ok(joined)
     }
 
-    /// Sends a command for each channel, because the channels of one command must have one slot.
+    /// The user may not subscribe to this channel. The waiters of other channels need the connection, so it stays.
+    fn denied(&self, channel: &Channel, fault: &Fault) {
+        self.shared.log_denial(channel, fault);
+        self.refused(channel, RECONNECT_BACKOFF.longest);
+    }
+
+    /// A channel is not subscribed. Its waiters are notified, and the server is asked again after a pause.
+    fn refused(&self, channel: &Channel, pause: Duration) {
+        let until = self.shared.clock.now().after(pause);
+        let number = self.server.number;
+        let notifications = self.shared.channels.lock().refused(number, channel, until);
+        notifications.send();
+    }
+
+    /// Sends a command for each channel, because the channels of one command must have one slot, and are refused together.
     async fn each(
         &self,
         connected: &mut Connected,
@@ -245,7 +304,7 @@ impl Task {
     /// A command failed: the connection is replaced, and everything is subscribed again.
     async fn failed(&self, epoch: u64, fault: &Fault) {
         if fault.is_final() {
-            self.shared.log_denial(fault);
+            self.shared.log_denial("any channel", fault);
             // The server refused the command, and would refuse it again at once. The waiters are notified before the
             // pause, so that they fall back to their timers.
             let notifications = self.shared.channels.lock().disconnected(self.server.number);

@@ -62,6 +62,12 @@ fn is_wait_at_replica(text: &str) -> bool {
     text.contains("WAIT cannot be used with replica")
 }
 
+/// Whether a node of a cluster refuses a command because it does not reach enough of the other nodes, or because nobody has the slot.
+pub(crate) fn lacks_the_others(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ClusterDown)
+        || error.to_string().contains("while the cluster is down")
+}
+
 /// Whether a server refuses a command with a text that this crate does not know, for example for a quota of a hosted server.
 /// Errors from inside a running script do not count.
 pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
@@ -81,6 +87,18 @@ pub(crate) fn is_unknown_refusal(error: &RedisError) -> bool {
         kind == ErrorKind::Server(ServerErrorKind::ResponseError) || kind == ErrorKind::Extension;
     let code = error.code().unwrap_or_default();
     of_server && !is_known && matches!(meaning(code, &text), Meaning::Other)
+}
+
+/// Whether the server would refuse this command again, and may carry out others. Without a login it refuses all, and a new connection
+/// logs in again.
+pub(crate) fn is_denial_of_this(fault: &Fault) -> bool {
+    fault.is_final() && !fault.to_string().contains("NOAUTH")
+}
+
+/// Whether a denial is about the command, and not about a channel in it.
+pub(crate) fn is_about_the_command(denial: &Fault) -> bool {
+    let text = denial.to_string();
+    text.contains("command") && !text.contains("channel")
 }
 
 /// A number below 8 for the cause of a refusal in a script: a missing right, an unknown command, or another cause.

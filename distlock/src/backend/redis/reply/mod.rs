@@ -8,8 +8,8 @@ use std::time::Duration;
 use redis::Value;
 
 pub(crate) use self::errors::{
-    Elsewhere, breaks_connection, cause_of_refusal, elsewhere, fault, is_noscript,
-    is_unknown_refusal,
+    Elsewhere, breaks_connection, cause_of_refusal, elsewhere, fault, is_about_the_command,
+    is_denial_of_this, is_noscript, is_unknown_refusal, lacks_the_others,
 };
 use crate::backend::{
     Attempted, AttemptedAll, Fault, Forced, Inspected, LatchSeen, Peeked, Released, Target, cause,

@@ -7,33 +7,28 @@
 -- Reply nil granted   n >= 0 others are in the way for n ms   -1 held without an end   array: n, the owner, how many others
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
-local DAY = 86400000
-local MOST_WAITERS = 10000 -- no more waiters than these, from the first one, are looked at for the place of another
-local LONGEST = 315360000000 -- no wait is longer; a score of another program may be any number
-
--- The time from which a waiter counts as dead.
-local function time_of(score)
-  return math.min(tonumber(score), now + LONGEST)
-end
 
 -- How much the foreign waiters before the owner may still subtract from the owner's time. Each subtracts its own wait
 -- when it acquires or gives up. That wait shows as the gap between its time and the time of the waiter before it. It
 -- does not show for the first, which is treated as if it had just arrived.
+-- Also the foreign waiters right behind the owner.
 local function owed_to_foreign()
-  local known = redis.call('ZCARD', ours)
-  if redis.call('LLEN', queue) == known or known > MOST_WAITERS then return 0 end
-  local is_ours, first, last = {}, nil, nil
-  for _, one in ipairs(redis.call('ZRANGE', ours, 0, MOST_WAITERS - 1)) do is_ours[one] = true end
+  local followers = {}
+  if not has_foreign(redis.call('LLEN', queue)) then return 0, followers end
+  local is_ours, first, last, is_behind = all_of_ours(), nil, nil, false
   for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
-    if one == owner then break end
-    if not is_ours[one] then
+    if one == owner then
+      is_behind = true
+    elseif is_behind then
+      if is_ours[one] then break end
+      followers[#followers + 1] = one
+    elseif not is_ours[one] then
       local dead_at = time_of(redis.call('ZSCORE', timeouts, one) or now)
       first = first or dead_at
       last = math.max(last or dead_at, dead_at)
     end
   end
-  if not first then return 0 end
-  return math.max(last - now, last - first + DEFAULT)
+  return first and math.max(last - now, last - first + DEFAULT) or 0, followers
 end
 
 -- Whether other clients removed the owner from the queue as dead, although it is alive.
@@ -41,17 +36,23 @@ local function was_dropped()
   return place ~= '0' and redis.call('ZSCORE', ours, owner) and not redis.call('ZSCORE', timeouts, owner)
 end
 
--- Puts the owner back, before all foreign waiters. Which of ours arrived first is not known any more.
+-- Puts the owner back, before all foreign waiters. Which of ours arrived first is not known any more. It comes back with the time of
+-- its last sign: those behind it were not moved when it was removed.
 local function come_back()
   redis.call('LREM', queue, 0, owner)
-  redis.call('ZADD', timeouts, string.format('%.0f', now + tonumber(place)), owner)
+  redis.call('ZADD', timeouts, redis.call('ZSCORE', ours, owner), owner)
+  local next = nil
   for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
     if not redis.call('ZSCORE', ours, one) then
-      redis.call('LINSERT', queue, 'BEFORE', one, owner)
-      return
+      next = one
+      break
     end
   end
-  redis.call('RPUSH', queue, owner)
+  if next then
+    redis.call('LINSERT', queue, 'BEFORE', next, owner)
+  else
+    redis.call('RPUSH', queue, owner)
+  end
 end
 
 -- Whether the times are those of waiters, as the first one shows. Those of a queue with a live head have been seen.
@@ -61,21 +62,22 @@ local function are_times(head)
 end
 
 local function stand(head)
-  local is_new = not redis.call('ZSCORE', timeouts, owner)
-  if is_new and not are_times(head) then refuse_type() end
+  local before = redis.call('ZSCORE', timeouts, owner)
+  if not before and not are_times(head) then refuse_type() end
   -- The PEXPIRE comes first: it passes when memory is full, even if the key is missing, and lets the next writes pass.
-  local keep = math.max(redis.call('PTTL', ours), tonumber(place))
-  redis.call('PEXPIRE', ours, keep)
-  redis.call('ZADD', ours, string.format('%.0f', now + tonumber(place)), owner)
-  redis.call('PEXPIRE', ours, keep)
-  if is_new then redis.call('RPUSH', queue, owner) end
-  local dead_at = now + tonumber(place) + owed_to_foreign()
-  redis.call('ZADD', timeouts, string.format('%.0f', dead_at), owner)
-  -- Without further waiters both must expire. They do so together, long after any waiter counts as alive, since
-  -- Redisson never moves this time.
-  local gone_at = string.format('%.0f', dead_at + DAY)
-  redis.call('PEXPIREAT', queue, gone_at)
-  redis.call('PEXPIREAT', timeouts, gone_at)
+  redis.call('PEXPIRE', ours, place)
+  redis.call('ZADD', ours, as_score(now + tonumber(place)), owner)
+  if not before then redis.call('RPUSH', queue, owner) end
+  local owed, followers = owed_to_foreign()
+  local dead_at = now + tonumber(place) + owed
+  redis.call('ZADD', timeouts, as_score(dead_at), owner)
+  local times = {}
+  for _, one in ipairs(followers) do follow(one, time_of(before or dead_at), dead_at, times) end
+  set_times(times)
+  -- Without further waiters all three must expire. They do so together, long after any waiter counts as alive, since
+  -- Redisson never moves this time. Without the times in `ours` a dead waiter would pass for a foreign one.
+  local gone_at = as_score(dead_at + DAY)
+  for _, key in ipairs({ queue, timeouts, ours }) do redis.call('PEXPIREAT', key, gone_at) end
 end
 
 -- How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it
@@ -112,7 +114,7 @@ if has_it or not is_held and (not head or head == owner) then
   -- The PEXPIRE comes first: it passes when memory is full, and then lets the HSET pass.
   local keep = math.max(redis.call('PTTL', lock), tonumber(lease))
   redis.call('PEXPIRE', lock, keep)
-  leave(owner)
+  leave({ owner })
   redis.call('HSET', lock, owner, '1')
   redis.call('PEXPIRE', lock, keep)
   -- No message is sent when a lease expires. The next waiter has to know of a lease that may end before its own next

@@ -11,7 +11,9 @@
 -- waiters before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
 -- a dead one looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
 -- wait), our waiter returns to the front: whatever is left in the queue arrived later, since only heads are removed.
--- 4. Our waiters subtract nothing: the times behind them do not depend on theirs.
+-- 4. A foreign waiter adds its own wait to the time of the waiter before it, and gives no sign of its own. Those right behind
+-- one of ours therefore keep their distance to it: if its time changes, theirs change by as much, and if it leaves, they keep
+-- their distance to the waiter before it. Otherwise what ours adds by rule 3 would stay with them, and grow with each round.
 -- 5. What is removed from a key, or gets another TTL, has been seen to hold owners.
 local lock, queue, timeouts, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local time = redis.call('TIME')
@@ -20,30 +22,104 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- One script removes no more dead waiters than this from each key. The next one goes on.
 local MOST_DEAD = 1000
 
-local function leave(owner)
+local MOST_WAITERS = 10000 -- no more waiters than these, from the first one, are looked at for the times of others
+local LONGEST = 315360000000 -- no wait is longer; a score of another program may be any number
+local DAY = 86400000
+
+-- The time from which a waiter counts as dead.
+local function time_of(score)
+  return math.min(tonumber(score), now + LONGEST)
+end
+
+local function as_score(time)
+  return string.format('%.0f', time)
+end
+
+-- Whether there are others than ours in a queue with so many places.
+local function has_foreign(places)
+  local known = redis.call('ZCARD', ours)
+  return places > 0 and places ~= known and known <= MOST_WAITERS
+end
+
+local function all_of_ours()
+  local is_ours = {}
+  for _, one in ipairs(redis.call('ZRANGE', ours, 0, MOST_WAITERS - 1)) do is_ours[one] = true end
+  return is_ours
+end
+
+-- Adds the time of a foreign waiter whose leader's time changes. One that does not come after its leader's stays as it is.
+local function follow(follower, from, to, times)
+  local score = redis.call('ZSCORE', timeouts, follower)
+  local time = score and time_of(score)
+  if not time or time <= from then return time or nil end
+  from = math.max(from, now - DAY)
+  times[#times + 1] = { as_score(time - from + to), follower }
+  return time - from + to
+end
+
+-- The times of foreign waiters after some of ours have left (rule 4), as ZADD takes them. A score is read only where a foreign
+-- waiter stands right behind one that leaves.
+local function times_without(leaving)
+  local is_ours, leaves, times = all_of_ours(), {}, {}
+  for _, one in ipairs(leaving) do leaves[one] = true end
+  local before, time_before, leader, time_of_leader, base = nil, nil, nil, nil, nil
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
+    if leaves[one] then
+      leader, time_of_leader = one, nil
+    else
+      local time = nil
+      if is_ours[one] then
+        leader = nil
+      elseif leader then
+        if not time_of_leader then
+          time_of_leader = time_of(redis.call('ZSCORE', timeouts, leader) or now + LONGEST)
+          base = math.max(now, time_before or time_of(before and redis.call('ZSCORE', timeouts, before) or now))
+        end
+        time = follow(one, time_of_leader, base, times)
+      end
+      before, time_before = one, time
+    end
+  end
+  return times
+end
+
+local function set_times(times)
+  for _, one in ipairs(times) do redis.call('ZADD', timeouts, 'XX', one[1], one[2]) end
+end
+
+local function remove(owner)
   redis.call('ZREM', timeouts, owner)
   redis.call('ZREM', ours, owner)
   redis.call('LREM', queue, 1, owner)
 end
 
+-- Some of our waiters leave the queue.
+local function leave(owners)
+  local times = has_foreign(redis.call('LLEN', queue)) and times_without(owners) or {}
+  for _, owner in ipairs(owners) do remove(owner) end
+  -- Last: when memory is full a ZADD passes only behind another write.
+  set_times(times)
+end
+
 -- Removes the dead waiters. Returns the first of the others, if there is one, and whether any were removed.
 local function sweep()
-  local any = false
-  for _ = 1, MOST_DEAD do
-    local first = redis.call('ZRANGE', ours, 0, 0, 'WITHSCORES')
-    if not first[1] then break end
-    if not is_owner(first[1]) then refuse_type() end
-    if tonumber(first[2]) > now then break end
-    leave(first[1])
-    any = true
+  local dead = {}
+  for at = 0, MOST_DEAD - 1 do
+    local one = redis.call('ZRANGE', ours, at, at, 'WITHSCORES')
+    if not one[1] then break end
+    if not is_owner(one[1]) then refuse_type() end
+    if tonumber(one[2]) > now then break end
+    dead[#dead + 1] = one[1]
   end
+  local any = #dead > 0
+  if any then leave(dead) end
   local head = redis.call('LINDEX', queue, 0)
   for _ = 1, MOST_DEAD do
     if not head then break end
     local dead_at = redis.call('ZSCORE', timeouts, head)
     if dead_at and (redis.call('ZSCORE', ours, head) or tonumber(dead_at) > now) then break end
     if not is_owner(head) then refuse_type() end
-    leave(head)
+    remove(head)
     any = true
     head = redis.call('LINDEX', queue, 0)
   end

@@ -14,7 +14,7 @@ if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE', 1, tru
   removed = redis.call('HDEL', lock, owner)
 end
 local held = removed == 1
-if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave(owner) end
+if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave({ owner }) end
 local head = sweep()
 if (held or head) and redis.call('EXISTS', lock) == 0 then
   if head then wake(head, channel) end

@@ -6,22 +6,23 @@ local function is_number(text)
   return #text <= 15 and (text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil)
 end
 
--- The end of a number after a use, and of what is kept beside it: so many ms from now, and never earlier than before. A number
--- that was there without an end keeps none, since it may belong to another program.
-local function used(stays, key, is_new, beside)
-  if stays == '0' then return end
-  local left = redis.call('PTTL', key)
-  if left >= tonumber(stays) or left < 0 and not is_new then return end
-  redis.call('PEXPIRE', key, stays)
-  if beside then redis.call('PEXPIRE', beside, stays) end
-end
-
--- Lets what is kept beside a number last at least as long as the number. Redisson's `addPermits` and `drainPermits` take the end
--- from a number, and leave that of the list beside it: then it stays for the longest time that can be set, 45 days.
+-- Lets what is kept beside a number last as long as the number. Redisson's `addPermits` and `drainPermits` take the end
+-- from a number, and leave that of what is beside it: then it stays for the longest time that can be set, 45 days.
 local function last_as_long(beside, number)
   local left = redis.call('PTTL', number)
-  if left < 0 and redis.call('PTTL', beside) >= 0 then left = 3888000000 end
+  if left == -1 and redis.call('PTTL', beside) >= 0 then left = 3888000000 end
   if left > 0 then redis.call('PEXPIRE', beside, string.format('%.0f', left)) end
+end
+
+-- The end of a number after a use: so many ms from now, and never earlier than before. A number that was there without an end
+-- keeps none, since it may belong to another program. What is kept beside the number always gets its end: Redisson may
+-- have moved that of the number alone.
+local function used(stays, key, is_new, beside)
+  if stays ~= '0' then
+    local left = redis.call('PTTL', key)
+    if left < tonumber(stays) and (left >= 0 or is_new) then redis.call('PEXPIRE', key, stays) end
+  end
+  if beside then last_as_long(beside, key) end
 end
 
 -- The number under a key as a text, false if there is none. Another text counts as another type of value: HEXISTS makes the

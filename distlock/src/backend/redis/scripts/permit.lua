@@ -75,7 +75,8 @@ end
 -- A write that changes nothing and passes when memory is full. The writes after it then pass as well.
 local function begin_writing(permits) redis.call('ZREM', permits, '') end
 
--- The answer that a request was given before, if there was one; and storing it, in case the request is sent again.
+-- The answer that a request was given before, if there was one; and storing it, in case the request is sent again. Stored before
+-- anything is published, which may fail in the middle of the script.
 local function answered(request)
   local answer = redis.call('GET', request)
   return answer and tonumber(answer)

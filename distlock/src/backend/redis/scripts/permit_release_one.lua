@@ -13,5 +13,6 @@ if returned > 0 then
   redis.call('INCRBY', semaphore, '1')
   used(stays, semaphore, false, permits)
 end
+answer(request, returned, keep)
 if swept + returned > 0 then tell(channel, free(semaphore)) end
-return told(answer(request, returned, keep))
+return told(returned)

@@ -35,10 +35,8 @@ for i = 1, #KEYS / 2 do
     for permit, score in pairs(ends) do
       redis.call('ZADD', permits, 'XX', digits(math.max(expires, score)), permit)
     end
-    if stays ~= '0' then
-      local number = redis.pcall('GET', semaphore)
-      if type(number) == 'string' and is_number(number) then used(stays, semaphore, false, permits) end
-    end
+    local number = redis.pcall('GET', semaphore)
+    if type(number) == 'string' and is_number(number) then used(stays, semaphore, false, permits) end
   else
     local refused = refused_by_replica('ZREM', permits, '')
     if refused then return refused end

@@ -9,12 +9,12 @@ local what, number, channel, keep, stays = ARGV[1], tonumber(ARGV[2]), ARGV[3], 
 local before = answered(request)
 if before then return before end
 local left = free(semaphore)
+check_permits(permits)
 if what == 'try' and left then
-  if stays ~= '0' then check_permits(permits) end
+  begin_writing(permits)
   used(stays, semaphore, false, permits)
   return answer(request, 0, keep)
 end
-check_permits(permits)
 
 local swept = 0
 if left then swept = sweep(semaphore, permits, clock()) end
@@ -24,14 +24,15 @@ local sum = (left or 0) + swept + change
 if what == 'add' and math.abs(sum) > 2147483647 then
   -- Stored as well: a copy of the request that comes late would find another number.
   begin_writing(permits)
+  answer(request, sum, keep)
   if swept > 0 then tell(channel, left + swept) end
-  return told(answer(request, sum, keep))
+  return told(sum)
 end
 begin_writing(permits)
 -- Not SET, so that the key keeps its TTL.
 local is_new = not left
 left = redis.call('INCRBY', semaphore, digits(change))
 used(stays, semaphore, is_new, permits)
+local reply = answer(request, what == 'try' and 1 or left, keep)
 if swept > 0 or change > 0 then tell(channel, left) end
-if what == 'try' then left = 1 end
-return told(answer(request, left, keep))
+return told(reply)

@@ -16,10 +16,11 @@ if score then
   redis.call('ZADD', permits, 'XX', digits(expires), permit)
   used(stays, semaphore, false, permits)
 end
+local reply = answer(request, score and 1 or 0, keep)
 if score and expires < tonumber(score) then
   -- A waiter that sleeps until the next permit ends might sleep too long now. Redisson's waiters ignore a 0.
   publish(channel, digits(math.min(math.max(free(semaphore) or 0, 0), 2147483647)))
 elseif swept > 0 then
   tell(channel, free(semaphore))
 end
-return told(answer(request, score and 1 or 0, keep))
+return told(reply)

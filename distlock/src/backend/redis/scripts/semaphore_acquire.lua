@@ -17,6 +17,5 @@ end
 redis.call('HDEL', owners, '')
 redis.call('INCRBY', permits, '-' .. wanted)
 redis.call('HSET', owners, owner, wanted)
-used(stays, permits)
-last_as_long(owners, permits)
+used(stays, permits, false, owners)
 return nil

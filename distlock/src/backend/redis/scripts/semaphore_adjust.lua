@@ -24,7 +24,7 @@ end
 -- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)
 -- Fails on a value of another type, which is not ours.
-if stays ~= '0' or not free then redis.call('HLEN', owners) end
+redis.call('HLEN', owners)
 if not free then redis.call('DEL', owners) end
 local answer, grown = 0, 0
 if change == 'set' then

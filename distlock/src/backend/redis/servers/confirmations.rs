@@ -233,6 +233,11 @@ impl Confirmations {
             return Err(Fault::Unknown(cause(text)));
         };
         let answers = answers.map_err(|error| self.fault(epoch, error))?;
+        // The replicas of a master that was replaced say nothing of the server that has the keys now.
+        if self.link.has_left(epoch) {
+            let text = "replicas have confirmed the grant, but another server is the master by now";
+            return Err(Fault::Unknown(cause(text)));
+        }
         self.link.answered(epoch);
         Ok(answers)
     }

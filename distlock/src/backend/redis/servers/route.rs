@@ -11,7 +11,7 @@ use super::{Layout, Servers};
 use crate::backend::redis::script::{Fill, Script};
 use crate::backend::redis::slot::slot_of;
 use crate::backend::redis::tracking::Track;
-use crate::backend::{ConnectionGap, Fault, Home};
+use crate::backend::{ConnectionGap, Fault, Home, Subscription};
 use crate::resource::key::Key;
 
 /// What has a key.
@@ -92,6 +92,14 @@ impl Route<'_> {
                 let server = cluster.nodes.node(slot).node.number();
                 Home { server, slot }
             }
+        }
+    }
+
+    /// A share in the subscription to a channel of a key.
+    pub(crate) fn subscribe(self, channel: String) -> Subscription {
+        match self {
+            Route::Single(node) => node.subscriber().subscribe(channel),
+            Route::Slot(cluster, slot) => cluster.nodes.subscribe(slot, channel),
         }
     }
 

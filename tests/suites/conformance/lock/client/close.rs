@@ -1,11 +1,12 @@
 //! The end of a client: closing it, and what a dropped one leaves to be done.
 
+use std::fmt::Debug;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
-use distlock::{Error, Quorum};
+use distlock::{Client, Error, Quorum};
 use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -221,19 +222,47 @@ async fn grant_that_is_taken_up_after_the_wait_is_given_back(stage: &Stage) {
     stage.is_free_within(stage.part(10), KEY).await;
 }
 
-/// Its answer has arrived, and the task of the waiter runs only after the client was closed.
-async fn grant_that_is_taken_up_after_the_close_is_given_back(stage: &Stage) {
+/// Closes a client whose acquisition has its answer and is polled only after the close. Nothing is wrong with the server.
+async fn closed_before_the_grant_is_taken_up<T: Debug>(
+    stage: &Stage,
+    acquire: impl AsyncFnOnce(Client) -> Result<T, Error>,
+) {
     let client = stage.faulty_client().await;
     let answered = Fault::DelayReply(stage.part(50));
     stage.faults().next(Op::Attempt, answered);
-    let mut waiting = Box::pin(client.lock(KEY).acquire().into_future());
-    let polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending()));
+    let mut acquiring = Box::pin(acquire(client.clone()));
+    let polled = poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx).is_pending()));
     assert!(polled.await);
     sleep(stage.part(20)).await;
     client.close(stage.lease()).await.unwrap();
-    let closed = refused(waiting.await);
+    let closed = refused(acquiring.await);
     assert!(matches!(&closed, Error::Closed { .. }), "{closed}");
     stage.is_free_within(stage.part(10), KEY).await;
+}
+
+async fn grant_that_is_taken_up_after_the_close_is_given_back(stage: &Stage) {
+    let lock = |client: Client| client.lock(KEY);
+    let several = |client: Client| client.multi_lock([KEY, "more"]);
+    closed_before_the_grant_is_taken_up(stage, async |client| lock(client).acquire().await).await;
+    closed_before_the_grant_is_taken_up(stage, async |client| several(client).acquire().await)
+        .await;
+    closed_before_the_grant_is_taken_up(stage, async |client| lock(client).try_acquire().await)
+        .await;
+    closed_before_the_grant_is_taken_up(stage, async |client| several(client).try_acquire().await)
+        .await;
+    let red = |client: Client| Quorum::new([client]).lock(KEY);
+    closed_before_the_grant_is_taken_up(stage, async |client| red(client).acquire().await).await;
+    closed_before_the_grant_is_taken_up(stage, async |client| red(client).try_acquire().await)
+        .await;
+}
+
+async fn candidate_that_is_granted_the_lead_and_closed_before_it_takes_it_up_does_not_lead(
+    stage: &Stage,
+) {
+    closed_before_the_grant_is_taken_up(stage, async |client| {
+        client.leader(KEY).run(|_| async {}).await
+    })
+    .await;
 }
 
 async fn guard_outlives_its_client(stage: &Stage) {
@@ -300,12 +329,14 @@ on_every_backend![
 /// What depends on the instant at which a waiter's task runs.
 mod on_paused_time {
     use super::{
+        candidate_that_is_granted_the_lead_and_closed_before_it_takes_it_up_does_not_lead,
         grant_that_is_taken_up_after_the_close_is_given_back,
         grant_that_is_taken_up_after_the_wait_is_given_back,
     };
 
     on_memory![
         grant_that_is_taken_up_after_the_wait_is_given_back,
-        grant_that_is_taken_up_after_the_close_is_given_back
+        grant_that_is_taken_up_after_the_close_is_given_back,
+        candidate_that_is_granted_the_lead_and_closed_before_it_takes_it_up_does_not_lead,
     ];
 }

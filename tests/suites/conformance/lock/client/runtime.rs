@@ -3,6 +3,8 @@
 //! These tests make runtimes of their own, so they do not play on a stage. Memory only: what is tested is the client's
 //! own tasks.
 
+mod several;
+
 use std::future::IntoFuture;
 use std::sync::mpsc;
 use std::thread;
@@ -192,30 +194,6 @@ fn release_under_way_when_the_runtime_ends_is_sent_by_the_next() {
 }
 
 #[test]
-fn release_under_way_when_its_runtime_ends_is_sent_also_if_the_watchdog_runs_in_another() {
-    let (server, faults) = (MemoryServer::new(), Faults::new());
-    let client = client(&server, &faults);
-    let (first, newest) = (paused(), paused());
-    // The first acquisition starts the watchdog.
-    let guard = acquired(&first, &client, 1).pop().unwrap();
-    faults.always(Op::Release, Fault::Never);
-    newest.block_on(async {
-        drop(client.lock(KEY).acquire().await.unwrap());
-        sleep(Duration::from_millis(10)).await;
-    });
-    assert!(faults.hits(Op::Release) > 0);
-    drop(newest);
-    faults.clear(Op::Release);
-    first.block_on(async {
-        // Released by its caller, so it gives the releaser no work.
-        let other = client.lock("other").acquire().await.unwrap();
-        other.release().await.unwrap();
-        guard.release().await.unwrap();
-        quiet(&server, &client).await;
-    });
-}
-
-#[test]
 fn late_attempt_is_cleaned_up_also_when_the_runtime_changes_meanwhile() {
     let (server, faults) = (MemoryServer::new(), Faults::new());
     let client = client(&server, &faults);
@@ -312,63 +290,6 @@ fn guard_that_is_leaked_with_its_runtime_panics_nowhere() {
     drop(guards);
     drop(lost);
     assert_eq!(sizes(&client).pending_releases, 2);
-}
-
-#[test]
-fn watchdog_goes_on_in_the_newest_runtime_when_its_own_has_ended() {
-    let (server, faults) = (MemoryServer::new(), Faults::new());
-    let client = client(&server, &faults);
-    let (first, second) = (paused(), paused());
-    let mut guards = acquired(&first, &client, 1);
-    second.block_on(async {
-        guards.push(client.lock(KEY).acquire().await.unwrap());
-    });
-    drop(first);
-    // Nobody calls the client any more.
-    second.block_on(async {
-        sleep(3 * LEASE).await;
-        assert!(guards.iter().all(Guard::is_held));
-    });
-}
-
-#[test]
-fn release_under_way_when_its_runtime_ends_is_sent_also_if_no_handle_of_the_client_is_left() {
-    for is_dropped_before in [true, false] {
-        let (server, faults) = (MemoryServer::new(), Faults::new());
-        let client = client(&server, &faults);
-        let (first, second) = (paused(), paused());
-        let guard = acquired(&first, &client, 1).pop().unwrap();
-        faults.always(Op::Release, Fault::Never);
-        first.block_on(async {
-            drop(guard);
-            sleep(Duration::from_millis(10)).await;
-        });
-        assert!(faults.hits(Op::Release) > 0);
-        let drop_client = || {
-            second.block_on(async move {
-                if is_dropped_before {
-                    // Its runtime is the newest one.
-                    drop(client.lock("other").acquire().await.unwrap());
-                }
-                drop(client);
-            });
-        };
-        if is_dropped_before {
-            drop_client();
-            drop(first);
-        } else {
-            drop(first);
-            drop_client();
-        }
-        faults.clear(Op::Release);
-        second.block_on(async {
-            let start = tokio::time::Instant::now();
-            while stored(&server) != (0, 0) {
-                assert!(start.elapsed() < LEASE / 3, "{is_dropped_before}");
-                sleep(Duration::from_millis(1)).await;
-            }
-        });
-    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! How long a hold still lasts: asked for, extended, and counted as over somewhat before the server counts it so.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use distlock::{Builder, Client, Error, Guard, LockSource, Loss, Mode};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
+use futures_util::future::poll_immediate;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::stage::{Stage, refused};
@@ -220,6 +222,36 @@ async fn extension_without_an_answer_is_unavailable_and_the_guard_keeps_its_leas
     guard.release().await.unwrap();
 }
 
+async fn extension_is_confirmed_although_another_guard_of_the_hold_asks_for_more_meanwhile(
+    stage: &Stage,
+) {
+    let client = stage.faulty_client().await;
+    let guard = leased(stage, &client).await;
+    let other = guard.reenter().unwrap();
+    let renewals = async |number| stage.faults().calls(Op::Renew) >= number;
+    let stated = async || renewals(1).await;
+    stage.eventually("stated", stage.lease(), stated).await;
+    let answered = Fault::DelayReply(stage.most_delay());
+    stage.faults().next(Op::Renew, answered);
+    stage.faults().always(Op::Renew, Fault::Never);
+    let asked = Instant::now();
+    let more = async {
+        let sent = async || renewals(2).await;
+        stage.eventually("sent", stage.lease(), sent).await;
+        poll_immediate(pin!(other.extend(4 * stage.lease()))).await
+    };
+    let (extended, more) = tokio::join!(guard.extend(2 * stage.lease()), more);
+    assert!(more.is_none(), "{more:?}");
+    let deadline = extended.unwrap();
+    assert!(deadline + stage.slack() >= asked + 2 * stage.lease());
+    // The server answers again: what the other guard has asked for is there as well.
+    stage.faults().clear_all();
+    let longer = async || other.remaining() > 3 * stage.lease();
+    stage.eventually("longer", stage.lease(), longer).await;
+    other.release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 async fn guard_that_the_watchdog_renews_is_not_extended_and_neither_is_a_lease_out_of_bounds(
     stage: &Stage,
 ) {
@@ -380,6 +412,7 @@ on_every_backend![
     extension_whose_call_is_disturbed_counts_once,
     extension_of_a_hold_that_the_server_gave_to_another_owner_is_refused,
     extension_without_an_answer_is_unavailable_and_the_guard_keeps_its_lease,
+    extension_is_confirmed_although_another_guard_of_the_hold_asks_for_more_meanwhile,
     guard_that_the_watchdog_renews_is_not_extended_and_neither_is_a_lease_out_of_bounds,
     hold_counts_as_ended_by_the_margin_before_the_next_owner_gets_in,
     release_in_time_frees_the_key_at_once_whatever_the_margin_is,

@@ -5,11 +5,12 @@ use std::time::Duration;
 use distlock::test_util::{Kind, Verbs};
 use distlock_tests::{Process, Pulse, RedisServer, eventually_eq};
 use futures_util::StreamExt;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::{
-    JAVA, OURS, QUEUE, REDISSONS, TIMEOUTS, granted, has_places, java_waits, queue, queued,
+    JAVA, OURS, QUEUE, REDISSONS, TIMEOUTS, granted, has_places, java_waits, java_waits_behind,
+    places, queue, queued,
 };
 use crate::redis::{SOON, client, ms};
 
@@ -49,6 +50,29 @@ async fn waiter_that_others_took_for_dead_comes_back_before_them() {
     eventually_eq(SOON, "the queue", expected, || queue(&server)).await;
     held.release().await.unwrap();
     granted(ours).await.release().await.unwrap();
+}
+
+/// Redisson, which removed it, has not moved the waiter behind it.
+#[tokio::test]
+async fn waiter_behind_one_that_others_take_for_dead_gets_no_more_time() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let lives = Verbs::new(&client, Uuid::from_u128(7))
+        .of_kind(Kind::Fair)
+        .waiting(ms(60_000));
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    lives.attempt("k", 1, ms(30_000)).await.unwrap();
+    java_waits_behind(&server, JAVA[0], REDISSONS).await;
+    let line = queue(&server).await;
+    for _ in 0..5 {
+        server.cli(&["LPOP", QUEUE]).await;
+        server.cli(&["ZREM", TIMEOUTS, &line[0]]).await;
+        lives.attempt("k", 1, ms(30_000)).await.unwrap();
+        assert_eq!(queue(&server).await, line);
+    }
+    let places = places(&server).await;
+    assert!(places[1] <= 60_050.0 + REDISSONS, "{places:?}");
+    drop(held);
 }
 
 #[tokio::test]
@@ -106,9 +130,9 @@ async fn processes_go_in_order_and_killed_ones_delay_them_once() {
 }
 
 // A waiter's last sign counts for 5 s, and the sign before it may be almost 2 s old.
-in_real_time!(ms(3_000); killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_them);
+in_real_time!(ms(3_000); killed_waiter_leaves_three_keys_for_a_day_and_the_next_attempt_removes_them);
 
-async fn killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_them() {
+async fn killed_waiter_leaves_three_keys_for_a_day_and_the_next_attempt_removes_them() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let held = client.fair_lock("k").acquire().await.unwrap();
@@ -119,18 +143,43 @@ async fn killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_th
     // At once, so that this release still finds the dead waiter alive and leaves it its place.
     held.release().await.unwrap();
     assert_eq!(server.keys().await, [QUEUE, TIMEOUTS, OURS]);
-    let left = vec![QUEUE.to_owned(), TIMEOUTS.to_owned()];
-    eventually_eq(SOON, "keys", left, || server.keys()).await;
     // Not sooner: Redisson does not move this time when its own waiter joins the queue, and hangs if the queue is gone.
     let day = 86_400_000;
-    for key in [QUEUE, TIMEOUTS] {
+    for key in [QUEUE, TIMEOUTS, OURS] {
         let ttl = server.pttl(key).await;
         assert!(
             (day - 3_600_000..=day + 5_000).contains(&ttl),
             "{key}: {ttl}"
         );
     }
-    let guard = client.fair_lock("k").try_acquire().await.unwrap();
-    guard.expect("free").release().await.unwrap();
+    let guard = timeout(SOON, client.fair_lock("k").acquire().into_future());
+    let guard = guard.await.expect("its place ends soon").unwrap();
+    guard.release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+/// It stands behind one of Redisson's, so Redisson counts it as alive for some minutes. Ours do not.
+#[tokio::test]
+async fn killed_waiter_behind_redissons_loses_its_place_as_soon_as_any_other() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let dies = Verbs::new(&client, Uuid::from_u128(7))
+        .of_kind(Kind::Fair)
+        .waiting(ms(200));
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    java_waits(&server, JAVA[0], 3_000.0).await;
+    dies.attempt("k", 1, ms(30_000)).await.unwrap();
+    assert!(places(&server).await[1] > 200_000.0);
+    // As Redisson does when the thread gives up.
+    let dead = queue(&server).await.remove(1);
+    server.cli(&["ZINCRBY", TIMEOUTS, "-3000", &dead]).await;
+    server.cli(&["ZREM", TIMEOUTS, JAVA[0]]).await;
+    server.cli(&["LREM", QUEUE, "0", JAVA[0]]).await;
+    // Nobody asks until its place has ended.
+    sleep(ms(300)).await;
+    held.release().await.unwrap();
+    let guard = timeout(SOON, client.fair_lock("k").acquire().into_future());
+    let guard = guard.await.expect("its place ends soon").unwrap();
+    guard.release().await.unwrap();
     assert!(server.keys().await.is_empty());
 }

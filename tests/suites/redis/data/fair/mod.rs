@@ -83,13 +83,24 @@ async fn java_waits(server: &RedisServer, owner: &str, dead_in: f64) {
     server.cli(&["RPUSH", QUEUE, owner]).await;
 }
 
+/// The same behind the last waiter: its own wait is added to the time of that one.
+async fn java_waits_behind(server: &RedisServer, owner: &str, wait: f64) {
+    let last = places(server).await.pop().expect("a waiter");
+    java_waits(server, owner, last + wait).await;
+}
+
 /// As Redisson does for the first in its queue.
 async fn java_acquires(server: &RedisServer, owner: &str) {
+    java_that_waited_acquires(server, owner, REDISSONS).await;
+}
+
+async fn java_that_waited_acquires(server: &RedisServer, owner: &str, wait: f64) {
     assert_eq!(queue(server).await[0], owner);
     server.cli(&["LPOP", QUEUE]).await;
     server.cli(&["ZREM", TIMEOUTS, owner]).await;
+    let less = format!("{:.0}", -wait);
     for other in queue(server).await {
-        server.cli(&["ZINCRBY", TIMEOUTS, "-300000", &other]).await;
+        server.cli(&["ZINCRBY", TIMEOUTS, &less, &other]).await;
     }
     server.cli(&["HSET", "k", owner, "1"]).await;
     server.cli(&["PEXPIRE", "k", "30000"]).await;
@@ -119,17 +130,16 @@ async fn places_are_a_list_and_a_sorted_set_and_the_first_is_told_alone() {
     assert_eq!(server.keys().await, ["k", QUEUE, TIMEOUTS, OURS]);
     assert_close(&pulse, &places(&server).await, &[5_000.0, 5_000.0]);
     let line = queue(&server).await;
-    // Neither outlives the other, and both outlive every waiter. Each PTTL reads the clock, so they may be 1 ms apart.
+    // None outlives another, and all outlive every waiter. Each PTTL reads the clock, so they may be 1 ms apart.
     let apart = "return redis.call('PTTL', KEYS[1]) - redis.call('PTTL', KEYS[2])";
-    let apart: i64 = server
-        .try_cli(&["EVAL", apart, "2", QUEUE, TIMEOUTS])
-        .await
-        .unwrap();
-    assert!(
-        apart.abs() <= 1 && server.pttl(QUEUE).await > 3_600_000,
-        "{apart}"
-    );
-    assert!((1..=5_000).contains(&server.pttl(OURS).await));
+    for other in [TIMEOUTS, OURS] {
+        let question = ["EVAL", apart, "2", QUEUE, other];
+        let apart: i64 = server.try_cli(&question).await.unwrap();
+        assert!(
+            apart.abs() <= 1 && server.pttl(QUEUE).await > 3_600_000,
+            "{other}: {apart}"
+        );
+    }
     held.release().await.unwrap();
     let guard = granted(first).await;
     assert_eq!(guard.owner().to_string(), line[0]);
@@ -299,12 +309,17 @@ async fn redissons_place_behind_ours_loses_nothing_by_us() {
     let held = client.fair_lock("k").acquire().await.unwrap();
     let ours = queued(&server, &client, 0).await;
     let leaves = queued(&server, &client, 1).await;
-    java_waits(&server, JAVA[0], 5_000.0 + REDISSONS).await;
+    java_waits_behind(&server, JAVA[0], REDISSONS).await;
     leaves.abort();
     has_places(&server, 2).await;
+    assert_close(
+        &pulse,
+        &places(&server).await,
+        &[5_000.0, 5_000.0 + REDISSONS],
+    );
     held.release().await.unwrap();
     let guard = granted(ours).await;
-    assert_close(&pulse, &places(&server).await, &[5_000.0 + REDISSONS]);
+    assert_close(&pulse, &places(&server).await, &[REDISSONS]);
     let mut messages = server.client().get_async_pubsub().await.unwrap();
     let channel = format!("redisson_lock__channel:{{k}}:{}", JAVA[0]);
     messages.subscribe(&channel).await.unwrap();
@@ -321,6 +336,40 @@ async fn redissons_place_behind_ours_loses_nothing_by_us() {
     assert!(!waiter.is_finished() && asked <= most, "{asked} times");
     assert!(client.fair_lock("k").try_acquire().await.unwrap().is_none());
     waiter.abort();
+}
+
+/// Each waiter of Redisson's is added behind one of ours, and the other way round, and the queue is never empty.
+#[tokio::test]
+async fn times_of_redissons_waiters_behind_ours_do_not_grow_with_each_round() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let wait = 4_000.0;
+    let place = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Fair);
+    let place = place.waiting(ms(60_000));
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    java_waits(&server, JAVA[0], wait).await;
+    drop(held);
+    let mut most: f64 = 0.0;
+    for round in 1..=8 {
+        let answer = place.attempt("k", round, ms(30_000)).await.unwrap();
+        assert!(!matches!(answer, Answer::Granted), "{answer:?}");
+        java_waits_behind(&server, JAVA[1], wait).await;
+        server.cli(&["DEL", "k"]).await;
+        java_that_waited_acquires(&server, JAVA[0], wait).await;
+        // Our waiter gives a sign while the other one has the lock.
+        place.attempt("k", round, ms(30_000)).await.unwrap();
+        server.cli(&["DEL", "k"]).await;
+        let answer = place.attempt("k", round, ms(30_000)).await.unwrap();
+        assert!(matches!(answer, Answer::Granted), "{answer:?}");
+        let last = places(&server).await[0];
+        most = most.max(last);
+        // The one that is left is the first of the next round.
+        server.cli(&["LSET", QUEUE, "0", JAVA[0]]).await;
+        let score = format!("{:.0}", now() + last);
+        server.cli(&["ZREM", TIMEOUTS, JAVA[1]]).await;
+        server.cli(&["ZADD", TIMEOUTS, &score, JAVA[0]]).await;
+    }
+    assert!(most <= wait + 50.0, "{most}");
 }
 
 #[tokio::test]

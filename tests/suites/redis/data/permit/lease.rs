@@ -83,6 +83,7 @@ async fn without_memory_permits_are_renewed_and_given_back() {
     );
     let another = seats.acquire().await.unwrap();
     another.release().await.unwrap();
+    assert!(!seats.try_set_permits(4).await.unwrap());
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::Client;
+use distlock::test_util::script;
 use distlock_tests::{Pulse, RedisServer, eventually_eq};
 use tokio::time::timeout;
 
@@ -84,6 +85,54 @@ async fn redissons_release_wakes_us_and_its_expired_permit_is_ours() {
         (free(&server, SEATS).await, out(&server, OUT).await.len()),
         (Some(1), 0)
     );
+}
+
+/// As Redisson's `updateLeaseTime` does it, which publishes nothing.
+#[tokio::test]
+async fn permit_that_redisson_lets_end_sooner_goes_to_a_waiter_that_no_message_wakes() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let seats = client.expirable_semaphore(SEATS);
+    seats.try_set_permits(1).await.unwrap();
+    foreign_permit(&server, FOREIGN, PERMANENT).await;
+    let waiting = tokio::spawn(seats.acquire().into_future());
+    listened(&server).await;
+    let end = now(&server).await + 500;
+    server.cli(&["ZADD", OUT, &end.to_string(), FOREIGN]).await;
+    // It looks every 5 s.
+    let ours = timeout(3 * SOON, waiting).await.expect("it looks");
+    ours.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(free(&server, SEATS).await, Some(1));
+}
+
+/// While the slot of the channel moves to another node, the command that publishes may fail. The script is sent again then.
+#[tokio::test]
+async fn change_whose_message_fails_is_not_made_again_by_the_same_request() {
+    const FAILS: &str = "local function fails() return { err = 'ERR the cluster is down' } end\n";
+    let server = RedisServer::start().await;
+    server.cli(&["SET", SEATS, "3"]).await;
+    foreign_permit(&server, FOREIGN, now(&server).await + 1_000_000).await;
+    let requests: [(&str, &[&str], i64, i64); 3] = [
+        ("PERMIT_UPDATE_LEASE", &[FOREIGN, "500000"], 1, 2),
+        ("PERMIT_RELEASE_ONE", &[FOREIGN], 1, 3),
+        ("PERMIT_SET", &["add", "4"], 7, 7),
+    ];
+    for (name, own, answer, left) in requests {
+        let source = script(name).unwrap();
+        let failing = FAILS.to_owned() + &source.replace("redis.pcall('PUBLISH', ", "fails(");
+        for (source, is_published) in [(&*failing, false), (source, true)] {
+            let mut words = vec!["EVAL", source, "3", SEATS, OUT, name];
+            words.extend(own);
+            words.extend([CHANNEL, "60000", "0"]);
+            let answered = server.try_cli::<i64>(&words).await;
+            let expected = is_published.then_some(answer);
+            assert_eq!(answered.ok(), expected, "{name}");
+            assert_eq!(free(&server, SEATS).await, Some(left), "{name}");
+            // The request is known from then on.
+            let known: i64 = server.try_cli(&["EXISTS", name]).await.unwrap();
+            assert_eq!(known, 1, "{name}");
+        }
+    }
 }
 
 // A waiter that has slept for too long looks by itself.

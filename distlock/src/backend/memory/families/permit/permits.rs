@@ -21,6 +21,12 @@ impl Permits {
         self.free
     }
 
+    /// How many are free, as if those that have ended had been taken back.
+    pub(crate) fn free_at(&self, now: Tick) -> i64 {
+        let ended = self.ends.iter().take_while(|(end, _)| *end <= now);
+        self.free + ended.count() as i64
+    }
+
     /// The acquired permits, with the ends of their leases, the next end first, and how many have ended.
     pub(crate) fn acquired(&self, now: Tick) -> (Vec<(PermitId, Tick)>, u64) {
         let (alive, ended): (Vec<_>, Vec<_>) = self.ends.iter().partition(|(end, _)| *end > now);

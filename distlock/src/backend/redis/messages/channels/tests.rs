@@ -96,20 +96,52 @@ fn channel_that_moves_is_wanted_at_its_new_place_only() {
     // Without shares it does not move, it ends.
     let _late = channels.leave(&channel, Tick::default());
     channels.move_to(HERE, &channel).send();
-    assert!(channels.len() == 0 && channels.lingering.is_empty() && channels.wanted.is_empty());
+    assert!(channels.len() == 0 && channels.timed.is_empty() && channels.wanted.is_empty());
 }
 
 #[test]
-fn refused_channel_is_wanted_again_while_it_has_shares() {
+fn refused_channel_is_wanted_again_after_a_pause_while_it_has_shares() {
     let mut channels = Channels::new(LINGER);
     let channel = name("c");
-    let _signal = channels.join(&channel, HERE);
+    let until = Tick::from_millis(20);
+    let (mut signal, _) = channels.join(&channel, HERE);
     let send = channels.take_wanted(HERE, 9);
-    channels.refused(HERE, &channel).send();
+    signal.mark_unchanged();
+    channels.refused(HERE, &channel, until).send();
+    assert!(signal.changed().now_or_never().is_some() && !signal.get().active);
+    assert_eq!(channels.next_end(HERE), until);
+    // Neither at once, nor because another share joins.
+    let early = Tick::from_millis(19);
+    let _signal = channels.join(&channel, HERE);
+    assert!(channels.take_lingered(HERE, early, 9).is_empty());
+    assert!(channels.take_wanted(HERE, 9).is_empty());
+    assert!(channels.take_lingered(HERE, until, 9).is_empty());
     assert_eq!(channels.take_wanted(HERE, 9), send);
-    let _late = channels.leave(&channel, Tick::default());
-    channels.refused(HERE, &channel).send();
-    assert!(channels.is_empty(HERE));
+    for _ in 0..2 {
+        let _late = channels.leave(&channel, until);
+    }
+    channels.refused(HERE, &channel, until).send();
+    assert!(channels.is_empty(HERE) && channels.timed.is_empty());
+}
+
+#[test]
+fn refused_channel_leaves_nothing_if_its_shares_go_and_is_wanted_at_once_elsewhere() {
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
+    let until = Tick::from_millis(20);
+    for moves in [false, true] {
+        let _signal = channels.join(&channel, HERE);
+        channels.take_wanted(HERE, 9);
+        channels.refused(HERE, &channel, until).send();
+        if moves {
+            channels.move_to(THERE, &channel).send();
+            assert!(channels.timed.is_empty());
+            assert_eq!(channels.take_wanted(THERE, 9), [Arc::clone(&channel)]);
+            channels.refused(THERE, &channel, until).send();
+        }
+        let _late = channels.leave(&channel, Tick::default());
+        assert!(channels.len() == 0 && channels.timed.is_empty() && channels.wanted.is_empty());
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -119,6 +151,7 @@ enum Step {
     Pass(u64),
     Send,
     Confirm,
+    Refuse,
     Disconnect,
     Move(usize),
 }
@@ -133,6 +166,7 @@ fn step() -> impl Strategy<Value = Step> {
             3..7 => Step::Leave(which),
             7..10 => Step::Pass(u64::from(n % 4) * 5),
             10..14 => Step::Send,
+            14 if n % 8 == 0 => Step::Refuse,
             14 => Step::Confirm,
             _ if n % 4 > 1 => Step::Confirm,
             _ if n % 4 == 1 => Step::Move(which),
@@ -173,17 +207,17 @@ proptest! {
                         *under_way = Some(if gone.is_empty() { (true, channels.take_wanted(*number, 2)) } else { (false, gone) });
                     }
                 },
-                Step::Confirm => for ((number, under_way), server) in numbers.iter().zip(&mut under_way).zip(&mut servers) {
+                Step::Confirm | Step::Refuse => for ((number, under_way), server) in numbers.iter().zip(&mut under_way).zip(&mut servers) {
                     match under_way.take() {
                         Some((true, send)) => {
-                            // The server refuses a channel that has moved.
+                            // The server refuses a channel that has moved, or that the user may not subscribe to.
                             for channel in send {
                                 let which = names.iter().position(|name| *name == channel).unwrap();
-                                if at[which] == *number {
+                                if at[which] == *number && matches!(step, Step::Confirm) {
                                     server.insert(Arc::clone(&channel));
                                     channels.subscribed(*number, &[channel], tick).send();
                                 } else {
-                                    channels.refused(*number, &channel).send();
+                                    channels.refused(*number, &channel, Tick::from_millis(now + 10)).send();
                                 }
                             }
                         }
@@ -213,6 +247,11 @@ proptest! {
             let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);
             let in_state: BTreeSet<_> = in_state.map(|(name, entry)| (entry.server, Arc::clone(name))).collect();
             prop_assert_eq!(&in_state, &channels.wanted);
+            let timed = channels.entries.iter().filter_map(|(name, entry)| match entry.state {
+                State::Lingering(until) | State::Refused(until) => Some((entry.server, until, Arc::clone(name))),
+                _ => None,
+            });
+            prop_assert_eq!(&timed.collect::<BTreeSet<_>>(), &channels.timed);
             for (which, shares) in shares.iter().enumerate() {
                 let server = &servers[usize::from(at[which] == THERE)];
                 for share in shares {

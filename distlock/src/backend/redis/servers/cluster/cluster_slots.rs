@@ -18,6 +18,8 @@ impl Slots for ClusterSlots {
             // What is no redirect teaches nothing; the map is read anyway.
             let _node_to_ask = cluster.sent_elsewhere(&node, elsewhere);
         }
+        // The client may have learned that before, when the channel was not subscribed yet.
+        cluster.nodes.move_channels();
     }
 
     fn lost_slot(&self, _number: ServerNumber) {

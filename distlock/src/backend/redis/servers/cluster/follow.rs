@@ -71,8 +71,8 @@ impl Cluster {
                     return Err(Fault::NotNow(cause("the node did not keep the script")));
                 }
                 Err(Failed::With(fault)) => {
-                    // The node may have gone, and another one may have its slots.
-                    if matches!(fault, Fault::Unknown(_)) {
+                    // The node may have gone or be cut off, and another one may have its slots.
+                    if matches!(fault, Fault::Unknown(_)) || node.lacks_the_others() {
                         self.want_map();
                     }
                     return Err(fault);
@@ -179,8 +179,7 @@ impl Cluster {
         match elsewhere {
             Elsewhere::Moved(text) => {
                 let Redirect { slot, node } = parse(text)?;
-                let teller = teller.as_ref().unwrap_or(&node);
-                self.nodes.learn(slot, &node, teller);
+                self.nodes.learn(slot, &node);
                 self.want_map();
                 Ok(None)
             }

@@ -68,9 +68,26 @@ impl Cluster {
 
     /// Reads the map from the first node that answers with one. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
-        let informants = self.nodes.informants();
         // Before the question: the client may go to another cluster until the answer comes.
         let moves = self.nodes.moves();
+        let [informants, cut_off] = self.nodes.informants();
+        let owned = match self.first_map(&informants, patience).await {
+            Err(_) if !cut_off.is_empty() => self.first_map(&cut_off, patience).await,
+            first => first,
+        }?;
+        if self.nodes.replace(&owned, moves) {
+            Ok(())
+        } else {
+            Err(no_map())
+        }
+    }
+
+    /// The map of the first of these nodes that answers with one.
+    async fn first_map(
+        &self,
+        informants: &[Informant],
+        patience: Duration,
+    ) -> Result<Vec<OwnedSlots>, Fault> {
         let mut next = informants.iter();
         let mut asked = Unordered::default();
         let mut fault = no_map();
@@ -89,13 +106,7 @@ impl Cluster {
                 () = sleep(others_after), if next.len() > 0 => continue,
             };
             match answer {
-                Some(Ok(owned)) => {
-                    return if self.nodes.replace(&owned, moves) {
-                        Ok(())
-                    } else {
-                        Err(no_map())
-                    };
-                }
+                Some(Ok(owned)) => return Ok(owned),
                 // Says more than that another node does not answer.
                 Some(Err(denied @ Fault::Denied(..))) => fault = denied,
                 Some(Err(_)) => {}

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::Cluster;
 use super::cluster_slots::ClusterSlots;
 use super::slots::{OwnedSlots, SlotMap, SlotOwner};
+use crate::backend::Subscription;
 use crate::backend::redis::connection::{Address, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Slots};
 use crate::backend::redis::script::Publish;
@@ -113,10 +114,10 @@ impl Nodes {
         nodes.find(|node| node.number() == number).cloned()
     }
 
-    /// The node `teller` has said that a slot is at another node.
-    pub(super) fn learn(&self, slot: u16, node: &Address, teller: &Address) {
+    /// A node has said that a slot is at another node.
+    pub(super) fn learn(&self, slot: u16, node: &Address) {
         let number = self.shared.epochs.next();
-        let is_new = self.state.write().map.learn(slot, node, teller, number);
+        let is_new = self.state.write().map.learn(slot, node, number);
         if is_new {
             self.changed();
         }
@@ -267,6 +268,22 @@ impl Nodes {
         }
     }
 
+    /// A share in the subscription to a channel of a slot.
+    pub(crate) fn subscribe(&self, slot: u16, channel: String) -> Subscription {
+        let node = self.node(slot).node;
+        self.subscribe_at(&node, slot, channel)
+    }
+
+    /// The same at a node that had the slot a moment ago.
+    fn subscribe_at(&self, node: &Node, slot: u16, channel: String) -> Subscription {
+        let subscription = node.subscriber().subscribe(channel);
+        // Who has moved the channels of the slot meanwhile has not found this one.
+        if self.node(slot).node.number() != node.number() {
+            self.move_channels();
+        }
+        subscription
+    }
+
     /// Whether messages that are published at any node are heard at this one.
     fn hears_from(&self, number: ServerNumber) -> bool {
         let state = self.state.read();
@@ -337,7 +354,10 @@ impl Nodes {
     /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
     /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
     /// connected, of which there may be many.
-    pub(super) fn informants(&self) -> Vec<Informant> {
+    ///
+    /// The second list has the nodes that do not reach the others. Their maps may lack those that have replaced them, so they are
+    /// asked only if all others are silent.
+    pub(super) fn informants(&self) -> [Vec<Informant>; 2] {
         let (mut owners, seeds) = {
             let state = self.state.read();
             let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
@@ -345,6 +365,8 @@ impl Nodes {
         };
         // Otherwise all clients would ask the same node.
         fastrand::shuffle(&mut owners);
+        let is_cut_off = |owner: &Address| self.node_at(owner).lacks_the_others();
+        let (cut_off, owners): (Vec<_>, _) = owners.into_iter().partition(is_cut_off);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
         let mut down = down.into_iter();
@@ -356,7 +378,11 @@ impl Nodes {
         }
         let informant = |is_up| move |address| Informant { address, is_up };
         let up = up.into_iter().map(informant(true));
-        up.chain(others.into_iter().map(informant(false))).collect()
+        let first = up.chain(others.into_iter().map(informant(false)));
+        [
+            first.collect(),
+            cut_off.into_iter().map(informant(false)).collect(),
+        ]
     }
 
     /// Nothing is known of the order between a command that another node was asked for and later ones of its slot.
@@ -366,3 +392,6 @@ impl Nodes {
         self.shared.epochs.changed();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,9 @@ use crate::backend::redis::servers::failed::NodeFault;
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
-use crate::sync::foreign;
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::task::boxed;
+use crate::sync::{Unordered, foreign};
 use crate::telemetry;
 
 /// What the log calls the connections of this file.
@@ -106,26 +106,26 @@ impl Cluster {
     }
 
     /// Whether one of the nodes with slots can be used. The node that was asked may be none of them, or announce another address
-    /// than that of the URL. The others are connected to when they are first used.
+    /// than that of the URL. If there is no connection to any of them yet, all are connected to at the same time.
     async fn reaches_one(&self) -> Result<(), NodeFault> {
         let masters = self.nodes.masters();
         if masters.iter().any(|node| node.link().is_up()) {
             return Ok(());
         }
         let mut last = None;
-        let count = u32::try_from(masters.len().max(1)).unwrap_or(u32::MAX);
-        // One that hangs leaves time for the others.
-        let each = self.nodes.shared.connector.timeout() / count;
-        for node in &masters {
-            match node.link().connected(each).await {
-                Ok(_) => return Ok(()),
-                Err(fault) => {
-                    last = Some(NodeFault {
-                        node: node.name().to_owned(),
-                        fault: self.unreached(node, fault),
-                    });
-                }
-            }
+        let patience = self.nodes.shared.connector.timeout();
+        let mut connecting: Unordered<'_, _> = masters
+            .iter()
+            .map(|node| async move { (node, node.link().connected(patience).await) })
+            .collect();
+        while let Some((node, connected)) = connecting.next().await {
+            let Err(fault) = connected else {
+                return Ok(());
+            };
+            last = Some(NodeFault {
+                node: node.name().to_owned(),
+                fault: self.unreached(node, fault),
+            });
         }
         last.map_or(Ok(()), Err)
     }

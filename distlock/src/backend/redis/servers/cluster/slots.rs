@@ -87,29 +87,18 @@ impl SlotMap {
         run.map_or(0, |(_, run)| run.lossy)
     }
 
-    /// The node `teller` has told that this slot belongs to `owner`. Returns whether that is new; the change has this number
-    /// then. If the slot's former owner tells it, it has given the slot away with all its data.
-    pub(crate) fn learn(
-        &mut self,
-        slot: u16,
-        owner: &Address,
-        teller: &Address,
-        number: u64,
-    ) -> bool {
-        let former = self.owner(slot).owner;
-        // The number comes from an answer, so it may be any.
-        if slot >= SLOTS || former == Some(owner) {
+    /// A node has told that this slot belongs to `owner`. Returns whether that is new; the change has this number then.
+    pub(crate) fn learn(&mut self, slot: u16, owner: &Address, number: u64) -> bool {
+        // The number of the slot comes from an answer, so it may be any.
+        if slot >= SLOTS || self.owner(slot).owner == Some(owner) {
             return false;
         }
-        let lossy = if former == Some(teller) {
-            self.lossy(slot)
-        } else {
-            number
-        };
         let run = Run {
             owner: Some(owner.clone()),
             changed: number,
-            lossy,
+            // The former owner says the same whether it has handed the slot over with all its data, or whether a replica that
+            // lacks some of it has taken its place.
+            lossy: number,
         };
         self.set(slot..=slot, run);
         true

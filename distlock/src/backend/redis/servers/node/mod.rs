@@ -4,7 +4,7 @@ mod send;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -14,7 +14,7 @@ use super::confirmations::Confirmations;
 use super::shared::Shared;
 use crate::backend::Fault;
 use crate::backend::redis::connection::{
-    Expected, Link, LinkConfig, Locate, OutageLog, Together, join,
+    Expected, Link, LinkConfig, Locate, OutageLog, Pings, Together, join,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::tracking::Switch;
@@ -35,6 +35,8 @@ pub(crate) struct Node {
     expected: Expected,
     /// The scripts that the server has carried out, each by its bit.
     carried_out: AtomicU64,
+    /// Whether it has refused the last scripts because it does not reach enough nodes of its cluster.
+    lacks_the_others: AtomicBool,
     /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind attempts.
     attempt_slots: Arc<Semaphore>,
 }
@@ -91,8 +93,16 @@ impl Node {
             outages: &outages,
         };
         let confirmations = shared.confirmation.map(|wanted| {
-            let link = Link::new(beside.link("confirmations", &server));
-            Confirmations::new(link, wanted, shared.response_timeout)
+            let pings = Pings {
+                // The server answers a PING behind a WAIT, and not before that ends.
+                patience: shared.pings.patience.saturating_add(wanted.timeout),
+                ..shared.pings
+            };
+            let link = LinkConfig {
+                pings,
+                ..beside.link("confirmations", &server)
+            };
+            Confirmations::new(Link::new(link), wanted, shared.response_timeout)
         });
         let heard = Arc::clone(&shared.heard);
         let commands = LinkConfig {
@@ -118,6 +128,7 @@ impl Node {
             response_timeout: shared.response_timeout,
             expected,
             carried_out: AtomicU64::new(0),
+            lacks_the_others: AtomicBool::new(false),
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         };
         join(&beside.together, node.links());
@@ -177,6 +188,13 @@ impl Node {
         let confirmations = self.confirmations.as_ref();
         let more = confirmations.map(|confirmations| confirmations.link());
         [&self.link, self.subscriber.link()].into_iter().chain(more)
+    }
+
+    /// Whether it has refused the last scripts because it does not reach enough nodes of its cluster. It still answers with its map,
+    /// in which it has its slots.
+    pub(super) fn lacks_the_others(&self) -> bool {
+        // Relaxed, here and where it is written: nothing else is read by it.
+        self.lacks_the_others.load(Ordering::Relaxed)
     }
 
     /// Whether grants need a confirmation.

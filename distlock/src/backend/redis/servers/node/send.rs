@@ -259,6 +259,10 @@ impl Node {
                 if self.carried_out.load(Ordering::Relaxed) & script != script {
                     self.carried_out.fetch_or(script, Ordering::Relaxed);
                 }
+                // By a script alone: a node that is cut off still answers with its map.
+                if script != 0 && self.lacks_the_others() {
+                    self.lacks_the_others.store(false, Ordering::Relaxed);
+                }
                 Ok(value)
             }
             // The server can carry it out, and may do so again. Whether it has done a part of it, the text does not say.
@@ -268,7 +272,12 @@ impl Node {
             {
                 Err(Failed::With(Fault::Unknown(cause(error.to_string()))))
             }
-            Some(Err(error)) => Err(read_error(&self.link, epoch, error)),
+            Some(Err(error)) => {
+                if reply::lacks_the_others(&error) {
+                    self.lacks_the_others.store(true, Ordering::Relaxed);
+                }
+                Err(read_error(&self.link, epoch, error))
+            }
             None => {
                 // A command that came by other nodes had less time, which shows nothing.
                 if waited >= self.response_timeout {

@@ -50,6 +50,7 @@ impl Sentinels {
         loop {
             // Until it answers over this connection.
             self.known.lock().silent(&sentinel.address);
+            self.named.lock().silent(&sentinel.address, Instant::now());
             let patience = self.to_sentinels.timeout();
             let Ok(mut connected) = sentinel.link.connected(patience).await else {
                 // The link keeps connecting on its own.

@@ -249,14 +249,16 @@ impl Sentinels {
                 return Err(Fault::NotNow(cause(text)));
             }
         };
-        if let Some(server) = &server {
-            let mut named = self.named.lock();
+        let mut named = self.named.lock();
+        match &server {
             // What a Sentinel said last does not count once it is forgotten. What it has named is removed under the same lock
             // after that.
-            if !*sentinel.is_forgotten.borrow() {
-                named.note(&sentinel.address, server);
-            }
+            Some(_) if *sentinel.is_forgotten.borrow() => {}
+            Some(server) => named.note(&sentinel.address, server),
+            // It watches the service no more.
+            None => named.forget(&sentinel.address),
         }
+        drop(named);
         Ok(server)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tokio::time::Instant;
 
 use crate::backend::redis::connection::Address;
-use crate::config::SENTINELS_AGREE_AFTER;
+use crate::config::{SENTINEL_GONE_AFTER, SENTINELS_AGREE_AFTER};
 
 /// What the Sentinels of a service have said of its master.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(super) struct MasterName {
     left: Option<Left>,
     /// The server that each Sentinel named last.
     by: HashMap<Address, Address>,
+    /// Since when those have not answered that are silent.
+    silent_since: HashMap<Address, Instant>,
 }
 
 /// A server that is not the master any more.
@@ -36,6 +38,7 @@ impl MasterName {
     /// Records the server that a Sentinel names.
     pub(super) fn note(&mut self, sentinel: &Address, server: &Address) {
         self.by.insert(sentinel.clone(), server.clone());
+        self.silent_since.remove(sentinel);
         if let Some(left) = &mut self.left
             && left.server != *server
         {
@@ -43,9 +46,23 @@ impl MasterName {
         }
     }
 
-    /// A Sentinel is gone: what it said last does not count any more.
+    /// A Sentinel is gone, or does not know the service: what it said last does not count any more.
     pub(super) fn forget(&mut self, sentinel: &Address) {
         self.by.remove(sentinel);
+        self.silent_since.remove(sentinel);
+    }
+
+    /// A Sentinel does not answer. If that lasts, what it said last does not count: those that are gone would outvote those that have
+    /// replaced them. For a moment it counts: those that are cut off could outvote the others.
+    pub(super) fn silent(&mut self, sentinel: &Address, now: Instant) {
+        if self.by.contains_key(sentinel) {
+            self.silent_since.entry(sentinel.clone()).or_insert(now);
+        }
+    }
+
+    fn is_gone(&self, sentinel: &Address, now: Instant) -> bool {
+        let since = self.silent_since.get(sentinel);
+        since.is_some_and(|since| now.duration_since(*since) >= SENTINEL_GONE_AFTER)
     }
 
     /// Whether a server counts as the master if it says that it is one.
@@ -58,9 +75,9 @@ impl MasterName {
             return true;
         };
         let all_count = now.duration_since(left.at) >= SENTINELS_AGREE_AFTER;
-        let counted = self.by.iter();
-        let counted =
-            counted.filter(|(sentinel, _)| all_count || left.heard_by.contains(*sentinel));
+        let counted = self.by.iter().filter(|(sentinel, _)| {
+            !self.is_gone(sentinel, now) && (all_count || left.heard_by.contains(*sentinel))
+        });
         let (names, all) = counted.fold((0, 0), |(names, all), (_, named)| {
             (names + usize::from(named == server), all + 1)
         });
@@ -219,6 +236,28 @@ mod tests {
         assert!(!service.found(1));
         service.named.forget(&at(12));
         service.named.forget(&at(13));
+        assert!(service.found(1));
+    }
+
+    #[test]
+    fn sentinel_that_is_silent_has_its_vote_until_it_counts_as_gone() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.all_name(2);
+        service.note(11, 1);
+        service.now += SENTINELS_AGREE_AFTER;
+        for sentinel in [12, 13] {
+            service.named.silent(&at(sentinel), service.now);
+        }
+        assert!(!service.found(1));
+        // One has answered meanwhile.
+        service.note(12, 2);
+        service
+            .named
+            .silent(&at(12), service.now + SENTINELS_AGREE_AFTER);
+        service.now += SENTINEL_GONE_AFTER;
+        assert!(!service.found(1));
+        service.now += SENTINELS_AGREE_AFTER;
         assert!(service.found(1));
     }
 

@@ -1,0 +1,73 @@
+//! Channels whose slot gets another owner. There is no runtime, so nothing is connected to.
+
+use super::*;
+use crate::backend::redis::connection::Connector;
+use crate::backend::redis::connection::url::Tls;
+use crate::backend::redis::reply::Elsewhere;
+use crate::clock::Clock;
+use crate::config::{Config, PubSub};
+use crate::resource::identity::Identity;
+
+const CHANNEL: &str = "redisson_lock__channel:{k}";
+
+fn address(port: u16) -> Address {
+    Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port,
+    }
+}
+
+/// A cluster in which the first node has all slots.
+fn cluster() -> Arc<Cluster> {
+    let config = Config::default();
+    let (identity, name) = (Identity::new(), "test".to_owned());
+    let connector = Connector::new(0, None, identity, name, Tls::Off, &config).unwrap();
+    let shared = Shared::new(connector, &config, Clock::tokio());
+    let cluster = Cluster::new(vec![address(1), address(2)], shared, PubSub::Auto);
+    cluster.nodes.set_publish(Publish::Sharded);
+    give_all(&cluster.nodes, 1);
+    cluster
+}
+
+/// The node at this port has all slots from now on.
+fn give_all(nodes: &Nodes, port: u16) {
+    let all = OwnedSlots {
+        slots: 0..=16_383,
+        owner: address(port),
+    };
+    assert!(nodes.replace(&[all], nodes.moves()));
+}
+
+/// The node at which the channel is subscribed.
+fn node_of_channel(nodes: &Nodes) -> ServerNumber {
+    let servers = nodes.shared.subscriptions.servers();
+    let [(_, number)] = &servers[..] else {
+        panic!("{servers:?}");
+    };
+    *number
+}
+
+#[test]
+fn channel_whose_slot_moves_while_it_is_joined_is_subscribed_at_the_new_node() {
+    let cluster = cluster();
+    let (nodes, slot) = (&cluster.nodes, slot_of(CHANNEL));
+    let before = nodes.node(slot).node;
+    give_all(nodes, 2);
+    let _subscription = nodes.subscribe_at(&before, slot, CHANNEL.to_owned());
+    let now = nodes.node(slot).node;
+    assert_ne!(now.number(), before.number());
+    assert_eq!(node_of_channel(nodes), now.number());
+}
+
+#[test]
+fn channel_that_a_node_sends_elsewhere_goes_there_although_the_client_knew_the_new_node() {
+    let cluster = cluster();
+    let (nodes, slot) = (&cluster.nodes, slot_of(CHANNEL));
+    let before = nodes.node(slot).node;
+    give_all(nodes, 2);
+    let _subscription = before.subscriber().subscribe(CHANNEL.to_owned());
+    assert_eq!(node_of_channel(nodes), before.number());
+    let redirect = Elsewhere::Moved(format!("{slot} {}", address(2)));
+    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &redirect);
+    assert_eq!(node_of_channel(nodes), nodes.node(slot).node.number());
+}
