@@ -49,14 +49,21 @@ fn main() -> ExitCode {
     }
     // One thread: the kernel ends a command with the thread that has started it.
     let runtime = Builder::new_current_thread().enable_all().build();
-    let done = match runtime {
-        Ok(runtime) => block_on(runtime, execute(&cli)),
-        Err(error) => Err(Failed::new(Status::Software, error)),
+    let failed = match runtime {
+        Ok(runtime) => return block_on(runtime, told(&cli)),
+        Err(error) => Failed::new(Status::Software, error),
     };
-    match done {
+    failed.told(cli.server.json)
+}
+
+/// Executes the command, and writes what went wrong. Returns the exit status.
+async fn told(cli: &Cli) -> ExitCode {
+    let status = match execute(cli).await {
         Ok(status) => ExitCode::from(status),
         Err(failed) => failed.told(cli.server.json),
-    }
+    };
+    output::noted().await;
+    status
 }
 
 /// Executes a future, and returns when it is ready. The drop of the runtime would wait for its threads, and the look-up of a name

@@ -122,8 +122,7 @@ fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
     })
 }
 
-/// Tells the command to end. Returns when it is killed. What is said about it comes after this call: a stderr that nobody reads may
-/// block.
+/// Tells the command to end. Returns when it is killed.
 fn terminate(child: &Child, args: &Run) -> Instant {
     child.signal(Signal::TERM);
     // A command that is stopped would not see it.

@@ -22,6 +22,7 @@ use self::held::Held;
 use self::outcome::{NotReleased, Outcome};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
+use crate::output::note_in_background;
 use crate::signals::Signals;
 
 /// How long the end of what is given up may take to reach the server. Later its lease frees the lock.
@@ -29,6 +30,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the command under the lock. Returns the exit status of this program.
 pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, Failed> {
+    note_in_background();
     // Before anything is held: from here on no signal ends this process.
     let mut signals = Signals::listen().map_err(|error| Failed::new(Status::Software, error))?;
     let lease = LockSource::from(client).watchdog_timeout();
