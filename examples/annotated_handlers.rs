@@ -33,11 +33,12 @@ impl From<Error> for PayError {
     }
 }
 
-/// The answer of the layer for the lock's errors, and an own one for all others.
+/// The answer of the layer for the lock's errors, and an own one for all others. `before_work` says to the client that nothing was
+/// done: `pay` has no lock but that of its attribute.
 impl IntoResponse for PayError {
     fn into_response(self) -> Response {
         match self {
-            Self::Locked(error) => Rejection::from(error).into_response(),
+            Self::Locked(error) => Rejection::before_work(error).into_response(),
             Self::UnknownOrder => (StatusCode::NOT_FOUND, "no such order").into_response(),
         }
     }
@@ -63,9 +64,9 @@ async fn pay(State(shop): State<Arc<Shop>>, Path(id): Path<u64>) -> Result<Strin
     shop.pay(id).await
 }
 
-/// `?` makes a `Rejection` of a `distlock::Error`. That is all that a function with no other errors needs.
+/// A function with no other errors needs no error type of its own.
 async fn cancel(State(shop): State<Arc<Shop>>, Path(id): Path<u64>) -> Result<String, Rejection> {
-    Ok(shop.cancel(id).await?)
+    shop.cancel(id).await.map_err(Rejection::before_work)
 }
 
 #[tokio::main]

@@ -131,7 +131,8 @@
 //! clients translate. With tonic's `GrpcWebLayer` outside, the lock layer sees gRPC requests. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!
-//! A handler that locks without the layer gives the same answers with [`Rejection`] as its error type.
+//! A handler that locks without the layer gives the same answers by [`Rejection::before_work`]. With `?`, which may stand
+//! after work, a [`Rejection`] has the same status, but no `Retry-After`, and `retryable` is false.
 //!
 //! [`busy_status`](LockLayer::busy_status) replaces the status 409, and [`on_reject`](LockLayer::on_reject) replaces whole
 //! answers.
@@ -191,14 +192,14 @@
 //!       description: The request's body did not arrive in time. The outcome is unknown.
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //!     LockBusy: # 409
-//!       description: Another request is running. Nothing was done. Send this request again after Retry-After seconds.
+//!       description: Another request is running. If retryable is true, nothing was done. Send this request again after Retry-After seconds then.
 //!       headers: { Retry-After: { schema: { type: integer } } }
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //!     LockFailed: # 500
-//!       description: For urn:distlock:lost, the outcome is unknown. For other types, nothing was done.
+//!       description: For urn:distlock:lost, the outcome is unknown. For other types, detail says whether something was done.
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //!     LockUnavailable: # 503
-//!       description: Nothing was done. Send this request again after Retry-After seconds.
+//!       description: If retryable is true, nothing was done. Send this request again after Retry-After seconds then.
 //!       headers: { Retry-After: { schema: { type: integer } } }
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //! ```

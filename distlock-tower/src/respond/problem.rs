@@ -12,7 +12,7 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
     let reason = rejection.reason();
     let name = reason.name();
     let title = reason.title();
-    let retryable = reason.is_retryable();
+    let retryable = rejection.retryable;
     let status = rejection.status();
     let detail = rejection.detail;
     // Scripts in a browser see no `Retry-After`, unless CORS exposes it.

@@ -107,7 +107,7 @@ impl Reason {
         }
     }
 
-    pub(super) fn is_retryable(self) -> bool {
+    fn is_retryable(self) -> bool {
         matches!(self, Self::Busy | Self::Overloaded | Self::Unavailable)
     }
 
@@ -142,16 +142,43 @@ impl Reason {
             Self::Config => "The locks of this server are misconfigured. Nothing was done.",
         }
     }
+
+    /// The detail if the handler may have worked before the error.
+    fn detail_of_unknown_work(self) -> &'static str {
+        match self {
+            Self::Busy => {
+                "Another request is using the same resource. It is unknown how much of the request was done."
+            }
+            Self::Overloaded => {
+                "Too many requests are already waiting. It is unknown how much of the request was done."
+            }
+            Self::Unavailable => {
+                "The lock service is not available. It is unknown how much of the request was done."
+            }
+            Self::Config => {
+                "The locks of this server are misconfigured. It is unknown how much of the request was done."
+            }
+            Self::Lost | Self::BodyTimeout | Self::Key => self.detail(),
+        }
+    }
 }
 
 /// A request that the layer refuses. The argument of the function for
 /// [`LockLayer::on_reject`](crate::LockLayer::on_reject).
 ///
 /// It is also an error type for axum handlers that lock without the layer, by `#[distributed_lock]` or by
-/// [`acquire`](distlock::Lock::acquire). A [`distlock::Error`] converts into it, also by `?`, and as a response it is the
-/// answer that the layer would give: 409 or 503 with `Retry-After`, and `application/problem+json`. The error is logged
-/// then, because its text contains the key and the answer does not. A handler that is
-/// called by gRPC clients needs its own translation.
+/// [`acquire`](distlock::Lock::acquire). As a response it is `application/problem+json`. The error is logged then, because
+/// its text contains the key and the answer does not. A handler that is called by gRPC clients needs its own translation.
+///
+/// There are two ways to make it of a [`distlock::Error`]:
+///
+/// * [`Rejection::before_work`] is for the error of an acquisition that comes before all work. It is the answer that the
+///   layer would give: nothing was done, and the client may send the request again after `Retry-After`.
+/// * `From`, and so `?`, is for all other errors. It has the same status. A conversion cannot know what the handler did
+///   before, so the answer says that this is unknown. It has no `Retry-After`, and `retryable` is false.
+///
+/// The error of [`Guard::release`](distlock::Guard::release) after the work mostly belongs in the log, and not in the
+/// answer: unless it [is a loss](distlock::Error::is_lost), the work was done under the lock.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -162,17 +189,13 @@ impl Reason {
 /// use distlock_tower::Rejection;
 /// use tower::ServiceExt;
 ///
-/// #[distributed_lock(key = "order:<id>", wait = 0)]
-/// async fn pay(id: u64) -> Result<String, distlock::Error> {
+/// #[distributed_lock(key = "order:<id>", wait = 0, on_error = |error| Err(Rejection::before_work(error)))]
+/// async fn pay(Path(id): Path<u64>) -> Result<String, Rejection> {
 ///     Ok(format!("paid {id}"))
 /// }
 ///
-/// async fn handler(Path(id): Path<u64>) -> Result<String, Rejection> {
-///     Ok(pay(id).await?)
-/// }
-///
 /// let client = Client::in_memory();
-/// let app: Router = Router::new().route("/orders/{id}/pay", post(handler));
+/// let app: Router = Router::new().route("/orders/{id}/pay", post(pay));
 /// let _other = client.lock("order:42").acquire().await.unwrap();
 /// let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
 /// let response = distlock::with_client(&client, app.oneshot(request)).await.unwrap();
@@ -202,6 +225,7 @@ impl Reason {
 pub struct Rejection {
     pub(super) reason: Reason,
     pub(super) status: StatusCode,
+    pub(super) retryable: bool,
     retry_after: Option<u64>,
     pub(super) detail: &'static str,
     pub(super) error: Option<Error>,
@@ -216,6 +240,7 @@ impl Rejection {
         Self {
             reason,
             status: reason.status(),
+            retryable: reason.is_retryable(),
             retry_after: None,
             detail: reason.detail(),
             error: None,
@@ -267,6 +292,40 @@ impl Rejection {
         }
     }
 
+    /// The answer to a request whose handler did nothing before this error.
+    ///
+    /// It is the answer that the layer would give: 409 or 503 with `Retry-After`, and a text that says that nothing was
+    /// done. Use it for the error of an acquisition that comes before all work, and for an annotated function whose body
+    /// returns no errors of other locks. If the lock was [lost](Error::is_lost), the answer still says that the outcome is
+    /// unknown.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::Rejection;
+    ///
+    /// async fn pay(client: &distlock::Client, id: u64) -> Result<String, Rejection> {
+    ///     let lock = client.lock(format!("order:{id}"));
+    ///     let guard = lock.acquire().await.map_err(Rejection::before_work)?;
+    ///     let paid = format!("paid {id}"); // the work
+    ///     match guard.release().await {
+    ///         Err(loss) if loss.is_lost() => return Err(loss.into()),
+    ///         Err(error) => eprintln!("order {id} is paid, but {error}"),
+    ///         Ok(()) => {}
+    ///     }
+    ///     Ok(paid)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # assert_eq!(pay(&distlock::Client::in_memory(), 7).await.unwrap(), "paid 7");
+    /// # }
+    /// ```
+    pub fn before_work(error: Error) -> Self {
+        Self {
+            #[cfg(feature = "axum")]
+            is_logged: false,
+            ..Self::of(&error, Pace::default())
+        }
+    }
+
     /// Returns why the request was refused.
     ///
     /// # Examples
@@ -284,7 +343,8 @@ impl Rejection {
         self.status
     }
 
-    /// Returns the time after which a retry can succeed, in whole seconds, or `None` if a retry does not help.
+    /// Returns the time after which a retry can succeed, in whole seconds, or `None` if a retry does not help or may do the
+    /// work twice.
     ///
     /// # Examples
     /// See [`Rejection`].
@@ -315,11 +375,15 @@ impl Rejection {
 }
 
 impl From<Error> for Rejection {
+    /// Makes no promise about what was done before the error: see [`Rejection::before_work`].
     fn from(error: Error) -> Self {
+        // The error may be that of a release, or of a second lock, after the work.
+        let rejection = Self::before_work(error);
         Self {
-            #[cfg(feature = "axum")]
-            is_logged: false,
-            ..Self::of(&error, Pace::default())
+            retryable: false,
+            retry_after: None,
+            detail: rejection.reason.detail_of_unknown_work(),
+            ..rejection
         }
     }
 }

@@ -76,7 +76,8 @@ async fn pay(
         Ok(answer) => answer.into_response(),
         // The texts of errors have keys and owners in them. They are for the log, and not for clients.
         Err(failure) => match failure.downcast::<distlock::Error>() {
-            Ok(error) => Rejection::from(*error).into_response(),
+            // The body has no other lock, so nothing was done.
+            Ok(error) => Rejection::before_work(*error).into_response(),
             Err(failure) => {
                 eprintln!("the payment failed: {failure}");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()

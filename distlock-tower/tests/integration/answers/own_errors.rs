@@ -1,5 +1,7 @@
 //! Handlers that lock without the layer: what a `distlock::Error` becomes as a response.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::Path;
@@ -34,7 +36,7 @@ impl From<Error> for PayError {
 impl IntoResponse for PayError {
     fn into_response(self) -> Response {
         let Self::Locked(error) = self;
-        Rejection::from(error).into_response()
+        Rejection::before_work(error).into_response()
     }
 }
 
@@ -44,7 +46,7 @@ async fn cancel(id: u64) -> Result<String, PayError> {
 }
 
 async fn send(client: &Client, path: &str) -> Answer {
-    let paid = async |Path(id): Path<u64>| Ok::<_, Rejection>(pay(id).await?);
+    let paid = async |Path(id): Path<u64>| pay(id).await.map_err(Rejection::before_work);
     let app: Router = Router::new().route("/pay/{id}", post(paid)).route(
         "/cancel/{id}",
         post(async |Path(id): Path<u64>| cancel(id).await),
@@ -87,4 +89,56 @@ async fn annotated_function_without_a_server_answers_as_the_layer_does() {
     answer.is_problem("unavailable", 503, true);
     assert_eq!(answer.retry_after, Some(5));
     assert_eq!(answer.text, answer_of_the_layer(&client).await.text);
+}
+
+/// The answer of a handler that works and then ends by the `?` behind `failing`.
+async fn answer_after_work<F, R>(failing: F) -> Answer
+where
+    F: Fn() -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<(), Error>> + Send,
+{
+    let works = Arc::new(AtomicU64::new(0));
+    let counted = works.clone();
+    let handler = async move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        failing().await?;
+        Ok::<_, Rejection>("paid")
+    };
+    let app: Router = Router::new().route("/", post(handler));
+    let request = Request::post("/").body(Body::empty()).unwrap();
+    let answer = Answer::of(app.oneshot(request).await.unwrap()).await;
+    assert_eq!(works.load(Ordering::Relaxed), 1);
+    assert_eq!(answer.retry_after, None, "{answer:?}");
+    let told = answer
+        .text
+        .contains("It is unknown how much of the request was done");
+    assert!(told, "{answer:?}");
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_that_fails_after_the_work_does_not_invite_the_client_to_send_the_request_again() {
+    let server = MemoryServer::new();
+    let client = Client::builder().in_memory(&server).unwrap();
+    let answer = answer_after_work(move || {
+        let (server, client) = (server.clone(), client.clone());
+        async move {
+            let guard = client.lock("order:1").acquire().await?;
+            server.take_down();
+            guard.release().await
+        }
+    });
+    answer.await.is_problem("unavailable", 503, false);
+}
+
+#[tokio::test]
+async fn second_lock_that_is_busy_after_the_work_does_not_invite_the_client_to_send_the_request_again()
+ {
+    let client = Client::in_memory();
+    let _taken = client.lock("order:2").acquire().await.unwrap();
+    let answer = answer_after_work(move || {
+        let lock = client.lock("order:2");
+        async move { lock.acquire().wait(Duration::ZERO).await.map(drop) }
+    });
+    answer.await.is_problem("busy", 409, false);
 }
