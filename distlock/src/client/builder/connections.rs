@@ -85,7 +85,10 @@ impl Builder {
     /// master grants the same lock again. With this setting an acquisition completes only when that many replicas have the grant.
     /// If fewer have it within `timeout`, the client releases the grant, and the acquisition tries again within its wait. The
     /// setting applies to every kind of lock, semaphore and permit. It does not delay renewals, releases or other clients. A lock
-    /// that is handed over inside this client was confirmed before, and is not confirmed again.
+    /// that is handed over inside this client was confirmed before, and is not confirmed again. Neither are
+    /// [`extend`](crate::Guard::extend) and [`attach`](crate::Client::attach). A master that is cut off from its replicas goes on to
+    /// renew a hold, and its replicas forget it when the last lease that they heard of ends. A replica that is promoted after that
+    /// grants the lock again. `min-replicas-to-write` on the servers makes this rarer, and a fencing token closes the gap.
     ///
     /// With [`Replicas::Connected`], all replicas that are online must have the grant. Without any replica, no confirmation is
     /// needed. Redisson waits for the same number by default, except with a single server, but accepts the grant if one of them
