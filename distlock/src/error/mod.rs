@@ -30,7 +30,8 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 ///
 /// * [`is_busy`](Error::is_busy): another owner holds the lock. Retry later.
 /// * [`is_overloaded`](Error::is_overloaded): too many acquisitions wait already. Retry later, with less load.
-/// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry when it is back.
+/// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry an acquisition when it is back. A change of
+///   a number may have been made: read it first.
 /// * [`is_lost`](Error::is_lost): the hold ended too early, or what was waited for is gone. Check or repeat the work that
 ///   it protected.
 /// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
@@ -85,8 +86,10 @@ pub enum Error {
     /// The lock server did not answer, it answered that it cannot grant locks at the moment, or it answered so late that the keys of an
     /// acquisition were not held together.
     ///
-    /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
-    /// background, or its lease ends it.
+    /// After an acquisition the caller holds nothing. If the server still has a hold of the caller, the client releases it in the
+    /// background, or its lease ends it. After [`Guard::extend`](crate::Guard::extend) the guard still holds its key. A change of a
+    /// number, such as [`add_permits`](crate::Semaphore::add_permits) or [`count_down`](crate::CountDownLatch::count_down), may have
+    /// been made: read the number before you repeat it.
     #[error("lock server unavailable, asked for {key:?} for {}: {cause}", show(*after))]
     #[non_exhaustive]
     Unavailable {

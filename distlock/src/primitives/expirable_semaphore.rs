@@ -273,7 +273,9 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits). With [`Error::InvalidPermits`] the number of
-    /// available permits would be above 2147483647, or as far below 0, and nothing was changed.
+    /// available permits would be above 2147483647, or as far below 0, and nothing was changed. After [`Error::Unavailable`] the
+    /// change may have been made, and a second call is a second change: read the number by [`permits`](ExpirableSemaphore::permits)
+    /// before you repeat it.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -297,7 +299,7 @@ impl ExpirableSemaphore {
     /// total, and it may have changed by the time it is returned.
     ///
     /// # Errors
-    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -316,7 +318,7 @@ impl ExpirableSemaphore {
     /// Returns how many permits are taken.
     ///
     /// # Errors
-    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -338,7 +340,7 @@ impl ExpirableSemaphore {
     /// Returns the total number of permits, available and taken.
     ///
     /// # Errors
-    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -458,7 +460,7 @@ impl ExpirableSemaphore {
     /// lease. Their scopes may still run until then.
     ///
     /// # Errors
-    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
     ///
     /// # Cancel safety
     /// If the future is dropped, the semaphore may or may not be removed.

@@ -133,7 +133,9 @@ impl CountDownLatch {
     /// Decreases the count by one and returns what is left. Does nothing and returns 0 if there is no latch.
     ///
     /// # Errors
-    /// The same as [`try_set_count`](CountDownLatch::try_set_count).
+    /// The same as [`try_set_count`](CountDownLatch::try_set_count). After [`Error::Unavailable`] the count may have been decreased, and
+    /// a second call decreases it once more, which can open the latch too early: read it by [`count`](CountDownLatch::count) before
+    /// you repeat it.
     ///
     /// # Cancel safety
     /// If the future is dropped, the count-down may or may not take effect; it never takes effect twice.

@@ -296,7 +296,8 @@ impl<K: LockKind> Lock<K> {
     /// of a read/write lock does not delete a lock of another kind.
     ///
     /// # Errors
-    /// The same as [`is_locked`](Lock::is_locked).
+    /// The same as [`is_locked`](Lock::is_locked). After [`Error::Unavailable`] the lock may or may not have been freed. A second call frees
+    /// the owner that holds it by then.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may or may not have been freed. A request that was sent before is carried out all the same,

@@ -167,7 +167,7 @@ impl RedLock {
     /// [`Lock::force_release`](crate::Lock::force_release).
     ///
     /// # Errors
-    /// The same as [`holders`](RedLock::holders).
+    /// The same as [`holders`](RedLock::holders). The lock may have been freed on some of the servers by then.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may have been freed on some of the servers. A request that was sent before is carried out all

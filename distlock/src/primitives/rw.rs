@@ -121,7 +121,8 @@ impl RwLock {
     /// It calls [`WriteLock::force_release`], and [`ReadLock::force_release`] if there was no writer.
     ///
     /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked). After [`Error::Unavailable`] the lock may or may not have been freed. A second
+    /// call frees the owner that holds it by then.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may or may not have been freed. A request that was sent before is carried out all the same,

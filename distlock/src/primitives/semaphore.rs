@@ -133,7 +133,8 @@ impl Semaphore {
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits). [`Error::InvalidPermits`]: the sum would be above 2147483647
-    /// or below -2147483647, and nothing was changed.
+    /// or below -2147483647, and nothing was changed. After [`Error::Unavailable`] the change may have been made, and a second call
+    /// is a second change: read the number by [`available_permits`](Semaphore::available_permits) before you repeat it.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -157,7 +158,7 @@ impl Semaphore {
     /// release more permits than were acquired; this is not checked.
     ///
     /// # Errors
-    /// The same as [`add_permits`](Semaphore::add_permits), and [`Error::InvalidPermits`] for 0.
+    /// The same as [`add_permits`](Semaphore::add_permits), also for a repetition, and [`Error::InvalidPermits`] for 0.
     ///
     /// # Cancel safety
     /// If the future is dropped, the permits may or may not be released.
@@ -204,7 +205,8 @@ impl Semaphore {
     /// A negative number of permits becomes 0, and the negative number is returned, as in Redisson and Java.
     ///
     /// # Errors
-    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits). After [`Error::Unavailable`] the permits may have been taken, and
+    /// their number is not known: a second call does not return it.
     ///
     /// # Cancel safety
     /// If the future is dropped, the permits may or may not be taken.
