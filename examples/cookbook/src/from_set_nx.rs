@@ -3,7 +3,10 @@
 //! | library | its key for the lock `order:42` | its value |
 //! | --- | --- | --- |
 //! | redis-py: `client.lock("order:42")` | `order:42` | a random text |
-//! | redlock (node, Python, Rust's rslock): `lock(["order:42"], ..)` | `order:42`, on each server | a random text |
+//! | redlock (node, Python, Rust's rslock) with **one** server: `lock(["order:42"], ..)` | `order:42` | a random text |
+//!
+//! A Redlock of several servers is locked if a majority of them has its key. [`with_both`] takes the old lock on one server, and so
+//! does not exclude it: such a program has to take the old lock by its redlock library, in place of [`take_old`].
 //!
 //! Such a key is a string, and a lock of this crate is a hash, as Redisson's is. The two cannot share a key: each of them finds a
 //! value of another type. So they have two prefixes, and take two releases to change:
@@ -13,7 +16,8 @@
 //! 2. A release that takes only the new lock. From then on nobody has the old one alone.
 //!
 //! All of them take the new lock first and the old one last, so that no two of them wait for each other. The old lock keeps its
-//! fixed time, and its work has to be shorter than that, as before.
+//! fixed time, and its work has to be shorter than that. If it was not, [`Done::released`] says so beside the value, as redis-py
+//! raises `LockNotOwnedError`.
 
 use std::time::Duration;
 
@@ -30,41 +34,60 @@ pub const NEW_PREFIX: &str = "locks:";
 /// How long the old lock is taken at most.
 const OLD_TTL: Duration = Duration::from_secs(30);
 
-/// How long to wait for both.
+/// How long to wait for both, in all.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// What redis-py and redlock send to release a lock.
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])";
 
+/// What was done under both locks.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// What the work has returned.
+    pub value: T,
+    /// An error if one of the locks had ended before the work had, so that somebody else may have worked at the same time, or if
+    /// a release was not answered.
+    pub released: Result<(), Failure>,
+}
+
 /// Takes the new lock and then the old one, and runs `work` under both.
 ///
 /// # Errors
-/// Those of the locks, and if the old one stays taken for too long.
+/// Those of the locks, and if the old one stays taken for too long. The work was not done then, except if the new lock is lost
+/// while it runs.
 pub async fn with_both<T>(
     locks: &Client,
     old: &mut MultiplexedConnection,
     key: &str,
     work: impl Future<Output = T>,
-) -> Result<T, Failure> {
+) -> Result<Done<T>, Failure> {
+    let until = Instant::now() + WAIT;
+    let new = locks.lock(key).acquire().wait(WAIT).await?;
     let both = async {
-        let token = take_old(old, key).await?;
-        let done = work.await;
-        Script::new(RELEASE)
-            .key(key)
-            .arg(&token)
-            .invoke_async::<i64>(old)
-            .await?;
-        Ok(done)
+        let token = take_old(old, key, until).await?;
+        let value = work.await;
+        // The work is done: its value is returned, whatever becomes of the locks.
+        let released = release_old(old, key, &token).await;
+        Ok::<_, Failure>(Done { value, released })
     };
-    locks.lock(key).acquire().wait(WAIT).run(both).await?
+    let done = new.scope(both).await?;
+    let released = new.release().await;
+    let done = done?;
+    Ok(Done {
+        released: done.released.and(released.map_err(Failure::from)),
+        ..done
+    })
 }
 
 /// Takes the old lock, as the old release does, and returns the value that it has written.
-async fn take_old(old: &mut MultiplexedConnection, key: &str) -> Result<String, Failure> {
+async fn take_old(
+    old: &mut MultiplexedConnection,
+    key: &str,
+    until: Instant,
+) -> Result<String, Failure> {
     // A text that nobody else writes.
     let token = format!("{:032x}", rand::random::<u128>());
-    let until = Instant::now() + WAIT;
     loop {
         let mut set = redis::cmd("SET");
         set.arg(key)
@@ -80,6 +103,20 @@ async fn take_old(old: &mut MultiplexedConnection, key: &str) -> Result<String, 
         }
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Releases the old lock, as the old release does.
+async fn release_old(
+    old: &mut MultiplexedConnection,
+    key: &str,
+    token: &str,
+) -> Result<(), Failure> {
+    let script = Script::new(RELEASE);
+    let released: i64 = script.key(key).arg(token).invoke_async(old).await?;
+    if released == 0 {
+        return Err(format!("the old lock of {key} had ended before the work had").into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -131,7 +168,9 @@ mod tests {
         }
 
         async fn new_locks(&self) -> Client {
-            let builder = Client::builder().key_prefix(NEW_PREFIX);
+            let builder = Client::builder()
+                .key_prefix(NEW_PREFIX)
+                .unavailable_after(Duration::from_secs(1));
             builder.connect(&self.url()).await.unwrap()
         }
     }
@@ -166,9 +205,8 @@ mod tests {
             let busy = next.lock("order:42").try_acquire().await.unwrap();
             assert!(busy.is_none(), "the next release is inside");
         };
-        with_both(&locks, &mut own, "order:42", inside)
-            .await
-            .unwrap();
+        let done = with_both(&locks, &mut own, "order:42", inside).await;
+        done.unwrap().released.unwrap();
         // Both are free again, and the old release keeps the one with both out.
         assert!(takes_old(&mut old, "order:42").await);
         let refused = with_both(&locks, &mut own, "order:42", async {}).await;
@@ -182,6 +220,46 @@ mod tests {
             .release()
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn old_lock_that_ends_before_the_work_is_told_beside_the_value() {
+        let server = Server::start().await;
+        let (mut other, mut own) = (server.old_release().await, server.old_release().await);
+        let locks = server.new_locks().await;
+        let work = async {
+            // As if its time were over.
+            let mut delete = redis::cmd("DEL");
+            delete
+                .arg("order:42")
+                .query_async::<()>(&mut other)
+                .await
+                .unwrap();
+            assert!(takes_old(&mut other, "order:42").await);
+            "paid"
+        };
+        let done = with_both(&locks, &mut own, "order:42", work).await.unwrap();
+        assert_eq!(done.value, "paid");
+        let told = done.released.unwrap_err().to_string();
+        assert!(told.contains("had ended before the work"), "{told}");
+        assert!(
+            !takes_old(&mut other, "order:42").await,
+            "the lock of another was released"
+        );
+    }
+
+    #[tokio::test]
+    async fn value_of_the_work_is_returned_if_the_locks_cannot_be_released() {
+        let server = Server::start().await;
+        let mut own = server.old_release().await;
+        let locks = server.new_locks().await;
+        let work = async {
+            drop(server);
+            "paid"
+        };
+        let done = with_both(&locks, &mut own, "order:42", work).await.unwrap();
+        assert_eq!(done.value, "paid");
+        done.released.unwrap_err();
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 //! | [`fenced_transaction`] | an SQLx transaction whose commit a newer holder of the lock makes fail |
 //! | [`idempotency_key`] | a request that clients may send again, and that is carried out once |
 //! | [`used_once`] | semaphores and latches that clean up after themselves |
-//! | [`from_set_nx`] | from locks made of `SET NX` to those of this crate, without a stop |
+//! | [`from_set_nx`] | from locks made of `SET NX` on one server to those of this crate, without a stop |
 //!
 //! `compose.yaml`, in the folder above, starts two replicas with Redis, Prometheus and Grafana.
 
