@@ -26,9 +26,9 @@ use tower_service::Service;
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use axum::{Router, extract::Path, http::Request, routing::post};
+/// use axum::{Router, extract::Path, http::{Request, StatusCode}, routing::post};
 /// use distlock::{Client, Error, distributed_lock};
-/// use distlock_tower::ClientLayer;
+/// use distlock_tower::{ClientLayer, Rejection};
 /// use tower::ServiceExt;
 ///
 /// #[distributed_lock(key = "order:<id>", wait = "5s")]
@@ -36,8 +36,8 @@ use tower_service::Service;
 ///     Ok(format!("order {id} is paid"))
 /// }
 ///
-/// async fn handler(Path(id): Path<u64>) -> String {
-///     pay(id).await.unwrap_or_else(|error| error.to_string())
+/// async fn handler(Path(id): Path<u64>) -> Result<String, StatusCode> {
+///     pay(id).await.map_err(|error| Rejection::before_work(error).status()) // not its text, which has the key
 /// }
 ///
 /// let app: Router = Router::new()

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use distlock_tower::LockLayer;
+use distlock_tower::{LockLayer, Rejection};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -58,14 +58,20 @@ async fn stock(State(shop): State<Shop>, Path(item): Path<String>) -> Result<Str
     shop.left(&item).await.map(|left| format!("{left}\n"))
 }
 
+/// Texts of a lock or of the stock have keys and owners in them: they are for the log, and not for customers.
 impl IntoResponse for ShopError {
     fn into_response(self) -> Response {
-        let status = match &self {
+        let status = match self {
             Self::SoldOut => StatusCode::GONE,
             Self::NoSuchItem => StatusCode::NOT_FOUND,
             Self::NothingToPay => StatusCode::PAYMENT_REQUIRED,
-            Self::Lock(error) if error.is_busy() => StatusCode::CONFLICT,
-            Self::Lock(_) | Self::Stock(_) => StatusCode::SERVICE_UNAVAILABLE,
+            // Only the attribute of `Shop::place` makes it, so nothing was done, unless the locks were lost.
+            Self::Lock(error) => return Rejection::before_work(error).into_response(),
+            // It is not known how far the sale came.
+            Self::Stock(ref failure) => {
+                eprintln!("{self}: {failure}");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
         (status, Json(json!({ "error": self.to_string() }))).into_response()
     }

@@ -22,8 +22,8 @@ pub(crate) enum ShopError {
     NothingToPay,
     #[error(transparent)]
     Lock(#[from] distlock::Error),
-    #[error("the stock cannot be reached: {0}")]
-    Stock(Failure),
+    #[error("the stock cannot be reached")]
+    Stock(#[source] Failure),
 }
 
 /// An order, as it is returned to the customer.

@@ -146,6 +146,31 @@ async fn sale_that_fails_in_its_middle_is_told_with_its_reason_and_is_not_overso
     assert!(said.contains("nothing was oversold"), "{said}");
 }
 
+#[cfg(all(feature = "redis", unix))]
+#[tokio::test]
+async fn lock_that_the_server_denies_is_500_and_its_key_is_not_told_to_customers() {
+    let server = distlock_tests::RedisServer::start().await;
+    let (_service, console) = serve(&["--redis", &server.url()]).await;
+    // The layer can lock the order, and the attribute cannot lock the stock.
+    let keys = ["~shop:lock:order:*", "~*shop:lock:order:*"];
+    let rule = [&["ACL", "SETUSER", "default", "resetkeys"], &keys[..]].concat();
+    server.cli(&rule).await;
+    let (mut stream, _) = connect(&console).await;
+    let order = b"POST /orders/1/items/lamp HTTP/1.0
+Host: localhost
+
+";
+    stream.write_all(order).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 500"), "{answer}");
+    assert!(answer.contains("urn:distlock:config"), "{answer}");
+    assert!(
+        !answer.contains("stock") && !answer.contains("shop"),
+        "{answer}"
+    );
+}
+
 /// The names of all locks in Redis.
 #[cfg(feature = "redis")]
 async fn locks(server: &distlock_tests::RedisServer) -> Vec<String> {
