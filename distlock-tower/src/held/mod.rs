@@ -152,9 +152,12 @@ impl Held {
     ///
     /// use distlock_tower::Held;
     ///
-    /// async fn write(held: Held) -> String {
-    ///     // The store ends the request before another owner can have the lock.
-    ///     format!("set statement_timeout = {}", held.remaining().min(Duration::from_secs(5)).as_millis())
+    /// async fn write(held: Held) -> Result<String, &'static str> {
+    ///     // The store ends the request at about the end of the lease; `Builder::lease_margin` leaves time before it.
+    ///     match held.remaining().min(Duration::from_secs(5)).as_millis() {
+    ///         0 => Err("the lock is over"), // for PostgreSQL, a timeout of 0 is none
+    ///         millis => Ok(format!("set statement_timeout = {millis}")),
+    ///     }
     /// }
     /// # let _ = write;
     /// ```

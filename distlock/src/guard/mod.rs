@@ -227,6 +227,9 @@ impl Guard {
     /// it tells how long the guard holds the key if the server does not answer any more. For several keys, it is the shortest
     /// time.
     ///
+    /// Do not begin a request with a timeout of zero: for many stores, zero means no timeout. PostgreSQL's `statement_timeout`
+    /// counts in milliseconds, so a time below 1 ms is zero there as well.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
