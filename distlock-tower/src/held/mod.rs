@@ -118,7 +118,7 @@ impl Held {
     /// use tower::ServiceExt;
     ///
     /// async fn write(held: Held) -> String {
-    ///     format!("update .. where token < {}", held.token().unwrap_or_default())
+    ///     format!("update .. where token <= {}", held.token().unwrap_or_default())
     /// }
     ///
     /// let client = distlock::Client::in_memory();

@@ -18,7 +18,7 @@ use crate::resource::kind::Kind;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
 /// let client = distlock::Client::in_memory();
 /// let guard = client.fenced_lock("order:42").acquire().await?;
-/// let _written = guard.scope(async { format!("update .. where token < {}", guard.token()) }).await?;
+/// let _written = guard.scope(async { format!("update .. where token <= {}", guard.token()) }).await?;
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```

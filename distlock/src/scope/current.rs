@@ -43,7 +43,7 @@ pub fn is_held(key: &str) -> bool {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
 /// async fn write(text: &str) -> String {
 ///     let token = distlock::current("report").and_then(|hold| hold.token()).unwrap_or_default();
-///     format!("{text} if the last token is below {token}")
+///     format!("{text} if the last token is at most {token}")
 /// }
 ///
 /// let client = distlock::Client::in_memory();
