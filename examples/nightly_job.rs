@@ -1,7 +1,7 @@
 //! A scheduled job that every replica starts, and that only one of them runs.
 //!
 //! A lock alone is not enough, because the job may be finished before the slowest replica starts it. `hold_at_least` keeps
-//! the key locked for longer than the replicas' clocks differ.
+//! the key locked for longer than the replicas' clocks differ. It does so also if the job fails: a retry belongs inside the lock.
 
 use std::time::Duration;
 

@@ -89,7 +89,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) lease: Option<Duration>,
 
-    /// Keep the lock taken for at least this long, also if the command ends sooner.
+    /// Keep the lock taken for at least this long, also if the command ends sooner or fails.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) hold_at_least: Option<Duration>,
 

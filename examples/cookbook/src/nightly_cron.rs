@@ -1,7 +1,8 @@
 //! A job of tokio-cron-scheduler that runs once per fire. Each replica has a scheduler of its own, and fires.
 //!
 //! The scheduler does not tell the job the time of its fire. So the key is the same each night, and stays locked for an hour
-//! from the start of the job: longer than the clocks of the replicas differ, and than a replica takes to restart.
+//! from the start of the job: longer than the clocks of the replicas differ, and than a replica takes to restart. It also stays
+//! locked if the job returns an error. Repeat a step that may fail inside of [`write_report`].
 
 use distlock::{Client, Error, distributed_lock};
 use tokio::sync::mpsc::UnboundedSender;
