@@ -56,7 +56,7 @@ impl Settings {
                     request_body::drain(body, self.drain_limit).await;
                 }
                 let error = KeyError::from(error);
-                let answer = self.refuse_keys(&error, is_grpc(&parts.headers));
+                let answer = self.refuse_keys(&error, is_grpc(parts));
                 (EnterOutcome::Answered(answer), None)
             }
         }
@@ -72,7 +72,7 @@ impl Settings {
 
     async fn enter_keyed(&self, parts: &mut Parts) -> EnterOutcome {
         self.note_preflight(parts);
-        let grpc = is_grpc(&parts.headers);
+        let grpc = is_grpc(parts);
         let keys = match self.key.of(parts).await {
             KeyOutcome::Keys(keys) => key::distinct(keys),
             KeyOutcome::NoKey | KeyOutcome::Missing(_) | KeyOutcome::NoCapture { .. }

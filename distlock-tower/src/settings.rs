@@ -262,8 +262,8 @@ impl Settings {
         self.answers.refuse(error, pace, grpc)
     }
 
-    /// Bounds the time that the body of a request takes under its lock. Not to be used for a gRPC request, whose body may
-    /// stay open for as long as the call works, nor for a body that was read already.
+    /// Bounds the time that the body of a request takes under its lock. Not to be used for a body that was read
+    /// already.
     pub(crate) fn time_body<B: 'static>(
         &self,
         request: &mut Request<B>,

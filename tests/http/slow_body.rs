@@ -29,10 +29,10 @@ async fn serve(redis: &RedisServer, body_timeout: Duration) -> (Client, SocketAd
     (locks, address)
 }
 
-/// Announces ten bytes and sends one.
-async fn begin(address: SocketAddr) -> TcpStream {
+/// Announces ten bytes and sends one. `more`: further lines of the head.
+async fn begin(address: SocketAddr, more: &str) -> TcpStream {
     let mut connection = TcpStream::connect(address).await.unwrap();
-    let head = "POST /upload/7 HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nx";
+    let head = format!("POST /upload/7 HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n{more}\r\nx");
     connection.write_all(head.as_bytes()).await.unwrap();
     connection
 }
@@ -46,10 +46,19 @@ async fn post_whole(address: SocketAddr) -> reqwest::Response {
 
 #[tokio::test]
 async fn client_that_stops_sending_is_cut_and_another_server_gets_the_lock() {
+    cut_and_another_server_gets_the_lock("").await;
+}
+
+#[tokio::test]
+async fn client_of_http_1_that_says_it_is_grpc_is_cut_like_any_other() {
+    cut_and_another_server_gets_the_lock("content-type: application/grpc\r\n").await;
+}
+
+async fn cut_and_another_server_gets_the_lock(more: &str) {
     let redis = RedisServer::start().await;
     let (locks, one) = serve(&redis, Duration::from_secs(2)).await;
     let (_other_locks, other) = serve(&redis, Duration::from_secs(2)).await;
-    let mut slow = begin(one).await;
+    let mut slow = begin(one, more).await;
     let lock = locks.lock("upload:7");
     let held = || async { lock.is_locked().await.unwrap().then_some(()).ok_or(()) };
     eventually(SOON, "the slow request has the lock", held).await;
@@ -69,7 +78,7 @@ async fn client_that_sends_the_rest_in_time_is_served_while_others_are_busy() {
     let redis = RedisServer::start().await;
     let (locks, one) = serve(&redis, Duration::from_secs(60)).await;
     let (_other_locks, other) = serve(&redis, Duration::from_secs(60)).await;
-    let mut slow = begin(one).await;
+    let mut slow = begin(one, "").await;
     let lock = locks.lock("upload:7");
     let held = || async { lock.is_locked().await.unwrap().then_some(()).ok_or(()) };
     eventually(SOON, "the slow request has the lock", held).await;

@@ -252,9 +252,8 @@ where
                 Stage::Unlocked
             }
             Some((guard, times)) => {
-                let is_exempt = this.client.grpc || this.client.has_whole_body;
-                let body_clock =
-                    (!is_exempt).then(|| this.settings.time_body(&mut request, &guard));
+                let body_clock = (!this.client.has_whole_body)
+                    .then(|| this.settings.time_body(&mut request, &guard));
                 let last_holds = Arc::clone(&this.settings.last_holds);
                 let (held, mut hold) =
                     RequestHold::new(guard, times.granted, body_clock.flatten(), last_holds);

@@ -31,8 +31,8 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 ///   a function that it calls, acquires the same key again, it re-enters the hold.
 /// * Waiting is bounded. By default a request waits for at most 10 s, and at most 1024 acquisitions wait for one key.
 /// * A client that sends its request's body slowly does not keep the lock held: the body may take 30 s in all by default,
-///   and then the answer is 408 `urn:distlock:body-timeout`. A gRPC request is not bounded. See
-///   [`request_body_timeout`](LockLayer::request_body_timeout).
+///   and then the answer is 408 `urn:distlock:body-timeout`. See [`request_body_timeout`](LockLayer::request_body_timeout),
+///   also for gRPC calls with a stream of the client.
 /// * The lock is released, and the release is confirmed, before the response is returned. A client that has the response
 ///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body.
 /// * If the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.

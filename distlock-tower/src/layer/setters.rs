@@ -33,9 +33,22 @@ impl<R> LockLayer<R> {
     /// answered with 408 `urn:distlock:body-timeout`. A response [body](crate::HoldUntil::Body) that is being sent ends in
     /// an error.
     ///
+    /// The limit applies to gRPC calls too, because any client can send the content type of gRPC. In a call with a stream of
+    /// the client, the pauses between its messages count. Give a layer for such calls `Duration::MAX`, and a
+    /// [`max_hold`](Self::max_hold) that bounds the hold instead:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let streaming_calls = distlock_tower::LockLayer::new(client)
+    ///     .key_header("x-account")
+    ///     .request_body_timeout(Duration::MAX)
+    ///     .max_hold(Duration::from_secs(3600));
+    /// ```
+    ///
     /// The limit does not apply to
     ///
-    /// * a gRPC request, whose body may stay open for as long as the call works; set [`max_hold`](Self::max_hold) for it;
     /// * a key [from the body](crate::Unkeyed::key_from_body), which is read before the lock is taken;
     /// * a request without a lock, and a body that is read after the release;
     /// * a body whose type the layer cannot build around another body. It knows `axum::body::Body`, and `UnsyncBoxBody`

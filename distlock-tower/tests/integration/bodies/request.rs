@@ -173,16 +173,16 @@ async fn piece_that_arrived_while_the_handler_worked_counts_only_until_its_arriv
 }
 
 #[tokio::test(start_paused = true)]
-async fn grpc_call_keeps_its_stream_open() {
+async fn stream_of_a_grpc_client_is_cut_too_and_the_answer_is_its_status() {
     let client = Client::in_memory();
     let mut call = request(dripping(1, SEC));
+    *call.version_mut() = Version::HTTP_2;
     let grpc = "application/grpc".parse().unwrap();
     call.headers_mut().insert("content-type", grpc);
-    assert!(
-        timeout(300 * SEC, send(layer(&client), call))
-            .await
-            .is_err()
-    );
+    let responding = layer(&client).layer(service_fn(read)).oneshot(call);
+    let response = timeout(100 * SEC, responding).await.expect("no answer");
+    assert_eq!(response.unwrap().headers()["grpc-status"], "4");
+    assert!(!client.lock(KEY).is_locked().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
