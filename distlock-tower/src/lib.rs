@@ -113,7 +113,7 @@
 //! | --- | --- | --- |
 //! | another owner held the lock until the wait was over | 409 with `Retry-After`, see [below](#when-to-come-back) | `urn:distlock:busy` |
 //! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
-//! | the lock server could not be reached, or the client is closed | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
+//! | the lock server could not be reached, or had not answered when the wait was over, or the client is closed | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |
 //! | the request's body took longer than its timeout while the lock was held | 408 | `urn:distlock:body-timeout` |
 //! | the request has no key, or an invalid one, or one that holds other data in the lock server | 400 | `urn:distlock:key` |

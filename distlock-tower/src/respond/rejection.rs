@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::Error;
+use distlock::{Blocker, Error};
 use http::StatusCode;
 
 use super::pace::Pace;
@@ -32,7 +32,7 @@ pub enum Reason {
     /// The lock is held, and a waiter limit is reached: [`max_waiters`](crate::LockLayer::max_waiters),
     /// [`max_pending_requests`](crate::LockLayer::max_pending_requests), or a limit of the client.
     Overloaded,
-    /// The lock server could not be reached, or the client is [closed](distlock::Client::close).
+    /// The lock server could not be reached, or had not answered when the wait was over, or the client is [closed](distlock::Client::close).
     Unavailable,
     /// The hold was lost before its release. The handler was called.
     Lost,
@@ -59,6 +59,11 @@ impl Reason {
 
     pub(crate) fn of(error: &Error) -> Self {
         match error {
+            // Nobody is known to hold the lock.
+            Error::Timeout {
+                blocker: Blocker::Unanswered,
+                ..
+            } => Self::Unavailable,
             Error::Timeout { .. } => Self::Busy,
             Error::Overloaded { .. } => Self::Overloaded,
             Error::Unavailable { .. }
@@ -280,7 +285,7 @@ impl Rejection {
     pub(super) fn of(error: &Error, pace: Pace) -> Self {
         let reason = Reason::of(error);
         let retry_after = match (reason, error) {
-            (_, Error::Timeout { blocker, .. }) => Some(pace.retry_after(*blocker)),
+            (Reason::Busy, Error::Timeout { blocker, .. }) => Some(pace.retry_after(*blocker)),
             (Reason::Overloaded, _) => Some(RETRY_AFTER_OVERLOADED),
             (Reason::Unavailable, _) => Some(RETRY_AFTER_UNAVAILABLE),
             _ => None,

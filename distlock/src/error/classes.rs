@@ -5,8 +5,8 @@ use super::Error;
 impl Error {
     /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
     ///
-    /// It is also `true` if the wait was too short for an answer of the server; see
-    /// [`Blocker::Unanswered`](crate::Blocker::Unanswered).
+    /// It is also `true` if a wait of less than 500 ms ended before the server had answered; see
+    /// [`Blocker::Unanswered`](crate::Blocker::Unanswered). Then it is not known whether the lock was taken.
     ///
     /// # Examples
     /// See [`Error`].

@@ -1,4 +1,4 @@
-use distlock::MemoryServer;
+use distlock::{Blocker, MemoryServer};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 
@@ -44,6 +44,36 @@ async fn unanswered_acquisition_runs_the_body_with_on_unavailable_run_only() {
     assert_eq!(soon(goes_on(&client)).await.unwrap(), "ran");
     let error = soon(gives_up(&client)).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[distributed_lock(key = "k", client = client, wait = "200ms", on_busy = |_| Ok("busy"))]
+async fn skips(client: &Client) -> Result<&'static str, Error> {
+    Ok("ran")
+}
+
+#[distributed_lock(key = "k", client = client, wait = "200ms", on_unavailable = "run")]
+async fn hurries(client: &Client) -> Result<&'static str, Error> {
+    Ok("ran")
+}
+
+/// The wait is too short to tell a slow answer from an outage.
+#[tokio::test(start_paused = true)]
+async fn short_wait_at_a_silent_server_is_not_busy_and_runs_nothing() {
+    let faults = Faults::new();
+    for op in [Op::Attempt, Op::Release] {
+        faults.always(op, Fault::Never);
+    }
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).expect(MEMORY);
+    for called in [skips(&client).await, hurries(&client).await] {
+        let blocker = match &called {
+            Err(Error::Timeout { blocker, .. }) => *blocker,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(blocker, Blocker::Unanswered);
+    }
+    // The silence is long enough now.
+    assert_eq!(hurries(&client).await.unwrap(), "ran");
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,6 +68,18 @@ async fn unreachable_server_is_503() {
     assert_eq!(answer.retry_after, Some(5));
 }
 
+/// The wait is too short to tell a slow answer from an outage, but nobody is known to hold the lock.
+#[tokio::test(start_paused = true)]
+async fn server_that_had_not_answered_when_the_wait_was_over_is_503() {
+    let faults = Faults::new();
+    faults.always(Op::Attempt, Fault::Never);
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let answer = refused(keyed(&client, |_: &Parts| "secret").wait(SEC / 5)).await;
+    answer.is_problem("unavailable", 503, true);
+    assert_eq!(answer.retry_after, Some(5));
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_when_the_client_is_closed_or_come_later_are_503() {
     let (one, two) = replicas();
