@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock::{Error, Guard, LockSource, Mode};
@@ -201,6 +202,21 @@ impl ModeSetting {
     }
 }
 
+/// Whether a line was logged. Shared by all clones of a layer.
+///
+/// A `std::sync::Once` would be poisoned by a subscriber that panics, and have other requests wait for it.
+#[derive(Clone, Default)]
+struct Logged(Arc<AtomicBool>);
+
+impl Logged {
+    fn once(&self, log: impl FnOnce()) {
+        // Relaxed: nothing else is read after it.
+        if !self.0.swap(true, Ordering::Relaxed) {
+            log();
+        }
+    }
+}
+
 /// The settings of a layer for HTTP services.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -213,9 +229,9 @@ pub(crate) struct Settings {
     /// [`Duration::MAX`]: without limit.
     pub(crate) request_body_timeout: Duration,
     /// Whether a body of unknown type was logged.
-    unknown_body: Arc<Once>,
+    unknown_body: Logged,
     /// Whether a preflight of CORS was logged.
-    preflight: Arc<Once>,
+    preflight: Logged,
     pub(crate) answers: Answers,
     /// Shared by all clones of a layer.
     pub(crate) last_holds: Arc<LastHolds>,
@@ -233,8 +249,8 @@ impl Settings {
             optional: false,
             hold_until: HoldUntil::Response,
             request_body_timeout: DEFAULT_REQUEST_BODY_TIMEOUT,
-            unknown_body: Arc::new(Once::new()),
-            preflight: Arc::new(Once::new()),
+            unknown_body: Logged::default(),
+            preflight: Logged::default(),
             answers: Answers::default(),
             last_holds: Arc::default(),
             drain_limit: request_body::DRAIN_LIMIT,
@@ -248,7 +264,7 @@ impl Settings {
             && parts.headers.contains_key(ORIGIN)
             && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         if is_preflight {
-            self.preflight.call_once(respond::preflight);
+            self.preflight.once(respond::preflight);
         }
     }
 
@@ -283,7 +299,7 @@ impl Settings {
                 let has_other_bound = self.lock.max_hold.or(self.lock.lease).is_some();
                 if !has_other_bound && request_body::is_announced(request.headers()) {
                     let log = || respond::unknown_request_body(std::any::type_name::<B>());
-                    self.unknown_body.call_once(log);
+                    self.unknown_body.once(log);
                 }
                 None
             }

@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,6 +92,48 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     }
     assert_eq!(warnings(), 1, "{}", log.text());
     assert!(log.text().contains("Full<"), "{}", log.text());
+}
+
+/// A log that panics at its first line that contains a text.
+#[derive(Clone)]
+struct PanicsOnce(&'static str, Arc<AtomicBool>);
+
+impl Write for PanicsOnce {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let is_it = String::from_utf8_lossy(line).contains(self.0);
+        assert!(!is_it || self.1.swap(true, Ordering::Relaxed), "the log");
+        Ok(line.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn subscriber_that_panics_once_costs_one_request() {
+    for line in ["cannot time request bodies", "CORS preflight"] {
+        let log = PanicsOnce(line, Arc::default());
+        let subscriber = tracing_subscriber::fmt().with_writer(move || log.clone());
+        let _listening = tracing::subscriber::set_default(subscriber.finish());
+        let client = Client::in_memory();
+        let layer = LockLayer::new(client.clone()).key(|_: &Parts| "k");
+        let send = || {
+            let handler = service_fn(async |_: Request<Full<Bytes>>| {
+                Ok::<_, Infallible>(Response::new(String::new()))
+            });
+            let request = Request::options("/")
+                .header("content-length", "1")
+                .header("origin", "https://shop.example")
+                .header("access-control-request-method", "PUT")
+                .body(Full::<Bytes>::from("a"))
+                .unwrap();
+            tokio::spawn(layer.layer(handler).oneshot(request))
+        };
+        assert!(send().await.unwrap_err().is_panic(), "{line}");
+        for _ in 0..2 {
+            assert_eq!(send().await.unwrap().unwrap().status(), 200, "{line}");
+        }
+    }
 }
 
 /// Any client can send such requests, so a WARN would be too much. The reason of a refusal is seen without DEBUG.

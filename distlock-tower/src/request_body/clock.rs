@@ -87,23 +87,36 @@ impl BodyClock {
 
     /// Whether the body has taken too long. If not, the caller is woken when it has.
     pub(crate) fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.state.lock();
-        let replaced = match (state.phase, &state.hold) {
+        let state = self.state.lock();
+        let is_known = match (state.phase, &state.hold) {
             (Phase::Expired, _) => return Poll::Ready(()),
-            (Phase::Running, Some(hold)) if hold.will_wake(cx.waker()) => None,
-            (Phase::Running, _) => state.hold.replace(cx.waker().clone()),
-            (Phase::Stopped, _) => None,
+            (Phase::Running, Some(hold)) => hold.will_wake(cx.waker()),
+            (Phase::Running, None) => false,
+            (Phase::Stopped, _) => true,
         };
-        // The mutex first: a waker runs code of others when it is dropped.
         drop(state);
-        drop(replaced);
-        Poll::Pending
+        if is_known {
+            return Poll::Pending;
+        }
+        // Outside of the mutex: a waker runs code of others when it is cloned or dropped.
+        let hold = cx.waker().clone();
+        let mut state = self.state.lock();
+        let (polled, unused) = match state.phase {
+            Phase::Running => (Poll::Pending, state.hold.replace(hold)),
+            Phase::Stopped => (Poll::Pending, Some(hold)),
+            Phase::Expired => (Poll::Ready(()), Some(hold)),
+        };
+        drop(state);
+        drop(unused);
+        polled
     }
 
     /// Notes who is to be woken by the next data. Called before the body is polled.
     pub(super) fn reader_polls(&self, cx: &mut Context<'_>) {
-        let reader = self.state.lock().reader.replace(cx.waker().clone());
-        drop(reader);
+        // Outside of the mutex, as in `poll_expired`.
+        let reader = cx.waker().clone();
+        let replaced = self.state.lock().reader.replace(reader);
+        drop(replaced);
     }
 
     /// Notes that the client has sent something, or that the body has ended.
