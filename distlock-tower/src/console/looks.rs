@@ -198,13 +198,9 @@ impl Looks {
     }
 
     /// What this process holds and waits for, without the keys that the console is not about. A possible deadlock has all of its
-    /// keys.
+    /// keys, but no others that are held around them.
     fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.client.snapshot().matching(&self.pattern);
-        for wait in &mut snapshot.waits {
-            wait.inside.retain(|key| self.covers(key));
-        }
-        snapshot
+        self.client.snapshot().matching(&self.pattern)
     }
 
     /// The report of a key that the view has not, as it is shown.

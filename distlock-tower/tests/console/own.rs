@@ -229,6 +229,33 @@ async fn one_inside_the_other(client: Client, keys: [&str; 2], both: &Barrier) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn console_of_a_pattern_names_no_other_key_that_is_held_around_a_deadlock() {
+    let (watcher, _) = clients();
+    let console = distlock_tower::console(watcher.clone()).pattern("b:*");
+    let app = axum::Router::from(console);
+    let outer = watcher.lock("outside").acquire().await.unwrap();
+    let both = Barrier::new(2);
+    let one = one_inside_the_other(watcher.clone(), ["b:1", "a:2"], &both);
+    let two = outer.scope(one_inside_the_other(watcher, ["a:2", "b:1"], &both));
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        json(&app, "/api/locks").await
+    };
+    let seen = tokio::select! {
+        seen = look => seen,
+        _ = async { tokio::join!(one, two) } => panic!("they wait for each other"),
+    };
+    let deadlock = &seen["problems"][0];
+    assert_eq!(deadlock["kind"], "possible_deadlock");
+    let text = deadlock["text"].as_str().unwrap();
+    assert!(
+        text.contains("b:1 and holds a:2") && text.contains("a:2 and holds b:1"),
+        "{text}"
+    );
+    assert!(!seen.to_string().contains("outside"), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deadlock_comes_first_and_then_what_was_lost() {
     let (watcher, worker) = clients();
     let app = app(&watcher);

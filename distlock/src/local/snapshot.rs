@@ -1,6 +1,6 @@
 //! A snapshot of one client: what it holds, what it waits for, and what went wrong.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Keeps only the entries whose key matches a pattern, in the form of [`Client::scan`](crate::Client::scan). A cycle
-    /// remains if one of its keys matches.
+    /// remains if one of its keys matches, with all keys that it is made of. Of the keys that are held around a wait, those remain
+    /// that match or belong to its cycle.
     ///
     /// # Examples
     /// ```
@@ -63,8 +64,18 @@ impl Snapshot {
         let is_match = |key: &str| glob::matches(pattern.as_bytes(), key.as_bytes());
         self.holds.retain(|hold| is_match(&hold.key));
         self.waits.retain(|wait| is_match(&wait.key));
+        for wait in &mut self.waits {
+            wait.inside.retain(|key| is_match(key));
+        }
         self.cycles
             .retain(|cycle| cycle.iter().any(|wait| is_match(&wait.key)));
+        for cycle in &mut self.cycles {
+            let keys: HashSet<String> = cycle.iter().map(|wait| wait.key.clone()).collect();
+            for wait in cycle {
+                wait.inside
+                    .retain(|key| is_match(key) || keys.contains(key));
+            }
+        }
         self.losses.retain(|lost| is_match(&lost.key));
         self
     }
