@@ -46,20 +46,22 @@ impl Settings {
             return (EnterOutcome::Unlocked, Some(KeyedBody::unread(body)));
         }
         let mut body = pin!(body);
-        match whole_body.read(&parts.headers, body.as_mut()).await {
-            Ok(read) => {
-                parts.extensions.insert(BufferedBody(read.clone()));
-                (self.enter_keyed(parts).await, Some(KeyedBody::read(read)))
-            }
-            Err(error) => {
-                if request_body::may_drain(parts) {
-                    request_body::drain(body, self.drain_limit).await;
+        let (error, may_drain) = match whole_body.check(&parts.headers, &*body) {
+            Err(error) => (error, request_body::may_drain(parts)),
+            Ok(()) => match whole_body.read(body.as_mut()).await {
+                Ok(read) => {
+                    parts.extensions.insert(BufferedBody(read.clone()));
+                    return (self.enter_keyed(parts).await, Some(KeyedBody::read(read)));
                 }
-                let error = KeyError::from(error);
-                let answer = self.refuse_keys(&error, is_grpc(parts));
-                (EnterOutcome::Answered(answer), None)
-            }
+                Err(error) => (error, request_body::may_drain_begun(parts)),
+            },
+        };
+        if may_drain {
+            request_body::drain(body, self.drain_limit).await;
         }
+        let error = KeyError::from(error);
+        let answer = self.refuse_keys(&error, is_grpc(parts));
+        (EnterOutcome::Answered(answer), None)
     }
 
     pub(crate) async fn enter(&self, parts: &mut Parts) -> EnterOutcome {

@@ -40,15 +40,8 @@ pub struct WholeBody {
 }
 
 impl WholeBody {
-    /// Reads the body to its end, or to its limit.
-    pub(crate) async fn read<B>(
-        self,
-        headers: &HeaderMap,
-        body: Pin<&mut B>,
-    ) -> Result<Bytes, BodyError>
-    where
-        B: Body<Data = Bytes, Error: Into<BoxError>>,
-    {
+    /// Refuses a body that no key can be read from, before it is polled.
+    pub(crate) fn check(self, headers: &HeaderMap, body: &impl Body) -> Result<(), BodyError> {
         if let Some(encoding) = encoding(headers) {
             return Err(BodyError::Encoded { encoding });
         }
@@ -57,6 +50,15 @@ impl WholeBody {
         if body.size_hint().lower() > limit as u64 {
             return Err(BodyError::TooLarge { limit });
         }
+        Ok(())
+    }
+
+    /// Reads the body to its end, or to its limit.
+    pub(crate) async fn read<B>(self, body: Pin<&mut B>) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let limit = self.limit;
         match Limited::new(body, limit).collect().await {
             Ok(read) => Ok(read.to_bytes()),
             Err(error) if is_length_limit(&*error) => Err(BodyError::TooLarge { limit }),

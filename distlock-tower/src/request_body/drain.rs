@@ -39,7 +39,12 @@ pub(crate) fn may_drain(parts: &Parts) -> bool {
         let expected = expected.as_bytes();
         expected.eq_ignore_ascii_case(b"100-continue")
     });
-    parts.version <= Version::HTTP_11 && !waits
+    may_drain_begun(parts) && !waits
+}
+
+/// The same once its body was polled: a client that expects a `100 Continue` was told to begin then.
+pub(crate) fn may_drain_begun(parts: &Parts) -> bool {
+    parts.version <= Version::HTTP_11
 }
 
 /// Reads a body to its end, but not more than `limit` bytes and not for longer than a second. A body that announces more

@@ -21,7 +21,7 @@ use http_body_util::Limited;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 
 pub(crate) use self::clock::BodyClock;
-pub(crate) use self::drain::{DRAIN_LIMIT, drain, drain_unread, may_drain};
+pub(crate) use self::drain::{DRAIN_LIMIT, drain, drain_unread, may_drain, may_drain_begun};
 pub(crate) use self::timed::BodyTimeout;
 use self::timed::TimedBody;
 use crate::error::BoxError;

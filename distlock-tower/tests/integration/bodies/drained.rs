@@ -134,3 +134,34 @@ async fn client_that_expects_100_continue_gets_the_status_at_once_in_its_place()
     let (answer, _) = stopped(address, "/large", "expect: 100-continue\r\n").await;
     assert_eq!(answer, "HTTP/1.1 413");
 }
+
+/// The layer has told it to begin by reading the body for the key, which turned out to be too large.
+#[tokio::test]
+async fn client_that_was_told_to_continue_sees_the_status_after_it_has_sent_all() {
+    let client = Client::in_memory();
+    let address = serve(&client, None).await;
+    let request = "POST /large HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n";
+    let piece = [
+        format!("{:x}\r\n", 65_000).as_bytes(),
+        &[b'x'; 65_000],
+        b"\r\n",
+    ]
+    .concat();
+    let upload = async || -> std::io::Result<String> {
+        let mut connection = socket().connect(address).await?;
+        connection.write_all(request.as_bytes()).await?;
+        let mut answer = [0; 25];
+        connection.read_exact(&mut answer).await?;
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+        for _ in 0..UPLOAD / 65_000 {
+            connection.write_all(&piece).await?;
+        }
+        connection.write_all(b"0\r\n\r\n").await?;
+        connection.read_exact(&mut answer[..12]).await?;
+        Ok(String::from_utf8_lossy(&answer[..12]).into_owned())
+    };
+    for _ in 0..10 {
+        let answer = tokio::time::timeout(DEADLINE, upload()).await;
+        assert_eq!(answer.expect("hung").unwrap(), "HTTP/1.1 413");
+    }
+}
