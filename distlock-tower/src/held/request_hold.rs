@@ -26,7 +26,7 @@ pub(crate) struct RequestHold {
     /// Bounds the time that the request's body takes. Stopped when the section is closed.
     body_clock: Option<Arc<BodyClock>>,
     granted: Instant,
-    /// Those of the layer. This hold is added when it ends.
+    /// Those of the layer. This hold is added when it ends, unless the handler keeps it.
     last_holds: Arc<LastHolds>,
 }
 
@@ -151,13 +151,17 @@ impl RequestHold {
         if let Some(clock) = &self.body_clock {
             clock.stop();
         }
-        self.last_holds.add(self.granted.elapsed());
         // The section goes first. Code that still has the scope, such as a task that inherited it, must not re-enter a
         // hold whose guard is about to end.
         drop(section);
         // Clones of `held` that the handler kept share the slot. If this one were only dropped, they would keep the
         // guard alive.
-        held.keep()
+        let guard = held.keep();
+        // A hold that the handler kept goes on for an unknown time.
+        if guard.is_some() {
+            self.last_holds.add(self.granted.elapsed());
+        }
+        guard
     }
 }
 

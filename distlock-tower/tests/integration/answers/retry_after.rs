@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock_tower::LockLayer;
+use distlock_tower::{Held, LockLayer};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -131,4 +131,28 @@ async fn requests_behind_others_come_back_when_the_lease_ends_but_not_all_togeth
     after.sort_unstable();
     after.dedup();
     assert_eq!(after, [1, 2]);
+}
+
+/// The layer does not see when it ends.
+#[tokio::test(start_paused = true)]
+async fn hold_that_its_handler_keeps_does_not_count_as_one_of_the_last() {
+    let client = Client::in_memory();
+    let layer = layer(&client).wait(Duration::ZERO);
+    send(&layer, "/k?3000").await;
+    let keeps = service_fn(async |request: Request<()>| {
+        let held = request.extensions().get::<Held>().unwrap();
+        let guard = held.keep().unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(60 * SEC).await;
+            guard.release().await
+        });
+        handler(request).await
+    });
+    for key in ["/a", "/b", "/c"] {
+        let response = layer
+            .layer(keeps)
+            .oneshot(Request::post(key).body(()).unwrap());
+        assert_eq!(response.await.unwrap().status(), 200);
+        assert_eq!(retry_after(&layer, key).await, 6);
+    }
 }
