@@ -48,6 +48,16 @@ fn erase_arguments(path: &mut Path) {
     }
 }
 
+/// Whether a type is `impl Trait` itself, and not only a part of it.
+pub(crate) fn is_impl_trait(ty: &Type) -> bool {
+    match ty {
+        Type::ImplTrait(_) => true,
+        Type::Paren(paren) => is_impl_trait(&paren.elem),
+        Type::Group(group) => is_impl_trait(&group.elem),
+        _ => false,
+    }
+}
+
 /// `_` with the span of a type.
 pub(crate) fn infer(ty: &Type) -> Type {
     let attrs = Vec::new();
