@@ -3,6 +3,7 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
 use syn::{Error, Expr, Result};
 
 use super::plain_placeholder;
@@ -104,11 +105,15 @@ fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<
             }
             other => other.to_string(),
         };
-        let bracketed = |binding: &&Binding| text.contains(&format!("<{}>", binding.name));
+        let bracketed = |Binding { name, .. }: &&Binding| {
+            let names = [name, &name.unraw()].map(|name| format!("<{name}>"));
+            names.iter().any(|name| text.contains(name))
+        };
         if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
+            let in_format = name.unraw();
             let message = format!(
                 "`<{name}>` is plain text in an expression, because only a string literal by itself is a template; \
-                 in `format!` write `{{{name}}}`"
+                 in `format!` write `{{{in_format}}}`"
             );
             return Err(Error::new(tree.span(), message));
         }

@@ -5,8 +5,9 @@
 //! A word that is a parameter is refused only if the template has no placeholder for it, so that
 //! `"user:id:<id>"` is accepted. Other words in braces are hash tags.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
 use syn::{Error, Result};
 
 use crate::function::Binding;
@@ -18,7 +19,7 @@ struct Found<'t> {
     at: usize,
     written: &'t str,
     /// The expression, if the text names one.
-    meant: Option<&'t str>,
+    meant: Option<String>,
 }
 
 /// What other libraries have in place of a placeholder, and its end. An opening stands before those that it begins with.
@@ -39,11 +40,11 @@ const FORMS: [(&str, &str); 12] = [
 
 /// Refuses a template that contains a placeholder as plain text.
 pub(crate) fn check(template: &Template, bindings: &[Binding]) -> Result<()> {
-    let has_own = |name: &str| {
+    let has_own = |name: &Ident| {
         let mut own = template.placeholders();
         own.any(|placeholder| reads(placeholder.expr.to_token_stream(), name))
     };
-    let names = bindings.iter().map(|binding| binding.name.to_string());
+    let names = bindings.iter().map(|binding| &binding.name);
     let names: Vec<_> = names.filter(|name| !has_own(name)).collect();
     let texts = template.pieces.iter().filter_map(|piece| match piece {
         Piece::Text(text) => Some(text),
@@ -62,13 +63,17 @@ pub(crate) fn check(template: &Template, bindings: &[Binding]) -> Result<()> {
 }
 
 /// Whether an expression reads the variable. A field of the same name is another thing.
-fn reads(expr: TokenStream, variable: &str) -> bool {
+fn reads(expr: TokenStream, variable: &Ident) -> bool {
     let mut after_point = false;
     expr.into_iter().any(|tree| {
         let is_read = match &tree {
             TokenTree::Group(group) => reads(group.stream(), variable),
             TokenTree::Ident(name) => !after_point && name == variable,
-            TokenTree::Literal(text) => text.to_string().contains(&format!("{{{variable}")),
+            // The name of a raw identifier has no `r#` there.
+            TokenTree::Literal(text) => {
+                let in_format = format!("{{{}", variable.unraw());
+                text.to_string().contains(&in_format)
+            }
             TokenTree::Punct(_) => false,
         };
         after_point = tree.to_string() == ".";
@@ -76,7 +81,7 @@ fn reads(expr: TokenStream, variable: &str) -> bool {
     })
 }
 
-fn find<'t>(text: &'t str, names: &[String]) -> Option<Found<'t>> {
+fn find<'t>(text: &'t str, names: &[&Ident]) -> Option<Found<'t>> {
     text.char_indices().find_map(|(at, _)| {
         let rest = &text[at..];
         let (length, meant) = parameter(rest, names).or_else(|| never_a_key(rest))?;
@@ -89,24 +94,25 @@ fn find<'t>(text: &'t str, names: &[String]) -> Option<Found<'t>> {
 }
 
 /// The length of what is written, and what it means.
-type Written<'t> = (usize, Option<&'t str>);
+type Written = (usize, Option<String>);
 
 /// A parameter at the start of `text`, in one of the forms.
-fn parameter<'t>(text: &'t str, names: &[String]) -> Option<Written<'t>> {
+fn parameter(text: &str, names: &[&Ident]) -> Option<Written> {
     let (opening, closing) = FORMS.iter().find(|(open, _)| text.starts_with(open))?;
     let path = path(&text[opening.len()..]);
     let name = path.split('.').next()?;
-    names.iter().find(|known| *known == name)?;
+    let known = names.iter().find(|known| known.unraw() == name)?;
     let end = opening.len() + path.len();
-    Some((closed(text, end, closing)?, Some(path)))
+    let meant = format!("{known}{}", &path[name.len()..]);
+    Some((closed(text, end, closing)?, Some(meant)))
 }
 
 /// What is a placeholder in every other language and in no key: `{0}`, `{}`, `%s`, `#p0`, `{self.id}`.
-fn never_a_key(text: &str) -> Option<Written<'_>> {
+fn never_a_key(text: &str) -> Option<Written> {
     if let Some(inside) = text.strip_prefix('{') {
         let path = path(inside);
         let is_number = path.chars().all(|c| c.is_ascii_digit());
-        let meant = path.starts_with("self.").then_some(path);
+        let meant = path.starts_with("self.").then(|| path.to_owned());
         return (is_number || meant.is_some())
             .then_some((closed(text, 1 + path.len(), "}")?, meant));
     }
@@ -141,7 +147,8 @@ fn closed(text: &str, end: usize, closing: &str) -> Option<usize> {
 }
 
 fn message(text: &str, is_whole: bool, found: &Found<'_>, example: Option<&str>) -> String {
-    let Found { at, written, meant } = *found;
+    let Found { at, written, meant } = found;
+    let at = *at;
     let plain = match written.as_bytes().first() {
         Some(b'<') => format!("`<{written}>` is the plain text `{written}` in a key"),
         Some(b'{') => format!("`{written}` is plain text in a key (a Redis hash tag)"),
@@ -167,7 +174,7 @@ fn message(text: &str, is_whole: bool, found: &Found<'_>, example: Option<&str>)
 
 #[cfg(test)]
 mod tests {
-    use proc_macro2::{Ident, Span};
+    use proc_macro2::Span;
     use syn::LitStr;
 
     use super::*;
@@ -178,6 +185,8 @@ mod tests {
     fn checked(text: &str) -> Option<String> {
         let bindings =
             PARAMETERS.map(|name| Binding::unconditional(Ident::new(name, Span::call_site())));
+        let raw = Binding::unconditional(Ident::new_raw("type", Span::call_site()));
+        let bindings: Vec<_> = bindings.into_iter().chain([raw]).collect();
         let template = Template::parse(LitStr::new(text, Span::call_site())).unwrap();
         check(&template, &bindings)
             .err()
@@ -213,6 +222,8 @@ mod tests {
             ("order:%d:<id>", "`%d`", "e.g. `<id>`"),
             ("order:#p0", "`#p0`", "e.g. `<id>`"),
             ("{self.id}:<id>", "`{self.id}`", "`<self.id>`"),
+            ("order:{type}", "`{type}`", "`<r#type>`"),
+            ("order:{type.id}", "`{type.id}`", "`<r#type.id>`"),
         ] {
             let said = checked(text).unwrap_or_else(|| panic!("{text} is accepted"));
             assert!(said.starts_with(plain), "{text}: {said}");
@@ -226,6 +237,8 @@ mod tests {
             "user:id:<id>",
             "{id}:<id>",
             "{row}:<row.id>",
+            "{type}:<r#type>",
+            "{type}:<format!(\"{type}\")>",
             "{cart}:order:<id>",
             "{cart}",
             "{cart:<id>}:lock",

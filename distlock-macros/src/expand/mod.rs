@@ -87,9 +87,8 @@ fn async_block(block: AsyncBlock, locked: impl FnOnce(Group) -> TokenStream) -> 
 
 /// The captured parameters that neither the body nor an option names.
 fn unused<'a>(args: &Args, captured: &[&'a Binding], braces: &Group) -> Vec<&'a Binding> {
-    let is_named = |name: &Ident| {
-        args.mentions(name) || args::contains_variable(braces.stream(), &name.to_string())
-    };
+    let is_named =
+        |name: &Ident| args.mentions(name) || args::contains_variable(braces.stream(), name);
     let not_named = |binding: &&&Binding| {
         let name = &binding.name;
         // rustc itself reports no unused variable whose name begins so.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use humantime::format_duration;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprLit, Ident, Lit, Path, Result};
 
@@ -82,7 +83,7 @@ impl Args {
     /// Whether an option uses the variable.
     pub(crate) fn mentions(&self, variable: &Ident) -> bool {
         let mut expressions = self.expressions();
-        expressions.any(|expr| contains_variable(expr.to_token_stream(), &variable.to_string()))
+        expressions.any(|expr| contains_variable(expr.to_token_stream(), variable))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
@@ -150,14 +151,15 @@ impl Args {
     }
 }
 
-/// Whether tokens use a variable: as an identifier, or inside a string literal as `format!` does (`{name}`, and `{other:name$}`).
-pub(crate) fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
+/// Whether tokens use a variable: as an identifier, or inside a string literal as `format!` does (`{name}`, and `{other:name$}`). There,
+/// the name of a raw identifier has no `r#`.
+pub(crate) fn contains_variable(tokens: TokenStream, variable: &Ident) -> bool {
     tokens.into_iter().any(|tree| match tree {
         TokenTree::Group(group) => contains_variable(group.stream(), variable),
-        TokenTree::Ident(name) => name == variable,
+        TokenTree::Ident(name) => name == *variable,
         TokenTree::Literal(text) => {
-            let text = text.to_string();
-            text.contains(&format!("{{{variable}")) || text.contains(&format!("{variable}$"))
+            let (text, name) = (text.to_string(), variable.unraw());
+            text.contains(&format!("{{{name}")) || text.contains(&format!("{name}$"))
         }
         TokenTree::Punct(_) => false,
     })

@@ -71,6 +71,11 @@ pub async fn used_by_a_format(id: u64, width: usize, digits: usize) -> Result<St
     Ok(format!("{id:>width$} {:.digits$}", 0.5))
 }
 
+#[distributed_lock(key = "k")]
+pub async fn used_by_its_name_in_a_format(r#type: &str, r#in: usize) -> Result<String, Error> {
+    Ok(format!("{type:>in$}"))
+}
+
 #[distributed_lock(key = "k:<id>")]
 pub async fn used_by_the_key(id: u64) -> Result<(), Error> {
     Ok(())
