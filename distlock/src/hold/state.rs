@@ -73,7 +73,7 @@ pub(crate) enum WatchdogAction {
     Renew { count: u32, lease: Duration },
     /// It was lost just now.
     Lost(Loss),
-    /// Nothing: the hold is over.
+    /// Nothing: the hold is over, and the code that has ended it does the rest.
     Over,
 }
 

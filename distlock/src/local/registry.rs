@@ -86,6 +86,11 @@ impl Registry {
     /// Records a hold that was granted to an acquisition which did not queue.
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
+        self.set_holder(hold);
+    }
+
+    /// Makes a watched hold the holder of its key.
+    pub(super) fn set_holder(self: &Arc<Self>, hold: &Arc<Hold>) {
         if hold.resource.kind.line() == Line::Shared {
             return self.shared_holds.note(hold, &self.session.watchdog);
         }

@@ -353,7 +353,8 @@ impl<'a> QueueSlot<'a> {
         let Some((former, left_over, effect, dismissed)) = left else {
             // It had lost its place, and nobody else is there.
             if granted_at.is_some() {
-                self.registry.granted(hold);
+                // Not watched again: it may have been lost meanwhile, and would be declared lost twice.
+                self.registry.set_holder(hold);
             }
             return;
         };

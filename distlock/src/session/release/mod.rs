@@ -186,3 +186,30 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use crate::Client;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn loss_that_a_guard_finds_just_before_the_watchdog_is_told_and_its_release_sent() {
+        let client = Client::in_memory();
+        let session = &client.registry().session;
+        let guard = client.lock("order:42").acquire().lease(LEASE).await;
+        let owner = guard.as_ref().unwrap().owner().number();
+        let hold = session.watchdog.find(owner).unwrap();
+        let deadline = session.now().after(LEASE);
+        // What the end of the last guard does at the deadline, in two steps. The watchdog looks in between.
+        let loss = hold.stop_renewals(deadline).err().unwrap();
+        sleep(LEASE * 2).await;
+        session.stop_lost(&hold, loss, deadline);
+        assert_eq!(session.losses.all().len(), 1);
+        assert_eq!(session.releaser.pending(), 1);
+    }
+}

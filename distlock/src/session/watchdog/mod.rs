@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A hold is watched from its grant to its release or loss. It is registered by owner and not by key, so that an
-//!    expired hold does not affect the next hold on its key.
+//!    expired hold does not affect the next hold on its key. Only the code that releases it or declares its loss removes it.
 //! 2. A deadline counts from before the command was sent, on this process's own clock.
 //! 3. A released hold is never renewed: its lease ends first, and then nothing is due any more.
 //! 4. Losses do not wait for renewals: answers arrive while the task sleeps to the next deadline.
@@ -320,7 +320,8 @@ fn attend_to(
             let epoch = session.backend.epoch(&hold.resource.key);
             session.lose(hold, loss, epoch);
         }
-        WatchdogAction::Over => session.unwatch(hold),
+        // The code that has ended it removes it. It would take one that is not here any more for declared.
+        WatchdogAction::Over => {}
     }
     None
 }
