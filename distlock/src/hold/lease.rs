@@ -210,9 +210,14 @@ impl Lease {
         if self.state != State::Held {
             return Some(Due::Over);
         }
+        self.find_loss(now).map(Due::Lost)
+    }
+
+    /// Ends the lease if it was lost at `now`. Returns the loss, whether it was announced or not.
+    pub(crate) fn find_loss(&mut self, now: Tick) -> Option<Loss> {
         let loss = self.loss_at(now)?;
         self.state = State::Lost(loss);
-        Some(Due::Lost(loss))
+        Some(loss)
     }
 
     fn next_renewal(&self, unstated: bool) -> Tick {
@@ -312,11 +317,8 @@ impl Lease {
 
     /// Ends the lease. Returns `Err` if it was lost before, also if the loss was not announced yet.
     pub(crate) fn release(&mut self, now: Tick) -> Result<(), Loss> {
-        match self.loss_at(now) {
-            Some(loss) => {
-                self.state = State::Lost(loss);
-                Err(loss)
-            }
+        match self.find_loss(now) {
+            Some(loss) => Err(loss),
             None => {
                 self.state = State::Released;
                 Ok(())

@@ -61,7 +61,7 @@ pub(crate) enum GuardEnd {
         /// How long the guard had the hold.
         held: Duration,
     },
-    /// The hold was lost before. `last`: no guard is left to clean up later.
+    /// The hold is lost, and the loss may not be declared yet. `last`: no guard is left.
     Lost { loss: Loss, last: bool },
 }
 
@@ -239,19 +239,20 @@ impl State {
         // Release: pairs with the load in `HoldRef::has_ended`. Under the mutex, so that nothing nests into a guard that was
         // counted out (invariant 2).
         ended.store(true, Ordering::Release);
-        // Before its term is removed, which may be the reason.
-        let loss = self.loss_of(term, now);
+        // Before its term is removed, which may be the reason. In this section: a renewal that is confirmed from now on does not
+        // lengthen a lease that was found to be over.
+        let loss = self.lease.find_loss(now);
         self.lease.guards.leave(term);
         // Each guard leaves once, so the count is not 0 before. Saturating, because drops call this and must not panic.
         self.count = self.count.saturating_sub(1);
         let last = self.count == 0;
-        match (self.lease.is_held(now), last) {
-            (true, true) => GuardEnd::Last {
+        match (loss, last) {
+            (Some(loss), last) => GuardEnd::Lost { loss, last },
+            (None, true) => GuardEnd::Last {
                 may_pass_on: self.lease.may_pass_on(now),
                 held: self.latest_guard.held_for(now),
             },
-            (true, false) => GuardEnd::Shared,
-            (false, last) => GuardEnd::Lost { loss, last },
+            (None, false) => GuardEnd::Shared,
         }
     }
 

@@ -81,3 +81,17 @@ async fn nothing_nests_in_a_hold_that_was_lost() {
     assert_eq!(nested(&guard, &open).unwrap_err(), lost);
     assert_eq!(guard.let_in(&open), Err(lost));
 }
+
+#[tokio::test(start_paused = true)]
+async fn renewal_that_is_confirmed_after_a_guard_found_the_loss_lengthens_nothing() {
+    let guard = granted();
+    let end = guard.now().after(LEASE);
+    let lost = GuardEnd::Lost {
+        loss: Loss::Expired,
+        last: true,
+    };
+    assert_eq!(guard.finish(end), lost);
+    let confirmed = guard.hold().renewed(end, 1, LEASE, Answer::Renewed, end);
+    assert_eq!(confirmed, Confirmed::AsBefore);
+    assert_eq!(guard.hold().lease(Lease::server_end), end);
+}

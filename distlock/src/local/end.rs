@@ -27,7 +27,7 @@ enum AfterGuard {
     /// It waits for the releaser's task, and the next acquisition may take it back until then.
     WaitsForRelease,
     Release,
-    /// It was lost before. `last`: no guard is left to clean up later.
+    /// It is lost. `last`: no guard is left.
     Lost {
         loss: Loss,
         last: bool,
@@ -94,12 +94,7 @@ impl Registry {
                 Ok(None)
             }
             AfterGuard::Lost { loss, last } => {
-                defer! {
-                    if last {
-                        // The guard knows the loss. The server may still have the hold, if the loss was not declared yet.
-                        self.session.stop_lost(hold, loss, now);
-                    }
-                }
+                defer! { self.session.stop_lost(hold, loss, last); }
                 announce();
                 Err(loss)
             }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `Guard::release` | [`stop`](Session::stop) ends the renewals, and [`Release::confirm`] sends the release: its caller waits |
 //! | the last guard is dropped | [`release_dropped`](Session::release_dropped): the releaser's task calls `stop`, and sends the release. Until then the next acquisition may take the hold back |
-//! | the last guard ends after the loss | [`stop_lost`](Session::stop_lost) |
+//! | a guard ends after the loss | [`stop_lost`](Session::stop_lost): the loss is declared, if nobody did before |
 //! | an attempt or a wait is given up | [`release_later`](Session::release_later): the releaser withdraws the owner |
 //! | the lease is over, or the server does not have the hold | [`lose`](Session::lose): its watchers are woken, and what the server may still have is released |
 //! | a release finds that the hold is gone | [`found_lost`](PendingRelease::found_lost) |
@@ -53,22 +53,20 @@ impl Session {
                 Ok(release)
             }
             Err(loss) => {
-                self.freed_by_loss(hold, loss);
+                self.stop_lost(hold, loss, true);
                 Err(loss)
             }
         }
     }
 
-    /// The last guard has ended of a hold that was lost: nothing is released, unless the loss was not declared yet.
-    pub(crate) fn stop_lost(self: &Arc<Self>, hold: &Arc<Hold>, loss: Loss, now: Tick) {
-        // The caller knows the loss that this returns.
-        let _known = hold.stop_renewals(now);
-        self.freed_by_loss(hold, loss);
-    }
-
-    fn freed_by_loss(self: &Arc<Self>, hold: &Hold, loss: Loss) {
+    /// A guard has ended of a hold that is lost: the loss is declared, if nobody did before. `last`: no guard is left.
+    pub(crate) fn stop_lost(self: &Arc<Self>, hold: &Hold, loss: Loss, last: bool) {
         // Last, and also if a subscriber of the log or the metrics panic: the next waiter asks the server after that.
-        defer! { self.freed(hold, None); }
+        defer! {
+            if last {
+                self.freed(hold, None);
+            }
+        }
         self.lose(hold, loss, self.backend.epoch(&hold.resource.key));
     }
 
@@ -191,11 +189,31 @@ impl Session {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::sleep;
+    use futures_util::future::poll_immediate;
+    use tokio::time::{advance, sleep};
 
-    use crate::Client;
+    use crate::error::{Error, Loss};
+    use crate::hold::Lease;
+    use crate::{Client, Guard};
 
     const LEASE: Duration = Duration::from_secs(10);
+
+    /// A guard with a `max_hold` of one lease, whose hold was renewed beyond that for a nested guard.
+    async fn limited(client: &Client) -> Guard {
+        let lock = client.lock("order:42");
+        let guard = lock.acquire().max_hold(LEASE).await.unwrap();
+        let nested = lock.acquire().run(sleep(LEASE / 10));
+        guard.scope(nested).await.unwrap().unwrap();
+        let watchdog = &client.registry().session.watchdog;
+        let hold = watchdog.find(guard.owner().number()).unwrap();
+        assert!(hold.lease(Lease::deadline) > client.registry().session.now().after(LEASE));
+        guard
+    }
+
+    /// Lets time pass. No task runs.
+    async fn pass_for_this_task(time: Duration) {
+        assert!(poll_immediate(advance(time)).await.is_none());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn loss_that_a_guard_finds_just_before_the_watchdog_is_told_and_its_release_sent() {
@@ -208,8 +226,38 @@ mod tests {
         // What the end of the last guard does at the deadline, in two steps. The watchdog looks in between.
         let loss = hold.stop_renewals(deadline).err().unwrap();
         sleep(LEASE * 2).await;
-        session.stop_lost(&hold, loss, deadline);
+        session.stop_lost(&hold, loss, true);
         assert_eq!(session.losses.all().len(), 1);
         assert_eq!(session.releaser.pending(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_a_max_hold_is_told_if_a_guard_finds_it_first_and_the_lease_goes_on() {
+        let client = Client::in_memory();
+        let session = &client.registry().session;
+        let guard = limited(&client).await;
+        pass_for_this_task(LEASE).await;
+        let error = guard.release().await.unwrap_err();
+        let Error::Lost { reason, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(reason, Loss::HeldTooLong);
+        let losses = session.losses.all();
+        assert_eq!(losses.len(), 1);
+        assert_eq!(losses[0].loss, Loss::HeldTooLong);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loss_is_told_by_the_first_guard_that_finds_it_also_if_others_are_left() {
+        let client = Client::in_memory();
+        let session = &client.registry().session;
+        let guard = limited(&client).await;
+        let other = guard.reenter().unwrap();
+        pass_for_this_task(LEASE).await;
+        drop(other);
+        assert_eq!(session.losses.all().len(), 1);
+        drop(guard);
+        sleep(LEASE).await;
+        assert_eq!(session.losses.all().len(), 1);
     }
 }
