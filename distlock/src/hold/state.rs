@@ -191,7 +191,7 @@ impl State {
     ) -> Result<(), NestError> {
         self.check(guard)?;
         let term = own.get();
-        if matches!(term, Term::Until(earlier) if earlier < end) {
+        if term.is_fixed() && term.end() < end {
             self.lease.guards.extend(term, end);
             own.extend(end);
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{AtomicTick, Tick};
 use crate::error::Loss;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// How long a guard keeps the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,9 @@ pub(crate) enum Term {
     KeptUntil(Tick),
     /// Until this time, when the guard's own lease ends.
     Until(Tick),
+    /// Until this time, when the guard has a lease of its own and its limit comes before the end of that. Nothing renews the hold, as
+    /// for [`Until`](Term::Until).
+    UntilLimit(Tick),
 }
 
 impl Term {
@@ -25,9 +29,14 @@ impl Term {
     /// The loss that the end of this term causes.
     pub(crate) fn loss(self) -> Loss {
         match self {
-            Self::KeptUntil(_) => Loss::HeldTooLong,
+            Self::KeptUntil(_) | Self::UntilLimit(_) => Loss::HeldTooLong,
             Self::Kept | Self::Until(_) => Loss::Expired,
         }
+    }
+
+    /// Whether the guard has a lease of its own, which nothing renews.
+    pub(crate) fn is_fixed(self) -> bool {
+        matches!(self, Self::Until(_) | Self::UntilLimit(_))
     }
 
     pub(crate) fn has_ended(self, now: Tick) -> bool {
@@ -37,7 +46,7 @@ impl Term {
     pub(crate) fn end(self) -> Tick {
         match self {
             Self::Kept => Tick::NEVER,
-            Self::KeptUntil(end) | Self::Until(end) => end,
+            Self::KeptUntil(end) | Self::Until(end) | Self::UntilLimit(end) => end,
         }
     }
 }
@@ -46,6 +55,8 @@ impl Term {
 #[derive(Debug)]
 pub(super) struct GuardTerm {
     sort: Sort,
+    /// Whether the guard's own lease was extended: the limit of the acquisition is no limit of an extension.
+    is_extended: AtomicBool,
     end: AtomicTick,
 }
 
@@ -54,6 +65,7 @@ enum Sort {
     Kept,
     KeptUntil,
     Until,
+    UntilLimit,
 }
 
 impl GuardTerm {
@@ -62,23 +74,29 @@ impl GuardTerm {
             Term::Kept => Sort::Kept,
             Term::KeptUntil(_) => Sort::KeptUntil,
             Term::Until(_) => Sort::Until,
+            Term::UntilLimit(_) => Sort::UntilLimit,
         };
         Self {
             sort,
+            is_extended: AtomicBool::new(false),
             end: AtomicTick::new(term.end()),
         }
     }
 
     pub(super) fn get(&self) -> Term {
+        let end = self.end.get();
         match self.sort {
             Sort::Kept => Term::Kept,
-            Sort::KeptUntil => Term::KeptUntil(self.end.get()),
-            Sort::Until => Term::Until(self.end.get()),
+            Sort::KeptUntil => Term::KeptUntil(end),
+            // Relaxed, here and below, as the end: what depends on more than the end is read under the mutex.
+            Sort::UntilLimit if !self.is_extended.load(Ordering::Relaxed) => Term::UntilLimit(end),
+            Sort::Until | Sort::UntilLimit => Term::Until(end),
         }
     }
 
     /// Moves the end of the guard's own lease to a later time.
     pub(super) fn extend(&self, end: Tick) {
+        self.is_extended.store(true, Ordering::Relaxed);
         self.end.set(end);
     }
 }

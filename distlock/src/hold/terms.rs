@@ -12,7 +12,7 @@ use crate::clock::Tick;
 pub(crate) struct HoldTerms {
     /// A fixed lease; `None` is the watchdog's.
     pub(crate) lease: Option<Duration>,
-    /// The longest time for which the watchdog renews it.
+    /// The longest time for which it is held: the watchdog renews it no longer, and a fixed lease is cut to it.
     pub(crate) max_hold: Option<Duration>,
     /// The hold stops counting as held this long before its deadline; zero except for a quorum.
     pub(crate) margin: Duration,
@@ -24,9 +24,14 @@ impl HoldTerms {
     /// The term of a guard that has a hold from `since` on. `lease`: that which the server was asked for. `margin`: how long
     /// before its end it counts as ended.
     pub(crate) fn term(&self, since: Tick, lease: Duration, margin: Duration) -> Term {
-        match self.lease {
-            Some(_) => Term::Until(since.after(lease).before(margin)),
-            None => Term::kept(since, self.max_hold),
+        let Some(fixed) = self.lease else {
+            return Term::kept(since, self.max_hold);
+        };
+        // Of the two, the server was asked for the shorter one.
+        let end = since.after(lease).before(margin);
+        match self.max_hold {
+            Some(most) if most < fixed.saturating_sub(margin) => Term::UntilLimit(end),
+            _ => Term::Until(end),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct ShareRef {
 impl ShareRef {
     /// Whether the guard has a lease of its own.
     pub(crate) fn has_own_lease(&self) -> bool {
-        matches!(self.hold_ref.term(), Term::Until(_))
+        self.hold_ref.term().is_fixed()
     }
 
     /// Whether the guard sets a part of its lease aside, because the clocks of several servers may drift.

@@ -32,7 +32,7 @@ impl LeaseGuards {
         match term {
             Term::Kept => self.kept += 1,
             Term::KeptUntil(_) => self.ending.push(term),
-            Term::Until(end) => {
+            Term::Until(end) | Term::UntilLimit(end) => {
                 self.ending.push(term);
                 self.until = self.until.max(end);
                 self.stays = true;
@@ -99,7 +99,7 @@ impl LeaseGuards {
     pub(super) fn renewed_until(&self) -> Tick {
         let kept = |term: &Term| match term {
             Term::KeptUntil(end) => Some(*end),
-            Term::Kept | Term::Until(_) => None,
+            Term::Kept | Term::Until(_) | Term::UntilLimit(_) => None,
         };
         self.ending
             .iter()
@@ -113,7 +113,7 @@ impl LeaseGuards {
     pub(super) fn limit(&self) -> Tick {
         let last = self.ending.iter().max_by_key(|term| term.end());
         match last {
-            Some(Term::KeptUntil(end)) if self.kept == 0 => *end,
+            Some(Term::KeptUntil(end) | Term::UntilLimit(end)) if self.kept == 0 => *end,
             _ => Tick::NEVER,
         }
     }

@@ -220,6 +220,7 @@ impl GuardParts {
             Term::Kept => Term::Kept,
             Term::KeptUntil(_) => Term::KeptUntil(end()),
             Term::Until(_) => Term::Until(end()),
+            Term::UntilLimit(_) => Term::UntilLimit(end()),
         };
         let mut margins = self.margins.iter();
         let margin = margins.find(|(other, _)| *other == client);
@@ -235,7 +236,7 @@ impl GuardParts {
         match self.shares[0].hold_ref().term() {
             Term::Kept => Some(Duration::MAX),
             Term::KeptUntil(_) => Some(self.left_by_terms()),
-            Term::Until(_) => None,
+            Term::Until(_) | Term::UntilLimit(_) => None,
         }
     }
 

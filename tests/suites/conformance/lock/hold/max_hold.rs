@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Error, Loss};
+use distlock::{Builder, Error, Loss};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
@@ -64,6 +64,38 @@ async fn bound_does_not_end_what_ends_before_it(stage: &Stage) {
     let fixed = fixed.lease(stage.part(3)).await.unwrap();
     fixed.lost().await;
     stage.assert_took(start, stage.part(3));
+}
+
+async fn bound_ends_a_longer_lease_and_frees_the_key_at_once(stage: &Stage) {
+    let with_margin = |builder: Builder| builder.lease_margin(stage.part(3));
+    let client = stage.client_with(with_margin).await;
+    let lock = client.lock(KEY);
+    let acquire = || lock.acquire().lease(stage.lease() * 3);
+    let most = stage.part(3);
+    let start = Instant::now();
+    let stuck = acquire().max_hold(most).run(std::future::pending::<()>());
+    assert_eq!(reason(&stuck.await.unwrap_err()), Loss::HeldTooLong);
+    stage.is_free_within(stage.slack(), KEY).await;
+    stage.assert_took(start, most);
+    // The same for a guard inside of a scope, whose hold goes on.
+    let outer = lock.acquire().await.unwrap();
+    let inner = acquire().max_hold(most).run(std::future::pending::<()>());
+    let inner = outer.scope(inner).await.unwrap();
+    assert_eq!(reason(&inner.unwrap_err()), Loss::HeldTooLong);
+    assert!(outer.is_held());
+    outer.release().await.unwrap();
+}
+
+async fn bound_of_an_acquisition_does_not_end_an_extension_of_its_lease(stage: &Stage) {
+    let client = stage.client().await;
+    let most = stage.part(3);
+    let acquire = client.lock(KEY).acquire().lease(stage.lease());
+    let guard = acquire.max_hold(most).await.unwrap();
+    let start = Instant::now();
+    guard.extend(most * 2).await.unwrap();
+    guard.lost().await;
+    stage.assert_took(start, most * 2);
+    assert_eq!(reason(&guard.release().await.unwrap_err()), Loss::Expired);
 }
 
 async fn reentry_has_a_bound_of_its_own(stage: &Stage) {
@@ -172,6 +204,8 @@ on_every_backend! {
     guard_that_nobody_ends_is_released_when_its_time_is_over,
     clients_bound_counts_where_the_acquisition_has_none,
     bound_does_not_end_what_ends_before_it,
+    bound_ends_a_longer_lease_and_frees_the_key_at_once,
+    bound_of_an_acquisition_does_not_end_an_extension_of_its_lease,
     reentry_has_a_bound_of_its_own,
     bound_is_not_lengthened_by_nested_guards_that_have_gone,
     bound_of_a_nested_guard_counts_once_it_is_alone,
