@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock_tests::lock_once;
+use futures_util::future::poll_immediate;
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 use crate::exported::sum;
 use crate::files::read;
@@ -199,4 +200,28 @@ async fn each_recorder_counts_what_begins_under_it() {
         }
         drop(installed_former);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_hold_is_counted_once_with_its_time_whoever_finds_the_loss() {
+    let recorder = recorder();
+    let _installed = set_default_local_recorder(recorder);
+    let lock = Client::in_memory().lock("order:42");
+    let lease = Duration::from_secs(10);
+    let guard = lock.acquire().lease(lease).await.unwrap();
+    // The guard finds it: no task runs while the time passes.
+    assert!(poll_immediate(advance(lease)).await.is_none());
+    drop(guard);
+    assert_values(
+        recorder,
+        &[("losses_total", 1.0), ("hold_seconds_count", 1.0)],
+    );
+    let guard = lock.acquire().lease(lease).await.unwrap();
+    // The watchdog finds it.
+    sleep(2 * lease).await;
+    drop(guard);
+    assert_values(
+        recorder,
+        &[("losses_total", 2.0), ("hold_seconds_count", 2.0)],
+    );
 }

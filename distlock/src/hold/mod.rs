@@ -135,6 +135,11 @@ impl Hold {
         self.state.lock().latest_guard
     }
 
+    /// Whether its latest guard ended while it was held. The metrics have how long that guard had it.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.state.lock().is_counted
+    }
+
     /// What the lease says at this moment.
     pub(crate) fn lease<T>(&self, read: impl FnOnce(&Lease) -> T) -> T {
         read(&self.state.lock().lease)

@@ -99,6 +99,8 @@ pub(super) struct State {
     /// The key stays taken until then, also after its guards have ended.
     pub(super) taken_until: Tick,
     pub(super) latest_guard: LatestGuard,
+    /// Whether the latest guard ended while the hold was held: the metrics have how long it had the hold.
+    pub(super) is_counted: bool,
 }
 
 impl State {
@@ -114,6 +116,7 @@ impl State {
                 since: now,
                 call_site,
             },
+            is_counted: false,
         }
     }
 
@@ -229,6 +232,7 @@ impl State {
             since: now,
             call_site,
         };
+        self.is_counted = false;
         self.lease.pass_on(term);
         true
     }
@@ -246,6 +250,7 @@ impl State {
         // Each guard leaves once, so the count is not 0 before. Saturating, because drops call this and must not panic.
         self.count = self.count.saturating_sub(1);
         let last = self.count == 0;
+        self.is_counted = last && loss.is_none();
         match (loss, last) {
             (Some(loss), last) => GuardEnd::Lost { loss, last },
             (None, true) => GuardEnd::Last {

@@ -114,9 +114,12 @@ impl Registry {
         let release = self.session.stop(hold, now);
         // By name: the value of a block whose end panics is not dropped.
         drop(announced);
-        let release = release?;
-        tell_released(hold, held);
-        Ok(release)
+        match release {
+            Ok(_) => tell_released(hold, held),
+            // Lost since the guard was counted out.
+            Err(_) => hold.meter.held(held),
+        }
+        release
     }
 
     /// Counts a guard out, and asks the queue of its key who has the hold next.

@@ -160,8 +160,7 @@ impl Session {
             hold.latest_guard().call_site,
         );
         hold.meter.lost(loss);
-        // A hold without a guard was counted when its last guard ended.
-        if hold.count() > 0 {
+        if !hold.is_counted() {
             hold.meter.held(hold.latest_guard().held_for(self.now()));
         }
     }
