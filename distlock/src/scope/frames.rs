@@ -176,6 +176,10 @@ impl EnclosingScope {
     }
 
     pub(super) fn close(&self) {
+        // A scope closes when it completes, and again when it is dropped.
+        if self.is_closed() {
+            return;
+        }
         for member in self.view.members().iter() {
             // One flag for all of them. Each stores it under its own mutex, so that from then on nothing nests into that hold.
             member.hold().close(&self.closed);

@@ -59,6 +59,8 @@ impl<F: Future> Future for Scope<'_, F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let output = ready!(poll_body(this.section, this.body.as_mut(), cx));
+        // The future may be kept for long after that.
+        this.section.close();
         Poll::Ready(output)
     }
 }

@@ -68,6 +68,13 @@ impl Section {
         &self.frames
     }
 
+    /// Ends the section: from now on nothing re-enters the hold through it. The drop does the same.
+    pub(super) fn close(&self) {
+        if let Some(own) = &self.frames {
+            own.close();
+        }
+    }
+
     /// Returns whether the section's guard holds the key, wherever that guard is by now. See
     /// [`Guard::is_held`](crate::Guard::is_held).
     ///
@@ -161,9 +168,7 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        if let Some(own) = &self.frames {
-            own.close();
-        }
+        self.close();
     }
 }
 

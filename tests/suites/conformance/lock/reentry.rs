@@ -207,6 +207,24 @@ async fn inherit_that_outlives_its_scope_acquires_like_any_other(stage: &Stage) 
     task.await.unwrap();
 }
 
+async fn scope_that_has_completed_admits_nothing_although_its_future_is_kept(stage: &Stage) {
+    let lock = stage.client().await.lock(KEY);
+    let guard = lock.acquire().await.unwrap();
+    let (end, ended) = oneshot::channel::<()>();
+    let inside = lock.clone();
+    let mut scope = Box::pin(guard.scope(async {
+        tokio::spawn(inherit(async move {
+            ended.await.unwrap();
+            inside.try_acquire().await.unwrap().is_some()
+        }))
+    }));
+    let task = (&mut scope).await.unwrap();
+    end.send(()).unwrap();
+    assert!(!task.await.unwrap(), "it has entered the hold");
+    drop(scope);
+    guard.release().await.unwrap();
+}
+
 async fn waiter_at_the_gate_goes_on_as_any_other_when_the_scope_ends(stage: &Stage) {
     let lock = stage.client().await.lock(KEY);
     let inside = lock.clone();
@@ -306,6 +324,7 @@ on_every_backend![
     spawned_task_does_not_inherit,
     inherit_carries_the_scope_into_a_task,
     inherit_that_outlives_its_scope_acquires_like_any_other,
+    scope_that_has_completed_admits_nothing_although_its_future_is_kept,
     waiter_at_the_gate_goes_on_as_any_other_when_the_scope_ends,
     future_polled_first_in_a_scope_enters_again_also_outside,
     code_in_a_drop_of_the_body_is_inside_too,
