@@ -235,7 +235,8 @@ impl Guard {
     ///
     /// Nothing is sent. The hold is not renewed any more, so it lasts for what is left of its lease: at least
     /// two thirds of [`watchdog_timeout`](crate::Builder::watchdog_timeout) while the watchdog renews in time, or the guard's own
-    /// [lease](crate::Acquire::lease). It is never handed over to a waiter of this client. A
+    /// [lease](crate::Acquire::lease). Under a [`max_hold`](crate::Acquire::max_hold) it may be less: the server was asked for no more than the
+    /// rest of that. It is never handed over to a waiter of this client. A
     /// [`hold_at_least`](crate::Acquire::hold_at_least) ends with the guard.
     ///
     /// # Errors
