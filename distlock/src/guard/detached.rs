@@ -252,25 +252,27 @@ impl Guard {
     }
 
     /// Does the same for a guard type that contains this guard.
-    pub(crate) fn detach_as<G>(mut self) -> Result<DetachedHold<G>, Error> {
-        let unsupported = |guard: &Self, reason| {
-            Err(Error::Unsupported {
-                key: guard.key().to_owned(),
-                reason,
-            })
-        };
+    pub(crate) fn detach_as<G>(self) -> Result<DetachedHold<G>, Error> {
+        let owned = self.detachable()?;
+        self.detach_checked(owned)
+    }
+
+    /// What another process must know to take over the hold, if it can be detached. From now on the hold is not handed over.
+    fn detachable(&self) -> Result<OwnedKey, Error> {
         let [share] = self.shares.as_slice() else {
-            return unsupported(&self, SEVERAL);
+            return Err(unsupported(self.key(), SEVERAL));
         };
         let hold = share.hold_ref().hold();
         let resource = &hold.resource;
         if !OwnedKey::can_have(resource.kind) {
-            return unsupported(&self, SEVERAL);
+            return Err(unsupported(self.key(), SEVERAL));
         }
         if hold.count() != 1 {
-            return unsupported(&self, SHARED);
+            return Err(unsupported(self.key(), SHARED));
         }
-        let mut owned = OwnedKey {
+        // A waiter of this client would get it otherwise.
+        hold.with_lease(|lease| lease.guards.keep_hold());
+        Ok(OwnedKey {
             kind: resource.kind,
             key: resource.key.text().to_owned(),
             owner: hold.owner,
@@ -278,15 +280,25 @@ impl Guard {
             token: hold.token,
             expires_after: resource.key.expires_after(),
             may_come_late: false,
-        };
-        // A waiter of this client would get it otherwise.
-        hold.with_lease(|lease| lease.guards.keep_hold());
+        })
+    }
+
+    fn detach_checked<G>(mut self, mut owned: OwnedKey) -> Result<DetachedHold<G>, Error> {
         let shares = std::mem::take(&mut self.shares);
         for share in shares {
-            owned.may_come_late = share.detach()?;
+            owned.may_come_late = match share.detach()? {
+                Some(may_come_late) => may_come_late,
+                // A task in a scope of the guard has entered the hold since its guards were counted.
+                None => return Err(unsupported(&owned.key, SHARED)),
+            };
         }
         Ok(DetachedHold::new(owned))
     }
+}
+
+fn unsupported(key: &str, reason: &'static str) -> Error {
+    let key = key.to_owned();
+    Error::Unsupported { key, reason }
 }
 
 const SEVERAL: &str = "`detach` is for locks of one key on one server and for permits; holds of read/write locks, multi-locks and \
@@ -296,7 +308,21 @@ const SHARED: &str = "the hold has other guards, which renew it; `detach` its la
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Client;
     use crate::guard::fenced::FencedGuard;
+
+    #[tokio::test(start_paused = true)]
+    async fn guard_whose_hold_is_entered_while_it_is_detached_is_refused() {
+        let client = Client::in_memory();
+        let guard = client.lock("order:42").acquire().await.unwrap();
+        let owned = guard.detachable().unwrap();
+        // As a task in a scope of the guard may do it.
+        let other = guard.reenter().unwrap();
+        let error = guard.detach_checked::<Guard>(owned).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(other.is_held());
+        other.release().await.unwrap();
+    }
 
     fn text(key: &str) -> String {
         format!("hold1:lock:{}:7:1::0/{key}", Uuid::from_u128(5))

@@ -198,9 +198,9 @@ impl HoldShare {
     }
 
     /// The same for a hold that somebody else may end before its lease does. Returns whether an attempt of its owner may still be
-    /// carried out.
-    pub(crate) fn detach(self) -> Result<bool, Error> {
-        Ok(self.end_unsent()?.is_some_and(Release::detach))
+    /// carried out; `None` if other guards have the hold, which goes on.
+    pub(crate) fn detach(self) -> Result<Option<bool>, Error> {
+        Ok(self.end_unsent()?.map(Release::detach))
     }
 
     /// A share whose own lease is over has no hold that it could leave to others: it is released in the background.
