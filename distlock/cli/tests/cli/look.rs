@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use super::*;
 
+/// How late each answer of a slow server is.
+const DELAY: Duration = Duration::from_millis(20);
+
 const RUNNING: [&str; 4] = ["--", "sh", "-c", "echo running; read line"];
 
 async fn holder(server: &RedisServer, args: &[&str]) -> Process {
@@ -109,7 +112,11 @@ async fn lock_among_many_keys_is_shown_before_all_are_looked_at_and_an_interrupt
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
     let _held = holder(&server, &[&["run"], &keys[..]].concat()).await;
     server.cli(&["DEBUG", "POPULATE", "300000", "text"]).await;
-    let mut ls = start(&server, &["ls", "--all", "--max-keys", "1000000"]);
+    let proxy = Proxy::start(server.addr()).await;
+    let slow = proxy.flow(Select::ALL, Way::Down, Flow::Delay(DELAY));
+    let url = proxy.url();
+    let ls = ["--url", &url, "ls", "--all", "--max-keys", "1000000"];
+    let mut ls = Process::start(PROGRAM, ls);
     ls.expect("KEY", SOON).await;
     ls.expect("job:", SOON).await;
     assert!(
@@ -120,11 +127,11 @@ async fn lock_among_many_keys_is_shown_before_all_are_looked_at_and_an_interrupt
     ls.interrupt();
     let ended = ls.wait(SOON).await;
     assert_eq!(ended.code(), None, "{ended}");
+    assert!(slow.hits() > 0);
 }
 
 #[tokio::test]
 async fn look_rests_after_each_page_for_as_long_as_the_page_took() {
-    const DELAY: Duration = Duration::from_millis(20);
     let server = RedisServer::start().await;
     server.cli(&["DEBUG", "POPULATE", "20000", "text"]).await;
     let proxy = Proxy::start(server.addr()).await;

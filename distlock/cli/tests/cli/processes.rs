@@ -100,7 +100,7 @@ async fn lock_is_lost_and_orphans_that_have_ended_do_not_take_the_time_before_th
     // The child of the shell dies of SIGTERM beside the shell, and its parent from then on may be one that does not ask.
     let script = "sleep 1000 & echo started; wait";
     for role in ["itself", "parent"] {
-        let args = ["run", "job", "--lease", "1s", "--kill-after", "1h"];
+        let args = ["run", "job", "--lease", "6s", "--kill-after", "1h"];
         let mut run = reaper(
             &server,
             role,

@@ -278,6 +278,17 @@ fn folder(server: &RedisServer) -> PathBuf {
     folder
 }
 
+/// Whether `doctor` has found slow answers, and nothing else that is bad.
+fn found_only_latency(output: &Output) -> bool {
+    let said = stdout(output);
+    let mut bad = said
+        .lines()
+        .filter(|line| line.trim_start().starts_with("BAD "));
+    output.status.code() == Some(1)
+        && bad.next().is_some_and(|line| line.contains(" latency "))
+        && bad.next().is_none()
+}
+
 #[tokio::test]
 async fn command_lines_of_all_pages_work() {
     let server = RedisServer::builder().appendonly(true).start().await;
@@ -288,15 +299,24 @@ async fn command_lines_of_all_pages_work() {
         for line in command_lines(&text) {
             // The key that the pages look at and free.
             let held = held_key(&server, "order:42").await;
-            let mut command = program("sh");
-            command
-                .args(["-c", &line])
-                .current_dir(&folder)
-                .env("PATH", &path);
-            command.env("REDIS_URL", server.url()).kill_on_drop(true);
-            command.stdin(std::process::Stdio::null());
-            let output = tokio::time::timeout(SOON, command.output()).await;
-            let output = output.expect("the line ends").unwrap();
+            let run = async || {
+                let mut command = program("sh");
+                command
+                    .args(["-c", &line])
+                    .current_dir(&folder)
+                    .env("PATH", &path);
+                command.env("REDIS_URL", server.url()).kill_on_drop(true);
+                command.stdin(std::process::Stdio::null());
+                let output = tokio::time::timeout(SOON, command.output()).await;
+                output.expect("the line ends").unwrap()
+            };
+            let mut output = run().await;
+            // As in `doctor_output`: the machine may stand still for a moment.
+            for _ in 1..5 {
+                if line.starts_with("distlock doctor") && found_only_latency(&output) {
+                    output = run().await;
+                }
+            }
             // Without a terminal `release` needs `--yes`.
             let wanted = if line.starts_with("distlock release") && !line.contains("--yes") {
                 64

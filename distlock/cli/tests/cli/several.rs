@@ -63,7 +63,7 @@ async fn command_finds_each_key_on_a_line_and_an_inner_run_of_one_of_them_says_t
     assert_eq!(said["keys"], serde_json::json!(["a", "b c"]));
     let url = server.url();
     let inner = [
-        PROGRAM, "--url", &url, "run", "b c", "--wait", "2s", "--", "true",
+        PROGRAM, "--url", &url, "run", "b c", "--wait", "10s", "--", "true",
     ];
     let nested = output(&server, &[&["run", "a", "b c", "--"], &inner[..]].concat()).await;
     assert_eq!(nested.status.code(), Some(75), "{}", stderr(&nested));
@@ -101,7 +101,7 @@ async fn so_many_commands_as_there_are_permits_run_side_by_side_and_the_next_wai
 #[tokio::test]
 async fn permits_of_a_run_that_was_killed_come_back_with_their_lease() {
     let server = RedisServer::start().await;
-    let args = ["run", "export", "--permits", "1", "--lease", "1s"];
+    let args = ["run", "export", "--permits", "1", "--lease", "6s"];
     let mut killed = running(&server, &args).await;
     killed.kill();
     let next = output(&server, &[&args[..], &["--", "echo", "started"]].concat()).await;
@@ -322,7 +322,7 @@ async fn each_failure_is_a_line_of_json_on_stderr_with_json() {
 #[tokio::test]
 async fn lost_lock_of_two_keys_names_both() {
     let server = RedisServer::start().await;
-    let mut run = running(&server, &["run", "a", "b", "--lease", "1s"]).await;
+    let mut run = running(&server, &["run", "a", "b", "--lease", "6s"]).await;
     server.cli(&["DEL", "b"]).await;
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
     assert!(

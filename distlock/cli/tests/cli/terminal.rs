@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use distlock_tests::eventually;
+use distlock_tests::{Flow, Proxy, Select, Way, eventually};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -23,11 +23,11 @@ struct Terminal {
 
 impl Terminal {
     fn start(server: &RedisServer, args: &[&str]) -> Self {
-        Self::start_with(server, &[], args)
+        Self::start_with(&server.url(), &[], args)
     }
 
-    /// Starts it with these variables.
-    fn start_with(server: &RedisServer, variables: &[(&str, &str)], args: &[&str]) -> Self {
+    /// Starts it for the server at this URL, with these variables.
+    fn start_with(url: &str, variables: &[(&str, &str)], args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -44,7 +44,7 @@ impl Terminal {
         let program = environment::clean(&mut Command::new("setsid"))
             .envs([("TERM", "xterm")])
             .envs(variables.iter().copied())
-            .args(["--ctty", PROGRAM, "--url", &server.url()])
+            .args(["--ctty", PROGRAM, "--url", url])
             .args(args)
             .stdin(copy())
             .stdout(copy())
@@ -177,9 +177,12 @@ async fn watch_ends_by_q_and_by_an_interrupt_in_the_middle_of_a_long_look_and_re
  {
     let server = RedisServer::start().await;
     server.cli(&["DEBUG", "POPULATE", "300000", "text"]).await;
-    let keys = ["--all", "--max-keys", "1000000"];
+    let proxy = Proxy::start(server.addr()).await;
+    let delay = Duration::from_millis(20);
+    let slow = proxy.flow(Select::ALL, Way::Down, Flow::Delay(delay));
+    let watch = ["watch", "--all", "--max-keys", "1000000"];
     for typed in ["q", "\x03"] {
-        let mut watch = Terminal::start(&server, &[&["watch"], &keys[..]].concat());
+        let mut watch = Terminal::start_with(&proxy.url(), &[], &watch);
         watch.shows("0 locks so far").await;
         let modes = watch.master.try_clone().unwrap();
         watch.type_in(typed);
@@ -190,6 +193,7 @@ async fn watch_ends_by_q_and_by_an_interrupt_in_the_middle_of_a_long_look_and_re
         let modes = tcgetattr(&modes).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
     }
+    assert!(slow.hits() > 0);
 }
 
 #[tokio::test]
@@ -312,7 +316,7 @@ async fn long_keys_are_cut_in_the_middle_on_a_terminal_and_shown_as_a_whole_with
 async fn colours_are_for_terminals_alone_and_not_with_no_color_or_on_a_dumb_one() {
     let server = RedisServer::start().await;
     let is_coloured = async |variables: &[(&str, &str)], args: &[&str], last: &str| {
-        let mut program = Terminal::start_with(&server, variables, args);
+        let mut program = Terminal::start_with(&server.url(), variables, args);
         program.ended().await;
         program.shows(last).await;
         program.text().contains("\x1b[3")

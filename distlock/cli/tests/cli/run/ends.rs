@@ -11,13 +11,13 @@ use super::*;
 
 /// A command that says when it gets SIGTERM, and goes on. If a test fails, it ends after a minute.
 const IGNORES_TERM: &str = "trap 'echo term' TERM; echo running; \
-                            n=0; while [ $n -lt 3000 ]; do sleep 0.02; n=$((n+1)); done";
+                            n=0; while [ $n -lt 300 ]; do sleep 0.2; n=$((n+1)); done";
 
 #[tokio::test]
 async fn lock_is_lost_and_the_command_gets_term_and_the_program_exits_with_79() {
     let server = RedisServer::start().await;
     let script = "trap 'echo term; exit 3' TERM; echo running; while :; do sleep 0.02; done";
-    let args = ["run", "job", "--lease", "1s", "--", "sh", "-c", script];
+    let args = ["run", "job", "--lease", "6s", "--", "sh", "-c", script];
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     server.cli(&["DEL", "job"]).await;
@@ -33,14 +33,14 @@ async fn lock_is_lost_and_the_command_gets_term_and_the_program_exits_with_79() 
 #[tokio::test]
 async fn command_that_ignores_term_is_killed_after_the_time_it_has() {
     let server = RedisServer::start().await;
-    let args = ["run", "job", "--lease", "1s", "--kill-after", "300ms"];
+    let args = ["run", "job", "--lease", "6s", "--kill-after", "5s"];
     let args = [&args[..], &["--", "sh", "-c", IGNORES_TERM]].concat();
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     server.cli(&["DEL", "job"]).await;
     run.expect("term", SOON).await;
     assert_eq!(run.wait(SOON).await.code(), Some(79));
-    let told = "the command still runs after 300ms: it gets SIGKILL";
+    let told = "the command still runs after 5s: it gets SIGKILL";
     assert!(run.stderr().contains(told), "{}", run.stderr());
 }
 
@@ -72,7 +72,7 @@ async fn program_is_killed_and_the_command_gets_term_and_the_lease_ends_the_lock
         "trap 'echo term > \"{out}\"; exit 0' TERM; echo running; while :; do sleep 0.02; done",
         out = out.display()
     );
-    let args = ["run", "job", "--lease", "1s", "--", "sh", "-c", &script];
+    let args = ["run", "job", "--lease", "6s", "--", "sh", "-c", &script];
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     run.kill();
@@ -102,7 +102,7 @@ async fn what_the_command_has_started_is_ended_with_it() {
         "run",
         "job",
         "--lease",
-        "1s",
+        "6s",
         "--kill-after",
         "300ms",
         "--",
@@ -135,7 +135,7 @@ async fn command_is_ended_after_its_longest_hold() {
         "run",
         "job",
         "--max-hold",
-        "500ms",
+        "5s",
         "--",
         "sh",
         "-c",
@@ -146,7 +146,7 @@ async fn command_is_ended_after_its_longest_hold() {
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
     let said = run.stderr();
     assert!(
-        said.contains("\"job\" was held for 500ms, the time of --max-hold")
+        said.contains("\"job\" was held for 5s, the time of --max-hold")
             && said.contains("signal: 15"),
         "{said}"
     );
@@ -167,7 +167,7 @@ async fn is_held_until_the_command_ends(server: &RedisServer, args: &[&str]) {
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{args:?}");
     let said = run.stderr();
     assert!(
-        said.contains("was held for 2s, the time of --max-hold") && said.contains("status: 7"),
+        said.contains("was held for 6s, the time of --max-hold") && said.contains("status: 7"),
         "{args:?}: {said}"
     );
     let after = output(server, &other).await;
@@ -185,10 +185,10 @@ async fn lock_of_any_kind_stays_held_after_its_longest_hold_until_the_command_ha
         &["e", "--kind", "fair"],
         &["f", "--permits", "1"],
         // Shorter than what is held in the end.
-        &["g", "--lease", "1s"],
+        &["g", "--lease", "5s"],
     ];
     let runs = kinds.iter().map(async |kind| {
-        let args = [&["run", "--max-hold", "2s"], *kind].concat();
+        let args = [&["run", "--max-hold", "6s"], *kind].concat();
         is_held_until_the_command_ends(&server, &args).await;
     });
     join_all(runs).await;
@@ -197,15 +197,15 @@ async fn lock_of_any_kind_stays_held_after_its_longest_hold_until_the_command_ha
 #[tokio::test]
 async fn longest_hold_of_the_url_ends_the_command_before_the_lock_is_free() {
     let server = RedisServer::start().await;
-    let url = format!("{}?max_hold=2s", server.url());
+    let url = format!("{}?max_hold=6s", server.url());
     is_held_until_the_command_ends(&server, &["run", "job", "--url", &url]).await;
 }
 
 #[tokio::test]
 async fn longest_hold_is_over_and_the_command_is_killed_and_the_lock_is_released() {
     let server = RedisServer::start().await;
-    let args = ["run", "job", "--json", "--max-hold", "2s", "--kill-after"];
-    let args = [&args[..], &["300ms", "--", "sh", "-c", IGNORES_TERM]].concat();
+    let args = ["run", "job", "--json", "--max-hold", "6s", "--kill-after"];
+    let args = [&args[..], &["5s", "--", "sh", "-c", IGNORES_TERM]].concat();
     let mut run = start(&server, &args);
     run.expect("running", SOON).await;
     run.expect("term", SOON).await;
@@ -228,7 +228,7 @@ async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_com
     let child = child.replace("running", "running $$");
     let script = format!("echo program $PPID; echo leader $$; sh -c '{child}' & wait");
     let url = server.url();
-    let args = ["run", "job", "--max-hold", "2s", "--kill-after", "1h"];
+    let args = ["run", "job", "--max-hold", "6s", "--kill-after", "1h"];
     let program = ["--wait", PROGRAM, "--url", &url];
     let command = ["--", "sh", "-c", &script];
     // In a session without a terminal.

@@ -42,7 +42,7 @@ async fn run_of_the_same_key_inside_a_run_says_that_it_waits_for_itself() {
     let url = server.url();
     let nested = |key| {
         let inner = [
-            PROGRAM, "--url", &url, "run", key, "--wait", "2s", "--", "true",
+            PROGRAM, "--url", &url, "run", key, "--wait", "10s", "--", "true",
         ];
         [&["run", "job", "--"], &inner[..]].concat()
     };
@@ -121,10 +121,17 @@ async fn wait_that_ends_looks_once_more_and_says_which_machine_has_the_lock() {
     );
     holder.expect("running", SOON).await;
     for wait in ["0", "2s"] {
-        let late = output(&server, &["run", "job", "--wait", wait, "--", "true"]).await;
-        let said = stderr(&late);
-        assert_eq!(late.status.code(), Some(75), "{said}");
         let told = "; after the wait \"job\" was held by web-2 from 127.0.0.1:";
+        let mut said = String::new();
+        // A machine that stands still may take longer than the second that the look has.
+        for _ in 0..3 {
+            let late = output(&server, &["run", "job", "--wait", wait, "--", "true"]).await;
+            said = stderr(&late);
+            assert_eq!(late.status.code(), Some(75), "{said}");
+            if said.contains(told) {
+                break;
+            }
+        }
         assert!(said.contains(told), "{said}");
         assert!(said.matches(", owner ").count() == 1, "{said}");
     }

@@ -49,7 +49,7 @@ async fn lock_is_lost_and_the_command_is_killed_though_nobody_reads_stderr() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("stderr");
     let mut pipe = full_pipe(&path);
-    let args = ["run", "job", "--lease", "1s", "--kill-after", "300ms"];
+    let args = ["run", "job", "--lease", "6s", "--kill-after", "300ms"];
     let args = [&args[..], &["--", "sh", "-c", STUBBORN]].concat();
     let mut run = start_unread(&server, &path, &args);
     run.line(SOON).await;
@@ -105,7 +105,7 @@ async fn signal_ends_a_run_whose_last_line_nobody_reads() {
 #[tokio::test]
 async fn lock_is_lost_and_the_command_is_killed_though_stderr_cannot_be_written() {
     let server = RedisServer::start().await;
-    let args = ["run", "job", "--lease", "1s", "--kill-after", "300ms"];
+    let args = ["run", "job", "--lease", "6s", "--kill-after", "300ms"];
     let mut run = start_unheard(
         &server,
         &[&args[..], &["--", "sh", "-c", STUBBORN]].concat(),
