@@ -34,7 +34,8 @@ pub struct BootClock {
 
 impl BootClock {
     pub(super) fn now(&self) -> Tick {
-        Tick(nanos(boot_time())).after(suspended())
+        let suspended = suspended();
+        Tick(nanos(boot_time())).after(suspended)
     }
 
     /// Completes when a sleeper has to read the clock again: after a suspend, or because the watch has ended. Returns `None`
@@ -48,17 +49,30 @@ impl BootClock {
 
     /// Watches the timers of the caller's runtime until it is dropped.
     pub(super) async fn watch(&self) -> Infallible {
+        // Kept until the two have moved apart: several short suspends add up. Read before a sleeper relies on the watch.
+        let mut start = self.read_both();
         let _watch = Watch::begin(self);
         loop {
-            // Kept until the two have moved apart: several short suspends add up.
-            let start = self.now();
-            let timers = Instant::now();
-            let mut apart = Duration::ZERO;
-            while apart < UNNOTICED {
-                sleep(LONGEST_UNWATCHED).await;
-                apart = self.now().since(start).abs_diff(timers.elapsed());
+            sleep(LONGEST_UNWATCHED).await;
+            let now = self.read_both();
+            let by_clock = now.0.since(start.0);
+            let by_timers = now.1.saturating_duration_since(start.1);
+            if by_clock.abs_diff(by_timers) >= UNNOTICED {
+                start = now;
+                self.read_again.announce();
             }
-            self.read_again.announce();
+        }
+    }
+
+    /// The time on this clock, and that of the timers. Both are read again if the thread stood still in between, which would look
+    /// like a suspend.
+    fn read_both(&self) -> (Tick, Instant) {
+        loop {
+            let timers = Instant::now();
+            let clock = self.now();
+            if timers.elapsed() < UNNOTICED / 4 {
+                return (clock, timers);
+            }
         }
     }
 }
@@ -84,7 +98,7 @@ impl Drop for Watch<'_> {
 /// For how long the machine was suspended, beyond what the boot clock shows: only tests simulate that.
 fn suspended() -> Duration {
     #[cfg(test)]
-    return tests::SUSPENDED.get();
+    return tests::suspended();
     #[cfg(not(test))]
     Duration::ZERO
 }
@@ -125,7 +139,14 @@ pub(super) mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     thread_local! {
-        pub(super) static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        /// For how long the thread stands still before it reads the clock next.
+        static STANDS_STILL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(super) fn suspended() -> Duration {
+        std::thread::sleep(STANDS_STILL.take());
+        SUSPENDED.get()
     }
 
     /// Moves the boot clock of this thread on, and no timer, as if the machine had been suspended.
@@ -209,6 +230,22 @@ pub(super) mod tests {
         }
         tokio::time::sleep(LONGEST_UNWATCHED * 2).await;
         assert_eq!(polls.load(Ordering::Relaxed), 2);
+        sleeper.abort();
+        watch.abort();
+    }
+
+    #[tokio::test]
+    async fn watch_that_stands_still_between_the_timers_and_the_clock_wakes_nobody() {
+        let clock = Clock::boot();
+        let polls = Arc::default();
+        STANDS_STILL.set(UNNOTICED * 3);
+        let watch = watch(&clock).await;
+        let sleeper = sleep(&clock, &polls);
+        tokio::time::sleep(LONGEST_UNWATCHED * 3 / 2).await;
+        STANDS_STILL.set(UNNOTICED * 3);
+        tokio::time::sleep(LONGEST_UNWATCHED * 3 / 2).await;
+        assert_eq!(STANDS_STILL.get(), Duration::ZERO);
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
         sleeper.abort();
         watch.abort();
     }
