@@ -253,9 +253,10 @@ async fn f56_renewals_go_on_while_a_grant_waits_for_its_confirmation(row: &Row) 
 /// The server answers no PING behind a WAIT.
 async fn f56_sign_of_life_waits_for_the_confirmation_before_it(row: &Row) {
     let mut pair = Pair::start().await;
+    // Two answers to PINGs that were late by the response timeout alone would both be within one WAIT.
     let impatient = |builder: Builder| {
-        let builder = builder.replicas(1, ms(2_000)).response_timeout(ms(300));
-        builder.ping_interval(ms(200)).unavailable_after(ms(100))
+        let builder = builder.replicas(1, ms(6_000)).response_timeout(ms(1_000));
+        builder.ping_interval(ms(200)).unavailable_after(ms(3_000))
     };
     let client = client_with(&pair.primary.url(), impatient).await;
     drop(client.lock("k").acquire().await.unwrap());
