@@ -129,8 +129,7 @@ async fn holds_and_hand_overs_on_a_cluster_and_after_a_failover(stage: Stage) {
 async fn holds_and_hand_overs_with_sentinels_and_after_a_failover(stage: Stage) {
     // Redisson 3.16.8 does not carry out what it begins while a Sentinel calls a replica down, and a busy machine makes a
     // replica late.
-    let patient = SentinelSet::builder().sentinel_setting("down-after-milliseconds", "15000");
-    let set = patient.start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let holder = start(stage.holder, set.url(), false).await;
     let waiter = start(stage.waiter, set.url(), false).await;
     contend(&stage, &holder, &waiter, "before").await;

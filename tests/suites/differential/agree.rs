@@ -286,7 +286,7 @@ pub(crate) fn memory_and_sentinel_agree<S: Step>(
     full: (u32, usize),
 ) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let set = runtime.block_on(SentinelSet::start());
+    let set = runtime.block_on(SentinelSet::builder().patient().start());
     let master = set.server(runtime.block_on(set.master()));
     let redis = runtime.block_on(Side::redis(&set.url(), &[master], kind, ""));
     in_real_time(&runtime, (&Side::memory(kind, ""), &redis), event, full);

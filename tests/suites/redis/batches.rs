@@ -186,7 +186,7 @@ async fn release_of_a_batch_whose_key_has_another_type_fails_alone() {
 
 #[tokio::test]
 async fn error_of_an_operation_of_a_batch_names_the_master_that_sentinels_name() {
-    let set = SentinelSet::builder().start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let master = set.server(set.master().await);
     let client = warmed(Client::connect(&set.url()).await.unwrap()).await;
     let too_many = ["CONFIG", "SET", "min-replicas-to-write", "9"];

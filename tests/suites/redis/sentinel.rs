@@ -70,7 +70,9 @@ async fn sentinel_and_server_that_are_mixed_up_say_what_to_write() {
 
 #[tokio::test]
 async fn servers_and_sentinels_have_users_of_their_own() {
-    let builder = SentinelSet::builder().credentials("shop", "s:c/t");
+    let builder = SentinelSet::builder()
+        .patient()
+        .credentials("shop", "s:c/t");
     let set = builder
         .sentinel_credentials("watcher", "other")
         .start()
@@ -93,7 +95,9 @@ async fn servers_and_sentinels_have_users_of_their_own() {
 
 #[tokio::test]
 async fn password_for_sentinels_is_read_from_its_file_and_again_at_each_connection() {
-    let builder = SentinelSet::builder().sentinel_credentials("watcher", "other");
+    let builder = SentinelSet::builder()
+        .patient()
+        .sentinel_credentials("watcher", "other");
     let set = builder.start().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().display().to_string();
@@ -122,7 +126,7 @@ async fn password_for_sentinels_is_read_from_its_file_and_again_at_each_connecti
 
 #[tokio::test]
 async fn sentinels_that_do_not_answer_are_passed_over() {
-    let mut set = SentinelSet::start().await;
+    let mut set = SentinelSet::builder().patient().start().await;
     set.sentinel_mut(0).stop();
     set.sentinel_mut(1).kill();
     let client = Client::connect(&set.url()).await.unwrap();
@@ -136,7 +140,7 @@ in_real_time!(CONNECT; client_whose_sentinels_do_not_answer_says_so);
 const CONNECT: Duration = Duration::from_secs(1);
 
 async fn client_whose_sentinels_do_not_answer_says_so() {
-    let mut set = SentinelSet::start().await;
+    let mut set = SentinelSet::builder().patient().start().await;
     for at in 0..3 {
         set.sentinel_mut(at).kill();
     }
@@ -153,7 +157,7 @@ async fn client_whose_sentinels_do_not_answer_says_so() {
 
 #[tokio::test]
 async fn client_that_is_gone_leaves_no_connection() {
-    let set = SentinelSet::start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let client = Client::connect(&set.url()).await.unwrap();
     let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
     guard.release().await.unwrap();

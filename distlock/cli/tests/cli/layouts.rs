@@ -201,7 +201,10 @@ async fn map_file_leads_to_nodes_that_announce_addresses_which_cannot_be_reached
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a cluster takes time"]
 async fn doctor_tells_of_slots_that_no_node_serves() {
-    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let builder = RedisCluster::builder().replicas(false);
+    // So that the others soon notice.
+    let builder = builder.arg("--cluster-node-timeout", "2500");
+    let mut cluster = builder.start().await;
     let url = cluster.url();
     cluster.node_mut(2).kill();
     let options = ["--url", url.as_str()];

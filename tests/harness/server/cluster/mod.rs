@@ -77,7 +77,6 @@ impl RedisCluster {
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<RedisCluster> = OnceCell::const_new();
         let builder = Self::builder().replicas(false).without_default_user();
-        let builder = builder.arg("--cluster-node-timeout", "15000");
         SHARED.get_or_init(|| builder.start()).await
     }
 

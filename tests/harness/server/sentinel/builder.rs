@@ -48,6 +48,11 @@ impl Builder {
         self
     }
 
+    /// A server that is late for some seconds does not count as failed. For tests in which no other server has to take over.
+    pub fn patient(self) -> Self {
+        self.sentinel_setting("down-after-milliseconds", "15000")
+    }
+
     /// The servers let only this user in. The Sentinels and the replicas know the password.
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.server = self.server.credentials(user, password);

@@ -70,9 +70,9 @@ impl SentinelSet {
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<SentinelSet> = OnceCell::const_new();
         let builder = Self::builder()
+            .patient()
             .credentials(ADMIN[0], ADMIN[1])
-            .sentinel_credentials(ADMIN[0], ADMIN[1])
-            .sentinel_setting("down-after-milliseconds", "15000");
+            .sentinel_credentials(ADMIN[0], ADMIN[1]);
         SHARED.get_or_init(|| builder.start()).await
     }
 

@@ -198,7 +198,7 @@ async fn error_of_one_node_that_is_silent_or_refuses_names_it_among_the_others()
 
 #[tokio::test]
 async fn error_of_the_master_that_sentinels_name_has_its_address() {
-    let set = SentinelSet::builder().start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let master = set.server(set.master().await);
     let client = Client::connect(&set.url()).await.unwrap();
     drop(client.lock("k").acquire().await.unwrap());
@@ -317,7 +317,7 @@ async fn map_file_is_read_again_for_each_connection_and_its_errors_name_the_line
 /// The Sentinels name a host that the system finds and the client's resolver does not.
 async fn master_that_sentinels_name_is_reached_by_the_map() {
     const NAMED: &str = "127.1";
-    let set = SentinelSet::builder().start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let master = set.server(set.master().await);
     let port = master.port();
     let mut lines = Vec::new();

@@ -135,7 +135,7 @@ async fn changed_credentials_are_sent_over_each_connection_to_each_node_of_a_clu
 
 #[tokio::test]
 async fn changed_credentials_are_sent_to_the_master_and_those_of_a_file_to_the_sentinels() {
-    let set = SentinelSet::start().await;
+    let set = SentinelSet::builder().patient().start().await;
     for at in 0..3 {
         for user in USERS {
             set.server(at).cli(&user).await;

@@ -167,7 +167,10 @@ async fn connections(server: &RedisServer) -> (Vec<String>, Vec<String>) {
 
 async fn function_that_never_answers_is_named_by_the_error_of_the_connection_also_behind_sentinels()
 {
-    let (server, set) = (server().await, SentinelSet::start().await);
+    let (server, set) = (
+        server().await,
+        SentinelSet::builder().patient().start().await,
+    );
     let builder = Client::builder()
         .connect_timeout(CONNECT)
         .credentials_from(std::future::pending::<Result<Credentials, io::Error>>);

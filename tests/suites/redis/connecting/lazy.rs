@@ -270,7 +270,7 @@ async fn cluster_that_starts_later_is_waited_for() {
 
 #[tokio::test]
 async fn sentinels_and_servers_that_start_later_are_waited_for() {
-    let mut set = SentinelSet::start().await;
+    let mut set = SentinelSet::builder().patient().start().await;
     let url = set.url();
     for at in 0..3 {
         set.sentinel_mut(at).kill();

@@ -164,7 +164,10 @@ async fn zero_never_looks_the_names_of_seeds_up_again() {
 
 #[tokio::test]
 async fn sentinel_whose_name_is_pointed_at_another_set_takes_clients_to_its_master() {
-    let (old, new) = (SentinelSet::start().await, SentinelSet::start().await);
+    let (old, new) = (
+        SentinelSet::builder().patient().start().await,
+        SentinelSet::builder().patient().start().await,
+    );
     let names = Names::new();
     names.lead(NAME, [old.sentinel(0).addr()]);
     let client = builder(&names).connect("redis+sentinel://locks.test/locks");
@@ -181,7 +184,7 @@ async fn sentinel_whose_name_is_pointed_at_another_set_takes_clients_to_its_mast
 
 #[tokio::test]
 async fn name_that_hangs_does_not_keep_others_from_being_looked_up() {
-    let set = SentinelSet::start().await;
+    let set = SentinelSet::builder().patient().start().await;
     let names = Names::new();
     for (at, name) in ["a.test", "b.test", "c.test"].iter().enumerate() {
         names.lead(name, [set.sentinel(at).addr()]);

@@ -24,7 +24,6 @@ async fn shared() -> &'static (RedisCluster, Authority) {
         let authority = Authority::new();
         let builder = RedisCluster::builder().replicas(false).tls(&authority);
         let builder = builder.without_default_user();
-        let builder = builder.arg("--cluster-node-timeout", "15000");
         (builder.start().await, authority)
     };
     SHARED.get_or_init(start).await

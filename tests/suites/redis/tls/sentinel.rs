@@ -29,7 +29,11 @@ async fn servers_and_sentinels_of_a_trusted_authority_serve_and_the_client_follo
 #[tokio::test]
 async fn wrong_certificate_of_sentinels_or_servers_denies_the_login_at_once_with_the_reason() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let set = SentinelSet::builder().tls(&authority).start().await;
+    let set = SentinelSet::builder()
+        .patient()
+        .tls(&authority)
+        .start()
+        .await;
     let plain = set.hosts();
     // In the second the Sentinels are asked without TLS, and name servers with it.
     let without_tls = format!("rediss+sentinel://{plain}/{SERVICE}?sentinel_tls=false");
@@ -53,7 +57,7 @@ async fn wrong_certificate_of_sentinels_or_servers_denies_the_login_at_once_with
 #[tokio::test]
 async fn sentinels_may_speak_tls_where_servers_do_not() {
     let authority = Authority::new();
-    let builder = SentinelSet::builder().sentinel_tls(&authority);
+    let builder = SentinelSet::builder().patient().sentinel_tls(&authority);
     let set = builder.start().await;
     let hosts = set.tls_hosts();
     let url = format!("redis+sentinel://{hosts}/{SERVICE}?sentinel_tls=true");
@@ -80,7 +84,7 @@ async fn sentinels_may_speak_tls_where_servers_do_not() {
 #[tokio::test]
 async fn mutual_tls_is_for_sentinels_as_well() {
     let authority = Authority::new();
-    let builder = SentinelSet::builder().mutual_tls(&authority);
+    let builder = SentinelSet::builder().patient().mutual_tls(&authority);
     let set = builder.start().await;
     let own = authority.client();
     let builder = trusting(&authority).tls_client_pem(own.cert, own.key);

@@ -167,12 +167,12 @@ async fn killed_waiter_behind_redissons_loses_its_place_as_soon_as_any_other() {
         .of_kind(Kind::Fair)
         .waiting(ms(200));
     let held = client.fair_lock("k").acquire().await.unwrap();
-    java_waits(&server, JAVA[0], 3_000.0).await;
+    java_waits(&server, JAVA[0], 30_000.0).await;
     dies.attempt("k", 1, ms(30_000)).await.unwrap();
     assert!(places(&server).await[1] > 200_000.0);
     // As Redisson does when the thread gives up.
     let dead = queue(&server).await.remove(1);
-    server.cli(&["ZINCRBY", TIMEOUTS, "-3000", &dead]).await;
+    server.cli(&["ZINCRBY", TIMEOUTS, "-30000", &dead]).await;
     server.cli(&["ZREM", TIMEOUTS, JAVA[0]]).await;
     server.cli(&["LREM", QUEUE, "0", JAVA[0]]).await;
     // Nobody asks until its place has ended.

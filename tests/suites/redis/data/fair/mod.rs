@@ -343,9 +343,9 @@ async fn redissons_place_behind_ours_loses_nothing_by_us() {
 async fn times_of_redissons_waiters_behind_ours_do_not_grow_with_each_round() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
-    let wait = 4_000.0;
+    let wait = 60_000.0;
     let place = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Fair);
-    let place = place.waiting(ms(60_000));
+    let place = place.waiting(ms(600_000));
     let held = client.fair_lock("k").acquire().await.unwrap();
     java_waits(&server, JAVA[0], wait).await;
     drop(held);

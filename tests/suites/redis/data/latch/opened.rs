@@ -189,13 +189,13 @@ async fn latch_that_expires_while_messages_stall_is_lost() {
     let proxy = Proxy::start(server.addr()).await;
     let waiter = Client::connect(&proxy.url()).await.unwrap();
     let latch = client(&server).await.count_down_latch(KEY);
-    let latch = latch.expire_after(Duration::from_secs(3));
+    let latch = latch.expire_after(Duration::from_secs(10));
     let scene = Scene::with(server, proxy, &waiter, latch).await;
     let stall = scene
         .proxy
         .flow(Select::SUBSCRIBERS, Way::Both, Flow::Stall);
     // It may end just after a look.
-    let error = scene.told_within(2 * SOON).await.unwrap_err();
+    let error = scene.told_within(3 * SOON).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert!(stall.hits() > 0);
 }
