@@ -70,12 +70,14 @@ impl ExpirableSemaphore {
     /// reads. The end never moves to an earlier time. If another program, or a handle without this setting, has made the
     /// semaphore, it does not expire.
     ///
-    /// The time should be longer than any [lease](Acquire::lease) that is not renewed, because the permits expire with the
-    /// semaphore. Set the [permits](ExpirableSemaphore::try_set_permits) before each use, because an acquisition waits if the
-    /// semaphore has expired.
+    /// The permits expire with the semaphore. So a permit that is acquired, renewed, [attached](crate::Client::attach) or
+    /// [given another lease](ExpirableSemaphore::update_lease) moves the end at least to the end of its [lease](Acquire::lease), also
+    /// by a handle without this setting. If the time is shorter than the lease, the semaphore stays for the rest of the lease
+    /// after its last release. Set the [permits](ExpirableSemaphore::try_set_permits) before each use, because an acquisition waits
+    /// if the semaphore has expired.
     ///
     /// In the server this is the time to live of both keys, as after Redisson's `expire`. Other uses by Redisson do not move the
-    /// end, and its `addPermits` removes it.
+    /// end, also not for the permits that it acquires, and its `addPermits` removes it.
     ///
     /// # Errors
     /// When the handle is used, [`Error::InvalidConfig`] if the time is out of bounds.

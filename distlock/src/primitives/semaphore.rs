@@ -65,7 +65,7 @@ impl Semaphore {
     /// * **The time must be longer than any permit is held.** Permits of a plain semaphore are not renewed. If nobody uses the
     ///   semaphore for this time while a permit is taken, the semaphore expires. The release of that permit returns
     ///   [`Error::Lost`], and [new permits](Semaphore::try_set_permits) may be granted while its holder still works. An
-    ///   [`ExpirableSemaphore`](crate::ExpirableSemaphore) stays as long as its permits are renewed.
+    ///   [`ExpirableSemaphore`](crate::ExpirableSemaphore) stays as long as the leases of its permits, which are renewed.
     /// * **Set the permits before each use.** [`try_set_permits`](Semaphore::try_set_permits) sets them only if there are none,
     ///   and counts as a use. An acquisition waits if the semaphore has expired before, and fails with [`Error::Lost`] if it
     ///   expires during the wait.

@@ -136,6 +136,38 @@ async fn renewed_permit_keeps_its_semaphore_and_then_both_go(stage: &Stage) {
     goes(stage, used, async || seats.permits().await.unwrap() == 0).await;
 }
 
+/// Another handle, or Redisson, has made the semaphore with an end.
+async fn permit_of_a_handle_without_an_end_keeps_its_semaphore(stage: &Stage) {
+    let client = stage.client().await;
+    assert!(seats(&client, stage).try_set_permits(1).await.unwrap());
+    let plain = client.expirable_semaphore("seats");
+    let permit = plain.acquire().await.unwrap();
+    sleep(2 * stage.lease()).await;
+    assert_eq!(plain.permits().await.unwrap(), 1);
+    let detached = permit.detach().unwrap();
+    let permit = client.attach(&detached).await.unwrap();
+    sleep(2 * stage.lease()).await;
+    assert!(permit.is_held());
+    assert_eq!(plain.permits().await.unwrap(), 1);
+    permit.release().await.unwrap();
+}
+
+async fn permit_with_a_lease_beyond_the_end_of_its_semaphore_keeps_it(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = client
+        .expirable_semaphore("seats")
+        .expire_after(stage.lease() / 6);
+    assert!(seats.try_set_permits(1).await.unwrap());
+    let permit = seats.acquire().await.unwrap();
+    sleep(stage.lease()).await;
+    assert!(permit.is_held());
+    let id = permit.ids().next().unwrap();
+    seats.update_lease(id, 3 * stage.lease()).await.unwrap();
+    sleep(2 * stage.lease()).await;
+    assert_eq!(seats.permits().await.unwrap(), 1);
+    permit.release().await.unwrap();
+}
+
 async fn each_change_of_an_expirable_semaphore_moves_its_end(stage: &Stage) {
     let client = stage.client().await;
     let seats = seats(&client, stage);
@@ -146,18 +178,18 @@ async fn each_change_of_an_expirable_semaphore_moves_its_end(stage: &Stage) {
     pause().await;
     seats.add_permits(1).await.unwrap();
     pause().await;
-    let permit = seats.acquire().lease(8 * stage.lease()).await.unwrap();
-    let id = permit.ids().next().unwrap();
+    // The semaphore lasts at least as long as a lease: a longer one would hide what a use moves.
+    let lease = stage.lease() * 3 / 4;
+    let permit = seats.acquire().lease(lease).await.unwrap();
+    let id = permit.into_id().unwrap();
     pause().await;
-    assert!(seats.try_acquire().await.unwrap().is_some());
-    pause().await;
-    seats.update_lease(id, 8 * stage.lease()).await.unwrap();
+    seats.update_lease(id, lease).await.unwrap();
     pause().await;
     assert_eq!(seats.permits().await.unwrap(), 2);
     let used = Instant::now();
     seats.release(id).await.unwrap();
     goes(stage, used, async || seats.permits().await.unwrap() == 0).await;
-    assert!(permit.release().await.is_err());
+    assert!(seats.release(id).await.is_err());
 }
 
 async fn number_that_was_there_without_an_end_keeps_none(stage: &Stage) {
@@ -244,6 +276,8 @@ on_every_backend![
     latch_whose_counting_processes_died_is_told_and_set_again,
     latch_that_is_counted_in_time_opens_however_long_it_takes,
     renewed_permit_keeps_its_semaphore_and_then_both_go,
+    permit_of_a_handle_without_an_end_keeps_its_semaphore,
+    permit_with_a_lease_beyond_the_end_of_its_semaphore_keeps_it,
     each_change_of_an_expirable_semaphore_moves_its_end,
     number_that_was_there_without_an_end_keeps_none,
     end_is_never_moved_to_an_earlier_time,

@@ -45,7 +45,11 @@ async fn key_and_what_is_beside_it_have_the_same_end_and_a_use_moves_both() {
     later.set_permits(4).await.unwrap();
     ends_after(&server, "seats", 2 * LONG).await;
     ends_after(&server, "{seats}:timeout", 2 * LONG).await;
-    drop(seat);
+    let last = seats.clone().expire_after(3 * LONG);
+    let last = last.acquire().await.unwrap();
+    ends_after(&server, "seats", 3 * LONG).await;
+    ends_after(&server, "{seats}:timeout", 3 * LONG).await;
+    drop((seat, last));
     let jobs = client.count_down_latch("jobs").expire_after(LONG);
     jobs.try_set_count(3).await.unwrap();
     ends_after(&server, "jobs", LONG).await;
@@ -175,7 +179,8 @@ async fn numbers_that_were_used_once_leave_no_keys() {
     // It must not end while the number is in use.
     const SHORT: Duration = ms(3_000);
     let server = RedisServer::start().await;
-    let client = client(&server).await;
+    // The semaphore lasts at least as long as the lease of its permit.
+    let client = client_of_lease(&server, SHORT).await;
     for n in 0..MANY {
         let pool = client.semaphore(format!("pool:{n}")).expire_after(SHORT);
         pool.try_set_permits(1).await.unwrap();

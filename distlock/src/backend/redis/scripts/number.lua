@@ -6,10 +6,9 @@ local function is_number(text)
   return #text <= 15 and (text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil)
 end
 
--- Lets what is kept beside a number last as long as the number. Redisson's `addPermits` and `drainPermits` take the end
+-- Lets what is kept beside a number last as long as the number, which has so many ms left. Redisson's `addPermits` and `drainPermits` take the end
 -- from a number, and leave that of what is beside it: then it stays for the longest time that can be set, 45 days.
-local function last_as_long(beside, number)
-  local left = redis.call('PTTL', number)
+local function last_as_long(beside, left)
   if left == -1 and redis.call('PTTL', beside) >= 0 then left = 3888000000 end
   if left > 0 then redis.call('PEXPIRE', beside, string.format('%.0f', left)) end
 end
@@ -18,11 +17,13 @@ end
 -- keeps none, since it may belong to another program. What is kept beside the number always gets its end: Redisson may
 -- have moved that of the number alone.
 local function used(stays, key, is_new, beside)
-  if stays ~= '0' then
-    local left = redis.call('PTTL', key)
-    if left < tonumber(stays) and (left >= 0 or is_new) then redis.call('PEXPIRE', key, stays) end
+  if stays == '0' and not beside then return end
+  local left = redis.call('PTTL', key)
+  if stays ~= '0' and left < tonumber(stays) and (left >= 0 or is_new) then
+    redis.call('PEXPIRE', key, stays)
+    left = tonumber(stays)
   end
-  if beside then last_as_long(beside, key) end
+  if beside then last_as_long(beside, left) end
 end
 
 -- The number under a key as a text, false if there is none. Another text counts as another type of value: HEXISTS makes the

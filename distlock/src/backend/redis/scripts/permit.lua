@@ -72,6 +72,12 @@ local function id(seed, number)
   return string.char(unpack(bytes))
 end
 
+-- The end of a semaphore after one of its permits was given a lease. It lasts at least as long as the permit, also if the
+-- handle that uses it would leave its end as it is.
+local function used_for(lease, stays, semaphore, permits)
+  used(digits(math.max(lease, tonumber(stays))), semaphore, false, permits)
+end
+
 -- A write that changes nothing and passes when memory is full. The writes after it then pass as well.
 local function begin_writing(permits) redis.call('ZREM', permits, '') end
 

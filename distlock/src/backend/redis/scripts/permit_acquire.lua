@@ -29,7 +29,7 @@ local function take()
   if missing > 0 then redis.call('DECRBY', semaphore, digits(missing)) end
   left = left - missing
   for n = 1, many do redis.call('ZADD', permits, digits(ends[n]), ids[n]) end
-  used(stays, semaphore, false, permits)
+  used_for(lease, stays, semaphore, permits)
   return true
 end
 

@@ -37,5 +37,5 @@ for n = 1, many do
   redis.call('ZADD', permits, digits(math.max(expires, ends[n])), id(seed, n - 1))
   if not mine then redis.call('ZREM', permits, id(former, n - 1)) end
 end
-used(stays, semaphore, false, permits)
+used_for(lease, stays, semaphore, permits)
 return nil

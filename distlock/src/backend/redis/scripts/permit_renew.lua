@@ -36,7 +36,7 @@ for i = 1, #KEYS / 2 do
       redis.call('ZADD', permits, 'XX', digits(math.max(expires, score)), permit)
     end
     local number = redis.pcall('GET', semaphore)
-    if type(number) == 'string' and is_number(number) then used(stays, semaphore, false, permits) end
+    if type(number) == 'string' and is_number(number) then used_for(lease, stays, semaphore, permits) end
   else
     local refused = refused_by_replica('ZREM', permits, '')
     if refused then return refused end

@@ -14,7 +14,7 @@ begin_writing(permits)
 local score = redis.call('ZSCORE', permits, permit)
 if score then
   redis.call('ZADD', permits, 'XX', digits(expires), permit)
-  used(stays, semaphore, false, permits)
+  used_for(lease, stays, semaphore, permits)
 end
 local reply = answer(request, score and 1 or 0, keep)
 if score and expires < tonumber(score) then

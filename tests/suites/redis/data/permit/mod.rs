@@ -205,7 +205,7 @@ async fn ttl_of_the_number_is_kept_and_given_to_the_permits() {
     has_ttl(OUT).await;
     seats.add_permits(2).await.unwrap();
     seats.set_permits(3).await.unwrap();
-    seats.update_lease(permit.id(), ms(70_000)).await.unwrap();
+    seats.update_lease(permit.id(), ms(40_000)).await.unwrap();
     has_ttl(SEATS).await;
     has_ttl(OUT).await;
     permit.release().await.unwrap();

@@ -55,7 +55,7 @@ pub(crate) fn attempt(
     let next_end = permits.next_end();
     let acquired = permits.number_acquired().unsigned_abs();
     if is_granted {
-        used(state, key, false, now);
+        used_until(state, key, now.after(attempt.lease), now);
     }
     // No message was sent when their leases ended.
     if any_swept {
@@ -102,7 +102,7 @@ fn attach(
             permits.insert(id, before.max(end));
         }
     }
-    used(state, &target.resource.key, false, now);
+    used_until(state, &target.resource.key, end, now);
     Ok(Attempted::Granted { token: None })
 }
 
@@ -129,8 +129,9 @@ pub(crate) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let is_acquired = |id: &PermitId| permits.acquired.get(id).is_some_and(|end| *end > now);
     let has_all = ids.iter().all(is_acquired);
     if has_all {
-        permits.extend(ids, now.after(renewal.lease));
-        used(state, &target.resource.key, false, now);
+        let end = now.after(renewal.lease);
+        permits.extend(ids, end);
+        used_until(state, &target.resource.key, end, now);
     }
     has_all
 }
@@ -295,6 +296,13 @@ fn used(state: &mut State, key: &Key, is_new: bool, now: Tick) {
     number::used(state, key, is_new, None, now);
 }
 
+/// The same after one of its permits was given a lease until `end`. The semaphore lasts at least as long as the permit, also if
+/// the handle that uses it would leave its end as it is.
+fn used_until(state: &mut State, key: &Key, end: Tick, now: Tick) {
+    used(state, key, false, now);
+    state.expire_at_least(key.name(), end);
+}
+
 fn try_set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
     if permits(state, key)?.is_some() {
         used(state, key, false, now);
@@ -372,7 +380,7 @@ fn update_lease(
         1
     });
     if answer > 0 {
-        used(state, key, false, now);
+        used_until(state, key, new_end, now);
     }
     // A waiter that sleeps until the next permit ends might sleep too long now.
     Ok((answer, ends_earlier || has_grown))
