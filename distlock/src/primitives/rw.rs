@@ -23,7 +23,7 @@ use crate::resource::kind::Kind;
 /// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of other
 ///   readers do not extend it. Over Redis there is one exception. A release checks the other readers only if there are at most
 ///   eight, so that it takes the same time with thousands of readers. If more than eight readers remain and all of them crash,
-///   they also block writers until the longest lease of the released readers has ended.
+///   they also block writers until the longest lease of the released readers, or of the write lock around them, has ended.
 /// * **Neither side starves the other.** A waiting writer blocks new readers until it has written. After a writer, the
 ///   readers that waited for it are admitted before the next writer.
 ///

@@ -213,6 +213,31 @@ fn group(key: &str) -> [String; 3] {
 }
 
 #[tokio::test]
+async fn readers_that_become_few_in_a_batch_leave_a_lock_no_ttl_of_one_that_left_before() {
+    let server = RedisServer::start().await;
+    let owner = |number| format!("0f0e0d0c-0b0a-8908-8706-050403020100:{number}");
+    let short: Vec<String> = (1..=11).map(owner).collect();
+    let long = owner(12);
+    let channel = "redisson_rwlock:{a}";
+    let keys = vec![group("a"); 4].concat();
+    let mut words = vec!["EVAL", script("RW_READ_BATCH").unwrap(), "12"];
+    words.extend(keys.iter().map(String::as_str));
+    words.push("5000");
+    words.extend(["{a}:", "30000", "11"]);
+    words.extend(short.iter().map(String::as_str));
+    words.extend(["{a}:", "600000", "1", &long]);
+    words.extend(["{a}:", channel, "1", &long]);
+    words.extend(["{a}:", channel, "4"]);
+    words.extend(short[..4].iter().map(String::as_str));
+    let answer = server.cli(&words).await;
+    let granted = vec![Value::Nil; 12];
+    let freed = vec![Value::Int(0); 5];
+    assert_eq!(answer, Value::Array([granted, freed].concat()));
+    let left = server.pttl("a").await;
+    assert!((1..=30_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
 async fn error_of_one_group_in_the_script_of_a_batch_is_the_answer_of_its_readers() {
     let server = RedisServer::start().await;
     let owner = |number| format!("0f0e0d0c-0b0a-0908-0706-050403020100:{number}");

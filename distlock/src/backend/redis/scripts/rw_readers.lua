@@ -23,20 +23,22 @@ local function left_of(lock, stem, field, count)
   return left, unknown
 end
 
--- Removes ended readers from a lock with more than a few, until only few are left. Returns the fields of those; nil if one
--- is alive or enough were looked at, and true if it is data of another program. Then the lock stays as it is.
+-- Removes ended readers from a lock with more than a few, until only few are left, one is alive or enough were looked at. Returns
+-- the fields if only few are left; nil otherwise, and true if it is data of another program. Then the lock keeps its TTL.
 local function few_fields(lock, stem)
-  local ended, fields = 0, some_fields(lock, FEW + 2)
+  local ended, is_enough, fields = 0, false, some_fields(lock, FEW + 2)
   while #fields > FEW + 1 do
+    if is_enough then return nil end
     for _, field in ipairs(fields) do
-      if field ~= 'mode' then
+      if field ~= 'mode' and not is_enough then
         local count = redis.call('HGET', lock, field)
         if not is_owner(field) or not is_count(count) then return nil, true end
-        if ended >= MOST_ENDED then return nil end
         local left, unknown = left_of(lock, stem, field, count)
-        if left > 0 or unknown then return nil end
-        redis.call('HDEL', lock, field)
-        ended = ended + math.max(entries(count), 1)
+        is_enough = left > 0 or unknown or ended >= MOST_ENDED
+        if not is_enough then
+          redis.call('HDEL', lock, field)
+          ended = ended + math.max(entries(count), 1)
+        end
       end
     end
     fields = some_fields(lock, FEW + 2)
@@ -44,24 +46,35 @@ local function few_fields(lock, stem)
   return fields
 end
 
+-- Whether these fields are readers of ours, whose ids have the version 8.
+local function are_ours(fields)
+  for _, field in ipairs(fields) do
+    if field ~= 'mode' and string.sub(field, 15, 15) ~= '8' then return false end
+  end
+  return true
+end
+
 -- Leaves a lock without a writer to its readers, and removes those that have ended. Without a live one the lock is
 -- deleted. A few readers are looked at until one lasts as long as the lock; if none does, the lock lasts until the last of
 -- them ends. Among more it is enough that one is alive: then nobody looks at the others, and the lock keeps its TTL. It may be
 -- too long, and is never too short.
 -- So does a hash with fields of other programs.
--- `ours`: what was left, in ms, of the reader that has just gone, if one has. If the TTL of the lock is longer it is that
--- of another one of the few, and nobody is looked at. It may be too long only when the readers have just become few.
+-- `ours`: what was left, in ms, of the readers that have just gone, if some have, and `gone`: how many. If the TTL of the lock is
+-- longer it is that of another one of the few, and nobody is looked at. It may be too long if the readers have just become few, and
+-- beside a reader of Redisson, whose write lock leaves its own TTL to the reader inside of it.
 -- Returns what is left of the lock in ms, zero if it is free, and its TTL before; nil if it kept its TTL. The third value
 -- is true if the hash has other fields.
-local function leave_to_readers(lock, stem, ours)
-  if redis.call('HLEN', lock) > FEW + 1 then
+local function leave_to_readers(lock, stem, ours, gone)
+  local length = redis.call('HLEN', lock)
+  if length > FEW + 1 then
     local left, unknown = left_of_one_reader(lock, stem)
     if left > 0 or unknown then return nil end
   end
   local fields, is_other = few_fields(lock, stem)
   if not fields then return nil, nil, is_other end
   local before, longest = redis.call('PTTL', lock), 0
-  if #fields > 1 and ours and #fields <= FEW and ours < before - SOONER then return nil end
+  local were_few = ours and length + gone <= FEW + 1
+  if #fields > 1 and were_few and ours < before - SOONER and are_ours(fields) then return nil end
   if not are_of_lock(fields) then return nil, before, true end
   if #fields > 1 then
     local counts = redis.call('HMGET', lock, unpack(fields))

@@ -32,7 +32,7 @@ local function release_readers(lock, stem, channel, owners)
     end
     redis.call('HDEL', lock, unpack(ended))
     if mode == 'read' then
-      local rest, before = leave_to_readers(lock, stem, longest)
+      local rest, before = leave_to_readers(lock, stem, longest, #ended)
       -- A TTL below zero is none: the lock had no end.
       local sooner = rest and (rest <= 0 or before < 0 or rest < before - SOONER)
       if sooner then heard = publish(channel, '0') end

@@ -42,6 +42,39 @@ async fn last_of_a_crowd_frees_the_lock_also_when_the_others_died() {
     assert_said(&mut messages, "0").await;
 }
 
+/// The lock then keeps the TTL of one that has left only while many are alive.
+#[tokio::test]
+async fn last_of_a_crowd_frees_the_lock_at_once_after_one_with_a_longer_lease_left_and_others_died()
+{
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    // Names decide in which order the server shows the readers, and so how many of the dead a release looks at.
+    for (round, (many, last)) in [(15, 1), (11, 2), (11, 2), (11, 2), (11, 2), (11, 2)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut messages = messages(&server).await;
+        let first = 100 * round as u64;
+        let mut readers: Vec<u64> = (first..first + many).collect();
+        for number in &readers {
+            granted(&reads, *number, 60_000).await;
+        }
+        granted(&reads, first + many, 600_000).await;
+        freed(&reads, first + many).await;
+        assert_left(&server, "k", 600_000).await;
+        let alive = readers.split_off(readers.len() - last);
+        for number in readers {
+            server.cli(&["DEL", &timeout_key(&owner(number), 1)]).await;
+        }
+        for number in alive {
+            freed(&reads, number).await;
+        }
+        assert!(server.keys().await.is_empty());
+        assert_said(&mut messages, "0").await;
+    }
+}
+
 #[tokio::test]
 async fn lock_of_a_crowd_keeps_its_ttl_until_few_readers_are_left() {
     let server = RedisServer::start().await;

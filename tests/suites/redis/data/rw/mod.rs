@@ -185,6 +185,22 @@ async fn readers_of_others_are_never_renewed() {
     assert!(guard.is_held());
 }
 
+#[tokio::test]
+async fn dead_reader_of_redisson_keeps_no_ttl_of_the_writer_that_left_before_it() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    let mut messages = messages(&server).await;
+    server
+        .cli(&["HSET", "k", "mode", "read", FOREIGN, "1"])
+        .await;
+    server.cli(&["PEXPIRE", "k", "300000"]).await;
+    granted(&reads, 1, 30_000).await;
+    freed(&reads, 1).await;
+    assert!(server.keys().await.is_empty());
+    assert_said(&mut messages, "0").await;
+}
+
 /// Redisson renews a lock for its own lease, also if another reader has a longer one.
 #[tokio::test]
 async fn lock_that_redisson_has_cut_short_lasts_as_long_as_its_readers_when_one_leaves() {
