@@ -275,7 +275,8 @@ impl<G: Leased> Acquire<G> {
     /// Sets a fixed lease, from 1 ms to ten years. The watchdog does not renew it: the hold ends with the lease.
     ///
     /// Inside a scope that already holds the key, the lease limits only this guard and never shortens the hold. The lease of
-    /// a Redlock is at least 10 ms.
+    /// a Redlock is at least 10 ms. A read lock beside readers of Redisson needs a lease of at most
+    /// [their watchdog timeout](crate::guide::sharing_with_redisson#what-has-to-agree).
     ///
     /// # Errors
     /// When awaited, [`Error::InvalidLease`] for a time out of these bounds.
