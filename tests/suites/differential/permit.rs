@@ -95,6 +95,7 @@ fn made() -> impl Strategy<Value = Made> {
         1 => (0..9_u32).prop_map(Made::Set),
         2 => (-3..6_i32).prop_map(Made::Add),
         1 => Just(Made::Add(i32::MAX)),
+        1 => Just(Made::Add(i32::MIN)),
         2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
         2 => (owner, 0..3_usize, agree::long_leases())
             .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
@@ -255,6 +256,13 @@ async fn verbs_answer_what_they_promise() {
     let change = async |request, change| verbs.adjust("a", request, change).await.map_err(drop);
     let free = async || change(0, PermitChange::Count).await;
     assert_eq!(verbs.attempt("a", 1, lease).await.unwrap(), Answer::Unset);
+    // A sum beyond 32 bits makes none.
+    let least = i64::from(i32::MIN);
+    for _ in 0..2 {
+        let added = change(99, PermitChange::Add(i32::MIN)).await;
+        assert_eq!(added, number(least));
+        assert_eq!(verbs.attempt("a", 1, lease).await.unwrap(), Answer::Unset);
+    }
     assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
     assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
     assert_eq!(change(101, PermitChange::TrySet(5)).await, number(0));

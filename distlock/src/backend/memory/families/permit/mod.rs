@@ -327,7 +327,9 @@ fn set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, boo
 
 fn add(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
     let Some(permits) = permits(state, key)? else {
-        create(state, key, number, now);
+        if number.unsigned_abs() <= MAX_SUM {
+            create(state, key, number, now);
+        }
         return Ok((number, number > 0));
     };
     let (sum, has_grown) = permits.change(now, |permits| {
