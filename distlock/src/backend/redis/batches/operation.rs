@@ -108,8 +108,6 @@ pub(crate) struct Operation {
     pub(super) verb: Verb,
     /// At least one.
     pub(super) locks: SmallVec<[OneLock; 1]>,
-    /// Its locks are acquired or released together. Its answer is that of the script for several locks, also if it has only one.
-    is_of_several: bool,
     /// `None` if nobody waits for the answer.
     caller: Option<Caller>,
 }
@@ -124,7 +122,7 @@ impl Operation {
     /// An attempt at several locks.
     pub(crate) fn attempt_all(attempts: &[Attempt]) -> Self {
         let locks = attempts.iter().map(OneLock::attempted);
-        Self::new(BatchKind::Locks, Verb::Acquire, locks).of_several()
+        Self::new(BatchKind::Locks, Verb::Acquire, locks)
     }
 
     /// The release of one lock.
@@ -136,7 +134,7 @@ impl Operation {
     /// The release of several locks.
     pub(crate) fn release_all(targets: &[Target]) -> Self {
         let locks = targets.iter().map(OneLock::released);
-        Self::new(BatchKind::Locks, Verb::Release, locks).of_several()
+        Self::new(BatchKind::Locks, Verb::Release, locks)
     }
 
     fn new(kind: BatchKind, verb: Verb, locks: impl IntoIterator<Item = OneLock>) -> Self {
@@ -144,16 +142,7 @@ impl Operation {
             kind,
             verb,
             locks: locks.into_iter().collect(),
-            is_of_several: false,
             caller: None,
-        }
-    }
-
-    fn of_several(self) -> Self {
-        let is_of_several = true;
-        Self {
-            is_of_several,
-            ..self
         }
     }
 
@@ -176,7 +165,6 @@ impl Operation {
             kind: self.kind,
             verb: Verb::Release,
             locks: self.locks,
-            is_of_several: self.is_of_several,
             caller: None,
         })
     }
