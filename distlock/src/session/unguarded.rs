@@ -3,7 +3,8 @@
 //! A future that was polled and then left notices no grant, and gives none back. So what has to be ended then lies in a cell
 //! beside the future while that waits. Once in [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE) the watchdog's task wakes
 //! these futures. One that was not polled from one look to the next is absent, and what lies in its cell is ended. If
-//! it is polled again later, it finds the cell empty, and starts again with a new owner.
+//! it is polled again later, it starts again with a new owner. The future beside the cell is not polled on: it might send the
+//! next command of an attempt whose owner was ended.
 //!
 //! A future that is ready when it is first polled has no cell, so an attempt in memory costs no more.
 //!
@@ -69,12 +70,17 @@ struct NumberedCell<U> {
 }
 
 impl<U> Cell<U> {
-    fn note_poll(&self, waker: &Waker) {
+    /// Returns whether the future was found to be absent before.
+    fn note_poll(&self, waker: &Waker) -> bool {
         // Relaxed, here and below: the mutex of the cell decides who gets what lies in it.
-        if self.sign.load(Ordering::Relaxed) == ASKED {
-            let _absent_meanwhile = self.change(ASKED, PRESENT);
+        match self.sign.load(Ordering::Relaxed) {
+            PRESENT => {}
+            // A look that comes in between wins by the exchange.
+            ASKED if self.change(ASKED, PRESENT) => {}
+            _ => return true,
         }
         self.waker.register(waker);
+        false
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -151,6 +157,15 @@ impl Cells {
     /// Takes back what was [put](Cells::put) there, unless it was ended.
     fn take<U>(&self, entry: NumberedCell<U>) -> Option<U> {
         let NumberedCell { cell, number } = entry;
+        self.remove(number);
+        let unguarded = cell.unguarded.lock().take();
+        // By name: what a function returns is not dropped if its end panics.
+        drop(cell);
+        unguarded
+    }
+
+    /// Removes a cell from the list. What lies in it stays there.
+    fn remove(&self, number: usize) {
         let mut numbered = self.0.lock();
         let removed = numbered.try_remove(number);
         // A crowd of waiters does not keep its room.
@@ -160,10 +175,6 @@ impl Cells {
         drop(numbered);
         // Outside of the mutex: its waker may run any code when it is dropped.
         drop(removed);
-        let unguarded = cell.unguarded.lock().take();
-        // By name: what a function returns is not dropped if its end panics.
-        drop(cell);
-        unguarded
     }
 
     /// Ends what futures have that are not polled any more, and asks the others for a sign. `asks_only`: this look is so late
@@ -238,12 +249,19 @@ where
     M: FnOnce() -> U,
     F: Future,
 {
-    type Output = (F::Output, Kept<U, M>);
+    /// There is no output of a future that was absent, except if it completes while it is found to be absent.
+    type Output = (Option<F::Output>, Kept<U, M>);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(entry) = this.cell {
-            entry.cell.note_poll(cx.waker());
+        if let Some(entry) = this.cell
+            && entry.cell.note_poll(cx.waker())
+        {
+            if let Some(NumberedCell { number, .. }) = this.cell.take() {
+                // The look that has found it ends what lies there, if it has not done so yet.
+                this.session.unguarded.remove(number);
+            }
+            return Poll::Ready((None, Kept::Ended));
         }
         if let Poll::Ready(output) = this.future.poll(cx) {
             let kept = match (this.cell.take(), this.make.take()) {
@@ -254,7 +272,7 @@ where
                 (None, Some(make)) => Kept::NotMade(make),
                 (None, None) => Kept::Ended,
             };
-            return Poll::Ready((output, kept));
+            return Poll::Ready((Some(output), kept));
         }
         if let Some(make) = this.make.take() {
             // Only now: a future that is ready at once needs no cell.

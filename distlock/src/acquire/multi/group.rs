@@ -101,7 +101,7 @@ impl Group {
     ) -> Result<Option<Parts>, Error> {
         let session = &self.one.registry.session;
         let (refused, kept) = session.beside(|| parts, self.refuse_each_of(own)).await;
-        refused?;
+        refused.transpose()?;
         Ok(kept.take())
     }
 

@@ -258,7 +258,10 @@ async fn try_others(
             return Ok(Tried::Absent);
         };
         parts = kept;
-        match acquired.unwrap_or_else(|| Err(group.unanswered())) {
+        match acquired
+            .flatten()
+            .unwrap_or_else(|| Err(group.unanswered()))
+        {
             Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
             Err(error) if error.is_busy() || error.is_unavailable() => {

@@ -125,6 +125,12 @@ impl PendingRelease {
         self
     }
 
+    /// It repeats another release at this time, and nobody waits for it.
+    pub(crate) fn again_at(mut self, time: Tick) -> Self {
+        self.answered = true;
+        self.not_before(time)
+    }
+
     /// Ends the owner and leaves its permits taken.
     pub(super) fn without_permits(mut self) -> Self {
         self.target.permits = 0;

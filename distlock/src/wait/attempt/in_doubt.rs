@@ -101,11 +101,22 @@ impl Attempts<'_> {
 impl Unguarded for OwnersInDoubt {
     fn end(mut self, session: &Arc<Session>) {
         // From now on, because the attempt that is under way may be sent until this moment.
-        let until = session.now().after(self.lasts);
-        self.attempt.until = self.attempt.until.max(until);
+        let now = session.now();
+        self.attempt.until = self.attempt.until.max(now.after(self.lasts));
         let key = self.targets.first().map(|first| first.resource.key.clone());
+        // A task that sends the attempt for its caller may do so behind the release, over the same connection. It waits for its turn
+        // and for one answer at most, each for one response timeout.
+        let again = now.after(session.config.response_timeout * 2);
+        let is_repeated = |target: &Target| {
+            // The server remembers the owner of a plain semaphore.
+            session.backend.has_connection() && target.resource.kind.has_lease()
+        };
         // Each of them, also if the metrics panic.
         foreign::each(self.targets, |target| {
+            if is_repeated(&target) {
+                let repetition = PendingRelease::of_attempt(target.clone(), self.attempt);
+                session.release_later(repetition.again_at(again));
+            }
             session.release_later(PendingRelease::of_attempt(target, self.attempt));
         });
         if let Some(key) = key {

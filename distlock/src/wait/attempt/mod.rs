@@ -171,12 +171,13 @@ impl<'a> Attempts<'a> {
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
         let begun = self.begin(sent);
-        let answer = self.answer().await;
+        let Some(answer) = self.answer().await else {
+            // It stays under way and in doubt, as if it was dropped: a task may send it behind the release of its owners. So the
+            // drop of these attempts ends them again.
+            return Outcome::Absent;
+        };
         self.is_under_way = false;
         self.unsent = None;
-        let Some(answer) = answer else {
-            return self.absent();
-        };
         let key = &self.target(0).resource.key;
         let AttemptedAll { at, attempted } = match answer {
             Ok(answer) => answer,
@@ -290,14 +291,14 @@ impl<'a> Attempts<'a> {
         match self.attempts.as_slice() {
             [one] => {
                 let (answer, kept) = session.beside(owners, session.backend.attempt(one)).await;
-                (!kept.has_ended())
-                    .then(|| answer.map(|attempted| AttemptedAll { at: 0, attempted }))
+                let answer = answer.filter(|_| !kept.has_ended())?;
+                Some(answer.map(|attempted| AttemptedAll { at: 0, attempted }))
             }
             all => {
                 let (answer, kept) = session
                     .beside(owners, session.backend.attempt_all(all))
                     .await;
-                (!kept.has_ended()).then_some(answer)
+                answer.filter(|_| !kept.has_ended())
             }
         }
     }
@@ -314,9 +315,7 @@ impl<'a> Attempts<'a> {
             .session()
             .beside(|| self.owners_in_doubt(), confirming)
             .await;
-        if kept.has_ended() {
-            return None;
-        }
+        let confirmed = confirmed.filter(|_| !kept.has_ended())?;
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {

@@ -121,7 +121,7 @@ impl Rounds<'_> {
         let (answer, kept) = self.session().beside(|| before, asked).await;
         // If they were ended meanwhile, the answers tell nothing.
         *shares = kept.take()?;
-        match answer {
+        match answer? {
             Ok(others) => {
                 apart.extend(others);
                 None
@@ -233,6 +233,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         }
         let shares = std::mem::take(&mut self.shares);
         let (answer, kept) = rounds.session().beside(|| shares, answer).await;
+        let answer = answer.flatten();
         let Some(kept) = kept.take() else {
             self.began = rounds.now();
             self.until = self.longest;

@@ -63,6 +63,10 @@ pub(crate) async fn try_each(
                 open.extend(of_granted.drain(..));
                 GrantedParts::new(registry)
             });
+            let Some(tried) = tried else {
+                open.push_front(part);
+                continue;
+            };
             tried?
         };
         match tried {
@@ -112,7 +116,7 @@ impl SeveralKeysWaiter<'_> {
             let kept = kept.take();
             let is_absent = kept.is_none();
             granted = kept.unwrap_or_else(|| GrantedParts::new(self.waiter.registry));
-            match asked? {
+            match asked.unwrap_or(Ok(PartOutcome::Absent))? {
                 PartOutcome::Granted(shares) => {
                     granted.add(&part, shares);
                     // The parts before it were given back meanwhile. This one goes back as well, with `granted`.
