@@ -18,7 +18,8 @@ use crate::resource::owner::Holder;
 ///   their keys in opposite orders never wait for each other.
 /// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
 ///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
-///   are acquired one after another, in an order that all clients share, and released again if one is not available.
+///   are acquired one after another, and released again if one is not available. Processes that name the servers alike take them
+///   in the same order. An acquisition that was refused in the middle rests for a random time before it tries again.
 /// * **No starvation in one client.** While it waits, the acquisition stands in the queues of all its keys. Waiters of single
 ///   keys overtake it until all of its keys can be free at nearly the same time. It gets about as many grants as each of these
 ///   waiters, and costs them at most a quarter of their grants. This applies to the kinds above.

@@ -116,6 +116,7 @@ use futures_util::FutureExt as _;
 
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
+pub(crate) use self::several::rest_after_refusal;
 pub(crate) use self::single::TryOutcome;
 use self::single::try_keys;
 pub(crate) use self::until_free::until_free;

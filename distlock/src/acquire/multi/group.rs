@@ -1,10 +1,12 @@
 //! Keys that are acquired by one command, and what an acquisition has while other keys are missing.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
+use super::rank;
 use crate::acquire::reentry::{OpenGates, check_open};
 use crate::clock::Tick;
 use crate::error::{Blocker, Error};
@@ -46,6 +48,7 @@ impl Group {
             Self::add(&mut groups, one);
         }
         if groups.len() > 1 {
+            groups.sort_by(Self::order);
             for group in &mut groups {
                 group.one.request.is_part = true;
             }
@@ -54,10 +57,6 @@ impl Group {
     }
 
     fn add(groups: &mut Vec<Self>, mut one: ClientRequest) {
-        let is_plain = |request: &Request| {
-            let mut requested = request.requested.iter();
-            requested.all(|requested| requested.resource.kind.is_plain_lock())
-        };
         let fits = |group: &&mut Self| {
             Arc::ptr_eq(&group.one.registry, &one.registry)
                 && is_plain(&group.one.request)
@@ -70,6 +69,23 @@ impl Group {
             }
             None => groups.push(Self { one }),
         }
+    }
+
+    /// The order in which the groups are tried. Processes that call the servers by the same names share it.
+    fn order(&self, other: &Self) -> Ordering {
+        let backends = [self, other].map(|group| &group.one.registry.session.backend);
+        let by_server = if Arc::ptr_eq(backends[0], backends[1]) {
+            Ordering::Equal
+        } else {
+            backends[0].servers().cmp(&backends[1].servers())
+        };
+        // The group of plain locks has several keys, and which is the first one differs between acquisitions. So it always comes
+        // before the groups of the other kinds.
+        let of_keys = |group: &Self| !is_plain(&group.one.request);
+        let by_kind = || of_keys(self).cmp(&of_keys(other));
+        by_server
+            .then_with(by_kind)
+            .then_with(|| rank(&self.one).cmp(&rank(&other.one)))
     }
 
     /// The number of keys.
@@ -168,8 +184,28 @@ impl Group {
         Err(request.not_held_together(too_slow_for))
     }
 
+    /// Rests before this group is waited for, which was refused after others had been granted. They were kept from other owners for
+    /// `taken_for`. `failed`: how often the acquisition has met that.
+    pub(super) async fn rest(&self, taken_for: Duration, failed: u32) {
+        let ClientRequest { registry, request } = &self.one;
+        let session = &registry.session;
+        let rest = wait::rest_after_refusal(taken_for, failed);
+        let until = session.now().after(rest).min(request.deadline());
+        crate::sync::select! {
+            () = session.clock.sleep_until(until) => {}
+            // The next wait finds the client closed, and returns the error.
+            () = session.closed.wait() => {}
+        }
+    }
+
     /// Whether the wait is over.
     pub(super) fn is_over(&self) -> bool {
         self.one.registry.session.now() >= self.one.request.deadline()
     }
+}
+
+/// Whether one command can name all of these keys, as far as they are in one slot.
+fn is_plain(request: &Request) -> bool {
+    let mut requested = request.requested.iter();
+    requested.all(|requested| requested.resource.kind.is_plain_lock())
 }

@@ -6,8 +6,10 @@
 //!
 //! Other kinds of locks and several clients need several groups. The acquisition waits for one group, and then makes a
 //! single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits for
-//! that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients try the
-//! groups in the same order, so that one of two competing acquisitions makes progress.
+//! that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. The groups are tried
+//! server by server: first the plain locks of a client, then its other keys by their names. Processes that call the servers by
+//! the same names share that order, so one of two competing acquisitions makes progress. In any case an acquisition that was
+//! refused [rests](Group::rest) for a random time, so that two of them do not refuse each other in step.
 //!
 //! Scopes around the acquisition may have some of the keys. Each of these has a gate, which lets one branch of the scope in
 //! at a time. The gates are tried together, like a group. If one is closed, everything is given back, and the acquisition
@@ -50,7 +52,7 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
     Ok(shares)
 }
 
-/// Removes duplicates, and sorts the keys in the order that all clients share. Refuses a key that is requested as two
+/// Removes duplicates, and sorts the keys in an order that all clients share. Refuses a key that is requested as two
 /// kinds of lock.
 fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
     requests.sort_by(|one, other| rank(one).cmp(&rank(other)));
@@ -133,6 +135,8 @@ async fn acquire_observed(
 async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
     let mut first = 0;
     let mut passed = None;
+    // How often a group was refused after others had been granted.
+    let mut refused = 0;
     // How long it has taken keys in a row that were all granted, and not held together.
     let mut too_slow_for = Duration::ZERO;
     // The scopes have closed since, if these are other groups.
@@ -170,6 +174,10 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
             Tried::Granted(parts) => parts,
             Tried::Refused(at) => {
+                refused += 1;
+                let taken_for = groups[first].one.registry.session.now().since(began);
+                // Boxed: this is rare, and each acquisition would have room for it.
+                Box::pin(groups[at].rest(taken_for, refused)).await;
                 (first, too_slow_for) = (at, Duration::ZERO);
                 continue;
             }

@@ -30,6 +30,7 @@ mod waiter;
 use std::sync::Arc;
 
 use self::position::WaitPosition;
+pub(crate) use self::rest::rest_after_refusal;
 use self::waiter::{RoundOutcome, SeveralKeysWaiter};
 use super::request::Request;
 use crate::error::Error;

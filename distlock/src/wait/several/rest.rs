@@ -29,6 +29,12 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
     share.max(backoff.min(PART_BACKOFF.longest))
 }
 
+/// How long an acquisition rests after a part of its keys was granted and another part refused. Random, so that two clients do not
+/// take each other's keys in step.
+pub(crate) fn rest_after_refusal(taken_for: Duration, failed: u32) -> Duration {
+    rest_after(taken_for, failed).mul_f64(random_range(1.0..2.0))
+}
+
 impl WaitPosition {
     /// Rests before the next wait.
     pub(super) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
@@ -110,9 +116,7 @@ impl SeveralKeysWaiter<'_> {
     pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
         self.failed += 1;
         let mut position = self.position_elsewhere(at);
-        let rest = rest_after(taken_for, self.failed);
-        // Random, so that two clients do not take each other's keys in step.
-        let rest = rest.mul_f64(random_range(1.0..2.0));
+        let rest = rest_after_refusal(taken_for, self.failed);
         position.rest = Rest {
             until: position.unhindered_since.after(rest),
             keeps_slots: false,

@@ -100,6 +100,39 @@ async fn members_that_are_granted_too_late_to_be_held_together_are_unavailable()
     }
 }
 
+/// Each of them takes first what the other one takes last, because the servers have one name and the clients have random ids.
+#[tokio::test(start_paused = true)]
+async fn members_of_two_clients_that_are_taken_in_opposite_orders_do_not_refuse_each_other_for_ever()
+ {
+    let faults = Faults::new();
+    faults.always(Op::Attempt, Fault::DelayReply(Duration::from_millis(1)));
+    let servers = [MemoryServer::new(), MemoryServer::new()];
+    let clients = || {
+        let client = |server| Client::builder().faults(&faults).in_memory(server).unwrap();
+        servers.each_ref().map(client)
+    };
+    let one = loop {
+        let clients = clients();
+        if clients[0].id() < clients[1].id() {
+            break clients;
+        }
+    };
+    let other = loop {
+        let clients = clients();
+        if clients[0].id() > clients[1].id() {
+            break clients;
+        }
+    };
+    let acquire = async |clients: &[Client; 2]| {
+        let multi = MultiLock::of(clients.each_ref().map(|client| client.lock("a").into()));
+        multi.acquire().await.unwrap().release().await.unwrap();
+    };
+    let both = async { tokio::join!(acquire(&one), acquire(&other)) };
+    timeout(Duration::from_secs(60), both)
+        .await
+        .expect("they refuse each other for ever");
+}
+
 /// The part that was granted had no guard, so it was not renewed. Another owner gets its hold: a waiter at once, or the next
 /// acquisition before the release begins.
 #[tokio::test(start_paused = true)]
