@@ -86,7 +86,7 @@ impl<'a> NumberRequest<'a> {
         }
     }
 
-    /// Sends the request until it is answered, or until `unavailable_after` has passed. Sending it again is safe,
+    /// Sends the request until it is answered, or until `unavailable_after` has passed. Sending it again until then is safe,
     /// because the server carries it out once.
     async fn answer<'b, T>(&mut self, send: impl Fn() -> Reply<'b, T>) -> Result<T, Error> {
         let session = self.session;
@@ -112,6 +112,15 @@ impl<'a> NumberRequest<'a> {
             let until = now.after(retry.failed(fault)).min(give_up);
             self.failed = retry.last().cloned();
             session.clock.sleep_until(until).await;
+            let now = session.now();
+            if now >= give_up {
+                // Also if the future was left here for long: the server may have forgotten the request by now, and would carry it
+                // out again.
+                let after = now.since(retry.since);
+                return Err(retry
+                    .no_answer()
+                    .into_error(&self.target.resource.key, after));
+            }
         }
     }
 

@@ -1,9 +1,13 @@
 //! A semaphore under faults: each acquisition, release and change counts once, also if it is lost, doubled, late or dropped
 //! on the way.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use distlock_tests::faults::{Fault, Op};
+use distlock::{Client, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
+use futures_util::future::poll_immediate;
 use tokio::time::{Instant, sleep};
 
 use super::{KEY, conserved, delete, pool};
@@ -238,3 +242,19 @@ on_every_backend![
     change_that_meets_a_fault_counts_once_and_answers_as_at_first,
     change_that_nobody_answers_is_unavailable,
 ];
+
+/// The server has forgotten the request by the time when it is polled again, so the change would count twice.
+#[tokio::test(start_paused = true)]
+async fn change_that_is_left_between_two_tries_is_not_sent_again_when_it_is_polled_later() {
+    let faults = Faults::new();
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let pool = pool(&client, 1).await;
+    faults.next(Op::Adjust, Fault::FailAfter);
+    let mut add = pin!(pool.add_permits(1));
+    assert!(poll_immediate(&mut add).await.is_none());
+    sleep(Duration::from_secs(3_600)).await;
+    let error = refused(add.await);
+    assert!(error.is_unavailable(), "{error}");
+    assert_eq!(pool.available_permits().await.unwrap(), 2);
+}
