@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use distlock::{Lock, inherit};
 use distlock_tests::faults::{Fault, Op};
+use futures_util::future::lazy;
 use tokio::sync::oneshot;
 
 use crate::conformance::stage::{Stage, refused, server_shows};
@@ -212,12 +213,12 @@ async fn scope_that_has_completed_admits_nothing_although_its_future_is_kept(sta
     let guard = lock.acquire().await.unwrap();
     let (end, ended) = oneshot::channel::<()>();
     let inside = lock.clone();
-    let mut scope = Box::pin(guard.scope(async {
-        tokio::spawn(inherit(async move {
-            ended.await.unwrap();
-            inside.try_acquire().await.unwrap().is_some()
-        }))
-    }));
+    let enters = async move {
+        ended.await.unwrap();
+        inside.try_acquire().await.unwrap().is_some()
+    };
+    let body = lazy(|_| tokio::spawn(inherit(enters)));
+    let mut scope = Box::pin(guard.scope(body));
     let task = (&mut scope).await.unwrap();
     end.send(()).unwrap();
     assert!(!task.await.unwrap(), "it has entered the hold");
