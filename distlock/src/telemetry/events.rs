@@ -179,10 +179,10 @@ pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
     );
 }
 
-pub(crate) fn release_denied(key: &Key, owner: Owner, fault: &dyn Display) {
+pub(crate) fn release_refused(key: &Key, owner: Owner, fault: &dyn Display) {
     log!(
         warn, target: TARGET, key = key.text(), %owner, %fault,
-        "release denied by the server; it is retried, because the permits have no lease and stay taken until then"
+        "release refused; it is retried, because the permits have no lease and stay taken until then"
     );
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::{Client, Credentials, Error, Loss};
-use distlock_tests::{RedisServer, eventually_eq, rights};
+use distlock_tests::{RedisServer, eventually_eq, lock_once, rights};
 use redis::Value;
 use tokio::time::{sleep, timeout};
 use tracing_subscriber::fmt::MakeWriter;
@@ -94,6 +94,19 @@ async fn f53_user_of_the_guide_can_do_nothing_else(row: &Row) {
         assert!(is_denial(&error), "{words:?}: {error}");
         row.injected("foreign command refused", 1);
     }
+}
+
+async fn f53_database_of_the_url_needs_the_right_to_select_it(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    let url = format!("redis://shop:SECRET@{}/3", server.addr());
+    let connect = || Client::builder().key_prefix("shop:").connect(&url);
+    grant(&mut admin, "shop", &[]).await;
+    let error = connect().await.unwrap_err();
+    assert!(matches!(error, Error::LoginDenied { .. }), "{error:?}");
+    assert!(error.to_string().contains("`+select`"), "{error}");
+    row.injected("SELECT refused", 1);
+    grant(&mut admin, "shop", &["+select"]).await;
+    lock_once(&connect().await.unwrap(), "k").await;
 }
 
 /// Whether the server says that the user lacks a right, for a command or inside a script.
@@ -334,6 +347,7 @@ async fn f53_waiter_without_the_right_to_subscribe_asks_again_by_itself(row: &Ro
 
 rows! {
     Real: f53_user_of_the_guide_can_do_nothing_else,
+        f53_database_of_the_url_needs_the_right_to_select_it,
         f53_denials_are_told_as_such_and_at_once,
         f53_waiter_without_the_right_to_subscribe_asks_again_by_itself,
         f66_hold_is_lost_at_its_deadline_after_a_password_change,

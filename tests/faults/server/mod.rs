@@ -1,5 +1,6 @@
 //! What a server does: it stops and starts, refuses, runs out of memory, and has odd keys.
 
+mod busy;
 mod crashes;
 mod evicting;
 mod keys;
@@ -11,6 +12,7 @@ use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
     [
+        busy::rows(),
         crashes::rows(),
         evicting::rows(),
         outage::rows(),

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use super::busy::{self, Endless};
 use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, ms, warm_up};
@@ -23,14 +24,14 @@ pub(crate) async fn errors(server: &RedisServer, code: &str) -> u64 {
 }
 
 /// One server and its clients: `hasty` gives up after 400 ms without a real answer, with or without a wait.
-struct Scene {
-    server: RedisServer,
+pub(super) struct Scene {
+    pub(super) server: RedisServer,
     client: Client,
     hasty: Client,
 }
 
 impl Scene {
-    async fn with(server: RedisServer, url: &str) -> Self {
+    pub(super) async fn with(server: RedisServer, url: &str) -> Self {
         let hasty = client_with(url, |builder| builder.unavailable_after(ms(400))).await;
         // A busy machine loads for longer than the five seconds after which a client gives up by default.
         let patient = |builder: Builder| {
@@ -51,9 +52,22 @@ impl Scene {
         Self::with(server, &url).await
     }
 
+    /// Completes when both clients have heard the server's word for it over a new connection. The last try to connect may have been
+    /// before that.
+    pub(super) async fn hears(&self, word: &str) {
+        for client in [&self.client, &self.hasty] {
+            eventually(SOON, word, || async {
+                let short = client.lock("other").acquire().wait(ms(400)).await;
+                let error = short.unwrap_err().to_string();
+                error.to_uppercase().contains(word)
+            })
+            .await;
+        }
+    }
+
     /// While the server refuses: a short wait or little patience ends as unavailable, with the server's own word for
     /// it, and a long wait goes on until the refusals end.
-    async fn waits_it_out(&self, word: &str, end: impl Future<Output = ()>) {
+    pub(super) async fn waits_it_out(&self, word: &str, end: impl Future<Output = ()>) {
         let long = self.client.lock("k").acquire().wait(2 * SOON);
         let long = tokio::spawn(long.into_future());
         let short = self.client.lock("other").acquire().wait(ms(400));
@@ -72,20 +86,9 @@ impl Scene {
 }
 
 async fn busy(row: &Row) {
-    let builder = RedisServer::builder().arg("--lua-time-limit", "10");
-    let scene = Scene::of(builder.start().await).await;
-    let mut endless = Foreign::on(&scene.server).await;
-    let mut killer = Foreign::on(&scene.server).await;
-    let endless = tokio::spawn(async move {
-        let words = ["EVAL", "while true do end", "0"];
-        endless.ask::<redis::Value>(&words).await
-    });
-    while killer.ask::<String>(&["PING"]).await.is_ok() {
-        sleep(ms(1)).await;
-    }
-    let kill = async { killer.send(&["SCRIPT", "KILL"]).await };
-    scene.waits_it_out("BUSY", kill).await;
-    assert!(endless.await.unwrap().is_err());
+    let scene = Scene::of(busy::server().await).await;
+    let endless = Endless::at(&scene.server).await;
+    scene.waits_it_out("BUSY", endless.kill()).await;
     row.injected("BUSY", errors(&scene.server, "BUSY").await);
 }
 
@@ -167,15 +170,7 @@ async fn too_many_clients(row: &Row) {
     let mut crowd = crowd(&scene.server, &mut foreign).await;
     refused.lift();
     let word = "MAX NUMBER OF CLIENTS";
-    for client in [&scene.client, &scene.hasty] {
-        // The last try to connect may have been before the proxy admitted any.
-        eventually(SOON, word, || async {
-            let short = client.lock("other").acquire().wait(ms(400)).await;
-            let error = short.unwrap_err().to_string();
-            error.to_uppercase().contains(word)
-        })
-        .await;
-    }
+    scene.hears(word).await;
     scene.waits_it_out(word, async { crowd.clear() }).await;
     row.injected("connection rejected", rejected(&mut foreign).await);
 }

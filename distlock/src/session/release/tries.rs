@@ -58,7 +58,7 @@ pub(super) async fn end_owner(mut in_flight: InFlight) {
 struct Tries {
     session: Arc<Session>,
     retry: Retry,
-    was_denied: bool,
+    was_refused: bool,
     /// What they have come to so far.
     ending: TriesEnd,
 }
@@ -81,7 +81,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> TriesEnd {
     let mut tries = Tries {
         retry: Retry::new(&session, session.now()),
         session,
-        was_denied: false,
+        was_refused: false,
         ending: TriesEnd::Unanswered,
     };
     loop {
@@ -143,10 +143,13 @@ impl Tries {
         let is_over = self.session.now() >= until;
         match &one.outcome {
             Ok(released) => self.was_answered(in_flight, &one, *released, is_over),
-            // No lease frees these permits. The release is retried, because the user may get the permission back.
-            Err(fault @ Fault::Denied(..)) if !is_over && !one.target.resource.kind.has_lease() => {
-                if !std::mem::replace(&mut self.was_denied, true) {
-                    telemetry::release_denied(&one.target.resource.key, one.target.owner, fault);
+            // No lease frees these permits. The release is retried, because the user may get the permission back, and the name of a
+            // server may lead to one that can be used again.
+            Err(fault @ (Fault::Denied(..) | Fault::Unsupported { .. }))
+                if !is_over && !one.target.resource.kind.has_lease() =>
+            {
+                if !std::mem::replace(&mut self.was_refused, true) {
+                    telemetry::release_refused(&one.target.resource.key, one.target.owner, fault);
                 }
                 false
             }

@@ -157,12 +157,7 @@ pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
         );
     }
     if text.contains("refused to switch database") {
-        // What the server itself says stands behind what the driver says.
-        let said = text.rsplit(": ").next().unwrap_or_default();
-        return unsupported(&format!(
-            "it does not have the database of the URL ({said}); use a lower number, or raise `databases` in its configuration; \
-             a cluster has others than 0 only with Valkey 9 and later, by its setting `cluster-databases`"
-        ));
+        return database_refused(server, error.detail().unwrap_or_default());
     }
     if error.kind() == ErrorKind::Parse {
         let text = "what answers there does not speak the protocol of Redis";
@@ -173,6 +168,32 @@ pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
         Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
         other => other,
     }
+}
+
+/// What it means that the server refused to select the database of the URL. The driver passes on what the server `said`, without the
+/// code before it, so a refusal that is unknown here counts as one that may pass, such as that of a server that is busy.
+fn database_refused(server: &str, said: &str) -> Fault {
+    let says = |words: &[&str]| words.iter().any(|words| said.contains(words));
+    if says(&[
+        "out of range",
+        "not allowed",
+        "invalid DB index",
+        "nknown command",
+    ]) {
+        return Fault::Unsupported {
+            server: server.to_owned(),
+            reason: format!(
+                "it does not have the database of the URL ({said}); use a lower number, or raise `databases` in its configuration; \
+                 a cluster has others than 0 only with Valkey 9 and later, by its setting `cluster-databases`"
+            ),
+        };
+    }
+    if says(&["no permissions"]) {
+        return Fault::LoginDenied(cause(format!(
+            "the user may not select the database of the URL ({said}); grant `+select`, or use database 0"
+        )));
+    }
+    Fault::NotNow(cause(said))
 }
 
 /// What a server has to be.
@@ -380,6 +401,47 @@ mod tests {
         assert_eq!(told("-ERR odd\r\n").unwrap(), "not executed: ERR odd");
         assert_eq!(told(""), None);
         assert_eq!(told("HTTP/1.1 400 Bad Request\r\n"), None);
+    }
+
+    #[test]
+    fn database_is_missing_only_if_the_server_says_so() {
+        let refused = |said: &str| {
+            let line = format!("-{said}\r\n");
+            let answer = redis::parse_redis_value(line.as_bytes());
+            let error = answer.and_then(Value::extract_error).unwrap_err();
+            // What the driver makes of it.
+            let kind = ErrorKind::Server(redis::ServerErrorKind::ResponseError);
+            let words = error.detail().unwrap_or_default().to_owned();
+            let error = RedisError::from((kind, "Redis server refused to switch database", words));
+            refused("host:6379", error)
+        };
+        for missing in [
+            "ERR DB index is out of range",
+            "ERR invalid DB index",
+            "ERR SELECT is not allowed in cluster mode",
+            "ERR unknown command 'SELECT', with args beginning with: '3'",
+        ] {
+            let fault = refused(missing);
+            assert!(matches!(fault, Fault::Unsupported { .. }), "{fault}");
+        }
+        for denied in [
+            "NOPERM this user has no permissions to run the 'select' command",
+            "NOPERM User shop has no permissions to run the 'select' command",
+        ] {
+            let fault = refused(denied);
+            assert!(matches!(fault, Fault::LoginDenied(_)), "{fault}");
+            assert!(fault.to_string().contains("+select"), "{fault}");
+        }
+        for passing in [
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR odd",
+        ] {
+            let fault = refused(passing);
+            let (_, words) = passing.split_once(' ').unwrap();
+            assert!(matches!(fault, Fault::NotNow(_)), "{fault}");
+            assert!(fault.to_string().contains(words), "{fault}");
+        }
     }
 
     #[test]

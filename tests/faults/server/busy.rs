@@ -1,0 +1,104 @@
+//! Rows 46 and 49: a server that runs a script for longer than it should, and refuses nearly everything meanwhile.
+
+use distlock_tests::log::lines_with;
+use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq};
+use redis::{RedisResult, Value};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::refusals::{Scene, errors};
+use crate::foreign::Foreign;
+use crate::row::{Row, rows};
+use crate::support::{SOON, client, ms};
+
+/// A server that is busy soon.
+pub(super) async fn server() -> RedisServer {
+    RedisServer::builder()
+        .arg("--lua-time-limit", "10")
+        .start()
+        .await
+}
+
+/// A script that runs until it is killed.
+pub(super) struct Endless {
+    script: JoinHandle<RedisResult<Value>>,
+    killer: Foreign,
+}
+
+impl Endless {
+    /// The server refuses commands when this returns.
+    pub(super) async fn at(server: &RedisServer) -> Self {
+        let mut foreign = Foreign::on(server).await;
+        let mut killer = Foreign::on(server).await;
+        let script = tokio::spawn(async move {
+            let words = ["EVAL", "while true do end", "0"];
+            foreign.ask(&words).await
+        });
+        while killer.ask::<String>(&["PING"]).await.is_ok() {
+            sleep(ms(1)).await;
+        }
+        Self { script, killer }
+    }
+
+    pub(super) async fn kill(mut self) {
+        self.killer.send(&["SCRIPT", "KILL"]).await;
+        assert!(self.script.await.unwrap().is_err());
+    }
+}
+
+async fn f49_client_of_a_database_waits_for_a_busy_server_that_it_connects_to(row: &Row) {
+    let server = server().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let url = format!("{}/3", proxy.url());
+    let scene = Scene::with(server, &url).await;
+    let endless = Endless::at(&scene.server).await;
+    assert_eq!(proxy.cut(Select::ALL), 2);
+    scene.hears("BUSY").await;
+    scene.waits_it_out("BUSY", endless.kill()).await;
+    row.injected("BUSY", errors(&scene.server, "BUSY").await);
+}
+
+async fn f49_permit_that_is_dropped_while_the_server_cannot_be_used_goes_back(row: &Row) {
+    let server = server().await;
+    // A client of a single server refuses it.
+    let unusable = RedisServer::builder().arg("--cluster-enabled", "yes");
+    let unusable = unusable.start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let client = client(&format!("{}/3", proxy.url())).await;
+    let semaphore = client.semaphore("f49:permits");
+    assert!(semaphore.try_set_permits(2).await.unwrap());
+    let first = semaphore.acquire().await.unwrap();
+    let second = semaphore.acquire().await.unwrap();
+
+    let endless = Endless::at(&server).await;
+    assert!(proxy.cut(Select::ALL) > 0);
+    let before = proxy.accepted();
+    drop(first);
+    eventually(SOON, "tries to connect", async || {
+        proxy.accepted() >= before + 5
+    })
+    .await;
+    endless.kill().await;
+    eventually_eq(SOON, "permits", 1, async || {
+        semaphore.available_permits().await.unwrap()
+    })
+    .await;
+    row.injected("BUSY", errors(&server, "BUSY").await);
+
+    proxy.set_target(unusable.addr());
+    assert!(proxy.cut(Select::ALL) > 0);
+    drop(second);
+    let told = ["WARN", "f49:permits", "release refused", "database"];
+    eventually(SOON, "a warning", async || lines_with(&told) > 0).await;
+    proxy.set_target(server.addr());
+    eventually_eq(SOON, "permits", Some(2), async || {
+        semaphore.available_permits().await.ok()
+    })
+    .await;
+    row.injected("another server", 1);
+}
+
+rows! {
+    Real: f49_client_of_a_database_waits_for_a_busy_server_that_it_connects_to,
+        f49_permit_that_is_dropped_while_the_server_cannot_be_used_goes_back;
+}
