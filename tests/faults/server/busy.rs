@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::refusals::{Scene, errors};
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, ms};
+use crate::support::{SOON, client, client_with, listened, ms};
 
 /// A server that is busy soon.
 pub(super) async fn server() -> RedisServer {
@@ -98,7 +98,43 @@ async fn f49_permit_that_is_dropped_while_the_server_cannot_be_used_goes_back(ro
     row.injected("another server", 1);
 }
 
+async fn f46_connections_for_messages_to_a_busy_server_are_not_replaced_in_a_loop(row: &Row) {
+    let server = server().await;
+    let mut foreign = Foreign::on(&server).await;
+    let keys = names("k", 1);
+    foreign.hold(&keys).await;
+    let proxies = [
+        Proxy::start(server.addr()).await,
+        Proxy::start(server.addr()).await,
+    ];
+    let mut waiters = Vec::new();
+    for proxy in &proxies {
+        let client = client_with(&proxy.url(), |builder| builder.unavailable_after(6 * SOON)).await;
+        let waiter = client.lock("k:0").acquire().wait(6 * SOON);
+        waiters.push(tokio::spawn(async move { waiter.await.map(drop) }));
+    }
+    listened(&server, "k:0", 2).await;
+    let [subscribes, pings] = &proxies;
+    let before = proxies.each_ref().map(Proxy::accepted);
+    let endless = Endless::at(&server).await;
+    // It connects again at once, and cannot subscribe.
+    assert_eq!(subscribes.cut(Select::SUBSCRIBERS), 1);
+    // The time is the fault: a connection that was silent for five seconds is asked for a sign of life.
+    sleep(ms(6_500)).await;
+    endless.kill().await;
+    let connected = |proxy: &Proxy, before| proxy.accepted() - before;
+    assert!(connected(subscribes, before[0]) < 10);
+    assert_eq!(connected(pings, before[1]), 0);
+    listened(&server, "k:0", 2).await;
+    foreign.free(&keys).await;
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+    row.injected("BUSY", errors(&server, "BUSY").await);
+}
+
 rows! {
-    Real: f49_client_of_a_database_waits_for_a_busy_server_that_it_connects_to,
+    Real: f46_connections_for_messages_to_a_busy_server_are_not_replaced_in_a_loop,
+        f49_client_of_a_database_waits_for_a_busy_server_that_it_connects_to,
         f49_permit_that_is_dropped_while_the_server_cannot_be_used_goes_back;
 }

@@ -93,7 +93,7 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
 };
 
 /// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
-/// connection.
+/// connection. Also the pause before a subscription is tried again that the server refused for the moment.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often each Sentinel is asked which server is the master, in case a message about another one was missed.

@@ -17,7 +17,7 @@ use super::shared::{ServerSubscriptions, Shared};
 use crate::backend::redis::connection::Connected;
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
-use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_PING};
+use crate::config::{RECONNECT_BACKOFF, REFUSED_PAUSE, SUBSCRIPTION_PING};
 use crate::error::show;
 use crate::sync::on_demand::RunningTask;
 
@@ -148,7 +148,15 @@ impl Task {
     async fn ping(&self, connected: &mut Connected) -> Result<bool, Fault> {
         let ping = redis::cmd("PING");
         let answer = self.bounded(ping.query_async::<Value>(&mut connected.connection));
-        Ok(matches!(answer.await?, Value::SimpleString(pong) if pong == "PONG"))
+        match answer.await {
+            Ok(answer) => Ok(matches!(answer, Value::SimpleString(pong) if pong == "PONG")),
+            // A sign of life as well, from a server that is busy or loads its data. A question that is open is asked again.
+            Err(Fault::NotNow(_)) => {
+                tokio::time::sleep(REFUSED_PAUSE).await;
+                Ok(false)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Unsubscribes. A node that refuses it has lost the slot, so the connection is to be replaced.
@@ -160,7 +168,10 @@ impl Task {
         }
         if let PubSubMode::Sharded(_) | PubSubMode::Both(_) = self.server.mode {
             for answer in self.each(connected, "SUNSUBSCRIBE", leave).await? {
-                answer.map_err(reply::fault)?;
+                answer.map_err(|error| match reply::elsewhere(&error) {
+                    Some(_) => Fault::NotNow(Arc::new(error)),
+                    None => reply::fault(error),
+                })?;
             }
         }
         Ok(())
@@ -193,6 +204,12 @@ impl Task {
         let subscribed = self.bounded(connected.connection.subscribe(names)).await;
         let denial = match subscribed {
             Ok(()) => return Ok(join),
+            Err(Fault::NotNow(_)) => {
+                for channel in &join {
+                    self.refused(channel, REFUSED_PAUSE);
+                }
+                return Ok(Vec::new());
+            }
             Err(fault) if reply::is_denial_of_this(&fault) => fault,
             Err(fault) => return Err(fault),
         };
@@ -208,6 +225,7 @@ impl Task {
         for (channel, answer) in join.into_iter().zip(answers) {
             match answer.map_err(reply::fault) {
                 Ok(_) => joined.push(channel),
+                Err(Fault::NotNow(_)) => self.refused(&channel, REFUSED_PAUSE),
                 Err(fault) if reply::is_denial_of_this(&fault) => self.denied(&channel, &fault),
                 Err(fault) => return Err(fault),
             }
@@ -239,7 +257,7 @@ impl Task {
                     self.refused(&channel, RECONNECT_BACKOFF.first);
                 }
                 None => match reply::fault(error) {
-                    Fault::NotNow(_) => self.refused(&channel, RECONNECT_BACKOFF.first),
+                    Fault::NotNow(_) => self.refused(&channel, REFUSED_PAUSE),
                     fault if reply::is_denial_of_this(&fault) => self.denied(&channel, &fault),
                     fault => return Err(fault),
                 },
@@ -313,6 +331,10 @@ impl Task {
             // After the pause: the link connects at once, and the channels are subscribed again then.
             let _was_current = self.server.link.replace(epoch);
         } else {
+            if let Fault::NotNow(_) = fault {
+                // The server may refuse the next command as well.
+                tokio::time::sleep(REFUSED_PAUSE).await;
+            }
             self.server
                 .link
                 .broken(epoch, &format!("a subscription failed: {}", fault.why()));
