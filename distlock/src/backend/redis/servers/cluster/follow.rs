@@ -165,12 +165,13 @@ impl Cluster {
         node: &Node,
         elsewhere: &Elsewhere,
     ) -> Result<Option<Arc<Node>>, Fault> {
-        let teller = self.nodes.address_of(node);
+        let Some(teller) = self.nodes.address_of(node) else {
+            // The client has forgotten the node, because it has no slot any more or is one of a former cluster. What it says
+            // teaches nothing, and the present owner of the slot is asked.
+            return Ok(None);
+        };
         let parse = |text: &str| {
-            let redirect = teller
-                .as_ref()
-                .and_then(|teller| Redirect::parse(text, teller));
-            redirect.ok_or_else(|| {
+            Redirect::parse(text, &teller).ok_or_else(|| {
                 self.want_map();
                 let text = format!("{} sends the command to nowhere: {text:?}", node.name());
                 Fault::NotNow(cause(text))

@@ -71,3 +71,19 @@ fn channel_that_a_node_sends_elsewhere_goes_there_although_the_client_knew_the_n
     ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &redirect);
     assert_eq!(node_of_channel(nodes), nodes.node(slot).node.number());
 }
+
+#[test]
+fn redirect_by_a_node_that_the_client_has_forgotten_teaches_nothing_and_is_no_error() {
+    let cluster = cluster();
+    let (nodes, slot) = (&cluster.nodes, slot_of(CHANNEL));
+    let before = nodes.node(slot).node;
+    give_all(nodes, 2);
+    let owner = nodes.node(slot).node.number();
+    // The slot has moved on from the node that it says.
+    for redirect in [Elsewhere::Moved, Elsewhere::Ask] {
+        let redirect = redirect(format!("{slot} {}", address(3)));
+        let to_ask = cluster.sent_elsewhere(&before, &redirect).unwrap();
+        assert!(to_ask.is_none());
+        assert_eq!(nodes.node(slot).node.number(), owner);
+    }
+}
