@@ -91,8 +91,14 @@ impl Sentinels {
         loop {
             self.learn_from(sentinel, connected).await;
             // The user may lack the right to ask, so the fault of one question does not end the task.
-            if let Ok(Some(server)) = self.ask_over(sentinel, connected).await {
-                self.compare(server).await;
+            match self.ask_over(sentinel, connected).await {
+                Ok(Some(server)) => self.compare(server).await,
+                // It hangs, or answers nobody just now.
+                Err(Fault::Unknown(_) | Fault::NotNow(_)) => {
+                    let mut named = self.named.lock();
+                    named.silent(&sentinel.address, Instant::now());
+                }
+                _ => {}
             }
             sleep(SENTINEL_LOOK).await;
         }
@@ -142,7 +148,7 @@ impl Sentinels {
             .and_then(|message| old_and_new(message, &self.service))
         {
             // First: `switch_to` counts which Sentinels have named another server.
-            self.named.lock().note(sentinel, &new);
+            self.named.lock().note(sentinel, &new, Instant::now());
             self.switch_to(&new, Some(&old));
         }
     }

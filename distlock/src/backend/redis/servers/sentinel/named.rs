@@ -36,7 +36,18 @@ impl MasterName {
     }
 
     /// Records the server that a Sentinel names.
-    pub(super) fn note(&mut self, sentinel: &Address, server: &Address) {
+    pub(super) fn note(&mut self, sentinel: &Address, server: &Address, now: Instant) {
+        let are_all_silent = self
+            .by
+            .keys()
+            .all(|one| self.silent_since.contains_key(one));
+        if are_all_silent {
+            // Until now the client may have been cut off itself. The time of the others counts from here, so that the first one that
+            // answers does not decide alone.
+            self.silent_since
+                .values_mut()
+                .for_each(|since| *since = now);
+        }
         self.by.insert(sentinel.clone(), server.clone());
         self.silent_since.remove(sentinel);
         if let Some(left) = &mut self.left
@@ -53,7 +64,7 @@ impl MasterName {
     }
 
     /// A Sentinel does not answer. If that lasts, what it said last does not count: those that are gone would outvote those that have
-    /// replaced them. For a moment it counts: those that are cut off could outvote the others.
+    /// replaced them. For a moment it counts: those that are cut off could outvote the others. The time counts while another one answers.
     pub(super) fn silent(&mut self, sentinel: &Address, now: Instant) {
         if self.by.contains_key(sentinel) {
             self.silent_since.entry(sentinel.clone()).or_insert(now);
@@ -162,7 +173,7 @@ mod tests {
         }
 
         fn note(&mut self, sentinel: u16, server: u16) {
-            self.named.note(&at(sentinel), &at(server));
+            self.named.note(&at(sentinel), &at(server), self.now);
         }
 
         fn found(&mut self, server: u16) -> bool {
@@ -258,6 +269,25 @@ mod tests {
         service.now += SENTINEL_GONE_AFTER;
         assert!(!service.found(1));
         service.now += SENTINELS_AGREE_AFTER;
+        assert!(service.found(1));
+    }
+
+    #[test]
+    fn first_sentinel_that_answers_after_all_were_silent_does_not_decide_alone() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.note(12, 2);
+        assert!(service.found(2));
+        // It was cut off together with the old master.
+        service.note(13, 1);
+        for sentinel in 11..14 {
+            service.named.silent(&at(sentinel), service.now);
+        }
+        service.now += SENTINEL_GONE_AFTER;
+        service.note(13, 1);
+        assert!(!service.found(1));
+        // The others stay away from then on.
+        service.now += SENTINEL_GONE_AFTER;
         assert!(service.found(1));
     }
 
