@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout};
 
 use self::failures::{Failures, within};
 use self::known::KnownSentinels;
-use self::named::MasterName;
+use self::named::{Claim, MasterName};
 use crate::backend::redis::connection::{
     Address, Connected, ConnectedGauge, Connector, Expected, Link, LinkConfig, Locate, Located,
     NameWatch, OutageLog, Pings, Together, join, probe,
@@ -202,7 +202,11 @@ impl Sentinels {
                     }
                 }
                 Found::Master(server) => {
-                    if self.named.lock().found(&server, Instant::now()) {
+                    let claim = self.named.lock().found(&server, Instant::now());
+                    if let Claim::Accepted { left } = claim {
+                        if let Some(left) = left {
+                            self.leave(&left, &server);
+                        }
                         return Ok(server);
                     }
                 }
@@ -275,10 +279,14 @@ impl Sentinels {
         let now = Instant::now();
         let left = self.named.lock().switch_to(server, instead_of, now);
         foreign::send_modify(&self.switched, |()| ());
-        let Some(left) = left else {
-            return;
-        };
-        telemetry::master_switched(&self.service, &left, server);
+        if let Some(left) = left {
+            self.leave(&left, server);
+        }
+    }
+
+    /// Leaves the connections to the former master.
+    fn leave(&self, former: &Address, master: &Address) {
+        telemetry::master_switched(&self.service, former, master);
         // After the change: a connection that was just made to the old one finds that it is not the master.
         let links: Vec<_> = {
             let mut followers = self.followers.lock();

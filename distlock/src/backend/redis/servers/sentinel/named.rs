@@ -20,6 +20,15 @@ pub(super) struct MasterName {
     silent_since: HashMap<Address, Instant>,
 }
 
+/// What becomes of a server that says that it is the master.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It was left, and too few Sentinels name it.
+    Refused,
+    /// It is the master. `left`: the server that connections were made to before, if that was another one.
+    Accepted { left: Option<Address> },
+}
+
 /// A server that is not the master any more.
 #[derive(Debug)]
 struct Left {
@@ -95,14 +104,16 @@ impl MasterName {
         names * 2 > all
     }
 
-    /// A server has said that it is the master. Returns whether it counts.
-    pub(super) fn found(&mut self, server: &Address, now: Instant) -> bool {
+    /// A server has said that it is the master. Connections are made to it from now on, if it counts.
+    pub(super) fn found(&mut self, server: &Address, now: Instant) -> Claim {
         if !self.may_be_master(server, now) {
-            return false;
+            return Claim::Refused;
         }
         self.let_back(server);
+        // A search may be the first to come upon another master: no message about it has arrived yet.
+        let left = self.switch_to(server, None, now);
         self.master = Some(server.clone());
-        true
+        Claim::Accepted { left }
     }
 
     /// A Sentinel has said that this server is the master from now on, instead of another one. Returns the server that is
@@ -177,7 +188,7 @@ mod tests {
         }
 
         fn found(&mut self, server: u16) -> bool {
-            self.named.found(&at(server), self.now)
+            self.named.found(&at(server), self.now) != Claim::Refused
         }
 
         /// A message of a Sentinel.
@@ -289,6 +300,28 @@ mod tests {
         // The others stay away from then on.
         service.now += SENTINEL_GONE_AFTER;
         assert!(service.found(1));
+    }
+
+    #[test]
+    fn search_that_finds_another_master_leaves_the_one_before_as_a_message_does() {
+        let mut service = Service::settled();
+        service.note(11, 2);
+        let left = Some(at(1));
+        let now = service.now;
+        assert_eq!(service.named.found(&at(2), now), Claim::Accepted { left });
+        // Two Sentinels have not heard of it, and a search asks them.
+        assert!(!service.found(1));
+        // Two of the three name the new one by now.
+        service.note(12, 2);
+        service.now += SENTINELS_AGREE_AFTER;
+        assert!(!service.found(1));
+        // The message comes late.
+        assert_eq!(service.hears(11, [1, 2]), None);
+        assert_eq!(service.named.master(), Some(&at(2)));
+        assert_eq!(
+            service.named.found(&at(2), service.now),
+            Claim::Accepted { left: None }
+        );
     }
 
     #[test]
