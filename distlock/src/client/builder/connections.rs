@@ -98,7 +98,7 @@ impl Builder {
     /// A replica that has the grant helps only if it becomes the next master. The number should therefore include all replicas
     /// that may be promoted. The price is that no lock is available while one of them is away. See
     /// [`guide::failover`](crate::guide::failover) for what can still go wrong. In a cluster the replicas of the key's master
-    /// count. The client opens another connection to each server, and needs the right to WAIT.
+    /// count. While the slot of a free key is on its way to another node, no grant of the key is confirmed. The client opens another connection to each server, and needs the right to WAIT.
     ///
     /// A number is at least 1, and `timeout` between 1 ms and a year. The timeout counts in whole milliseconds, and Redis checks
     /// it every 100 ms. The setting has no effect in memory.

@@ -146,7 +146,8 @@ impl Cluster {
     }
 
     /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot
-    /// has moved in between, this fails: the replicas of the old node say nothing of the new one.
+    /// has moved in between, this fails: the replicas of the old node say nothing of the new one. It fails as well while the slot is on
+    /// its way and the key is at the new node already.
     pub(super) async fn confirm(
         &self,
         slot: u16,
