@@ -43,6 +43,7 @@ pub(crate) use self::retry::Retry;
 use self::seen_names::SeenNames;
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;
+pub(crate) use self::tasks::HoldTask;
 use self::tasks::Tasks;
 use self::tracking::Tracking;
 use self::unguarded::Cells;

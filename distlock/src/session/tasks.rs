@@ -1,7 +1,7 @@
 //! The tasks of one client. Each runs while there is work for it, in the runtime of a caller.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 
@@ -25,6 +25,14 @@ pub(super) struct Tasks {
     was_cut_off: AtomicBool,
     /// For drops on threads without a runtime, and for tasks whose runtime has ended.
     runtimes: Mutex<Runtimes>,
+    /// The tasks of holds that have ended with their runtimes, until another runtime is known.
+    hold_tasks: Mutex<Vec<Weak<dyn HoldTask>>>,
+}
+
+/// The task of a single hold. It needs a runtime as the tasks of a client do.
+pub(crate) trait HoldTask: Send + Sync {
+    /// Starts the task in this runtime, unless it runs already or has no work any more.
+    fn start_in(self: Arc<Self>, runtime: &Handle);
 }
 
 /// The runtimes of callers, that of the newest caller last.
@@ -89,6 +97,19 @@ impl Tasks {
     /// The runtime of the newest caller.
     fn newest_runtime(&self) -> Option<Handle> {
         self.runtimes.lock().0.last().cloned()
+    }
+
+    /// Starts the tasks of holds that have ended with their runtimes.
+    fn start_hold_tasks(&self) {
+        let Some(newest) = self.newest_runtime() else {
+            // Noted again, because the next caller may have a runtime.
+            return self.note_cut_off();
+        };
+        let hold_tasks = std::mem::take(&mut *self.hold_tasks.lock());
+        // Outside of the mutex: a runtime that has ended drops the task at once, which is then added again.
+        for task in hold_tasks.iter().filter_map(Weak::upgrade) {
+            task.start_in(&newest);
+        }
     }
 
     /// Whether a task of this session with work does not run.
@@ -157,9 +178,23 @@ impl Session {
     pub(crate) fn tend_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
         // Taken before the tasks are looked at: one that ends after that notes it again.
-        if !self.tasks.watchdog.is_running() || self.tasks.take_cut_off() {
+        let was_cut_off = self.tasks.take_cut_off();
+        if was_cut_off {
+            self.tasks.start_hold_tasks();
+        }
+        if was_cut_off || !self.tasks.watchdog.is_running() {
             self.start_tasks();
         }
+    }
+
+    /// Starts the task of a hold again, which has ended with the runtime `ended`: in the newest of the others, or by the next call of
+    /// this client in another one.
+    pub(crate) fn restart_elsewhere(&self, task: Weak<dyn HoldTask>, ended: Id) {
+        self.tasks.hold_tasks.lock().push(task);
+        // Before the newest runtime is read: a caller whose runtime is noted after that finds this.
+        self.tasks.note_cut_off();
+        self.tasks.forget_runtime(ended);
+        self.tasks.start_hold_tasks();
     }
 }
 

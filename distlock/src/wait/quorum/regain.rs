@@ -10,7 +10,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -23,8 +23,9 @@ use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Error;
 use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
 use crate::local::{HoldShare, ShareRef};
+use crate::session::HoldTask;
 use crate::sync::Mutex;
-use crate::sync::runtime::Handle;
+use crate::sync::runtime::{Handle, Id};
 use crate::sync::task::{AbortHandle, boxed};
 use crate::sync::{Unordered, all};
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
@@ -42,8 +43,24 @@ struct Parts {
     requests: Vec<ClientRequest>,
     quorum: usize,
     guards: QuorumGuards,
-    /// Brings the hold back. `None` while there are only fixed leases, which nothing renews.
-    task: Mutex<Option<AbortHandle>>,
+    /// Brings the hold back. `None` while there are only fixed leases, which nothing renews, and while no runtime is known.
+    task: Mutex<Option<Task>>,
+}
+
+/// The task of a hold, as its guards know it.
+struct Task {
+    /// Tells it from a later one.
+    mark: Arc<()>,
+    /// `None` until it was given to its runtime.
+    abort: Option<AbortHandle>,
+}
+
+/// What the task of a hold keeps until it ends.
+struct RunningTask {
+    parts: Arc<Parts>,
+    mark: Arc<()>,
+    runtime: Id,
+    is_done: bool,
 }
 
 // A panic leaves nothing half-changed here: no foreign code runs under the mutexes.
@@ -146,10 +163,63 @@ impl Drop for QuorumHold {
 }
 
 /// The task of one hold. It is aborted when the last guard ends.
-async fn bring_back(parts: Arc<Parts>) {
+async fn bring_back(mut running: RunningTask) {
+    let parts = &running.parts;
     // Each server has a loop of its own. A server that does not answer delays no other server.
     let servers = parts.requests.iter().map(|one| parts.keep_on(one));
     all(servers).await;
+    running.is_done = true;
+}
+
+impl Drop for RunningTask {
+    /// If the task ended with its runtime, it is started again in another one that the clients know, or by their next call.
+    fn drop(&mut self) {
+        let requests = &self.parts.requests;
+        let sessions = || requests.iter().map(|one| &one.registry.session);
+        // A copy of the process may have none of the threads that would unlock a mutex.
+        if sessions().all(|session| session.identity.is_known_invalid()) {
+            return;
+        }
+        // The last guard takes the task before it aborts it.
+        if !self.parts.forget_task(&self.mark) || self.is_done {
+            return;
+        }
+        let parts = Arc::downgrade(&self.parts);
+        let task: Weak<dyn HoldTask> = parts;
+        for session in sessions() {
+            session.restart_elsewhere(Weak::clone(&task), self.runtime);
+        }
+    }
+}
+
+impl HoldTask for Parts {
+    fn start_in(self: Arc<Self>, runtime: &Handle) {
+        if self.guards.kept_for().is_none() {
+            return;
+        }
+        let mark = Arc::new(());
+        {
+            let mut task = self.task.lock();
+            if task.is_some() {
+                return;
+            }
+            *task = Some(Task {
+                mark: Arc::clone(&mark),
+                abort: None,
+            });
+        }
+        let running = RunningTask {
+            parts: Arc::clone(&self),
+            mark: Arc::clone(&mark),
+            runtime: runtime.id(),
+            is_done: false,
+        };
+        // Outside of the mutex: a runtime that has ended drops the task at once.
+        let started = runtime.spawn(boxed(bring_back(running)));
+        if let Err(unneeded) = self.keep_abort_handle(&mark, started.abort_handle()) {
+            unneeded.abort();
+        }
+    }
 }
 
 impl Parts {
@@ -176,18 +246,27 @@ impl Parts {
 
     /// Starts the task that brings the hold back, if there is a guard that is renewed.
     fn start_task(self: &Arc<Self>) {
-        if self.guards.kept_for().is_none() {
-            return;
+        if let Ok(runtime) = Handle::try_current() {
+            Arc::clone(self).start_in(&runtime);
         }
-        // If this runtime ends before the hold, the hold no longer comes back to a server. Each client goes on renewing
-        // its part in another runtime.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        self.task.lock().get_or_insert_with(|| {
-            let started = runtime.spawn(boxed(bring_back(Arc::clone(self))));
-            started.abort_handle()
-        });
+    }
+
+    /// Keeps the handle of the task with this mark; `Err` if the task has ended or the last guard has taken it.
+    fn keep_abort_handle(&self, mark: &Arc<()>, abort: AbortHandle) -> Result<(), AbortHandle> {
+        let mut task = self.task.lock();
+        match task.as_mut().filter(|task| Arc::ptr_eq(&task.mark, mark)) {
+            Some(task) => {
+                task.abort = Some(abort);
+                Ok(())
+            }
+            None => Err(abort),
+        }
+    }
+
+    /// The task with this mark has ended. Returns whether the guards still needed it.
+    fn forget_task(&self, mark: &Arc<()>) -> bool {
+        let mut task = self.task.lock();
+        task.take_if(|task| Arc::ptr_eq(&task.mark, mark)).is_some()
     }
 
     /// Ends a guard, and the task with the last one. The caller ends the shares.
@@ -198,9 +277,9 @@ impl Parts {
             let (shares, was_last) = self.guards.remove(members);
             (shares, task.take_if(|_| was_last))
         };
-        if let Some(task) = task {
+        if let Some(abort) = task.and_then(|task| task.abort) {
             // What it was granted meanwhile is dropped with its future, and so released.
-            task.abort();
+            abort.abort();
         }
         shares
     }

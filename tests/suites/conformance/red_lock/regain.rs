@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use distlock::Guard;
+use distlock::{Guard, Quorum};
 use distlock_tests::faults::Op;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -197,4 +198,72 @@ async fn branches_of_a_scope_stay_apart_while_each_server_forgets_in_turn() {
     guard.scope(both).await.unwrap();
     guard.release().await.unwrap();
     servers.are_empty().await;
+}
+
+/// The call that moves the client to another runtime.
+#[derive(Clone, Copy, Debug)]
+enum Moves {
+    /// A call from that runtime before the first one has ended.
+    CallBefore,
+    CallAfter,
+    ReentryAfter,
+}
+
+fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap()
+}
+
+/// A call of each client.
+async fn other_key(program: &Program) {
+    let other = Quorum::new(program.clients.clone()).lock("other");
+    other.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[test]
+fn kept_while_each_server_forgets_it_after_the_runtime_that_acquired_it_has_ended() {
+    for moves in [Moves::CallBefore, Moves::CallAfter, Moves::ReentryAfter] {
+        let servers = Servers::new(3);
+        let program = servers.program();
+        let [first, second] = [paused(), paused()];
+        let guard = first.block_on(program.lock().acquire().into_future());
+        let guard = guard.unwrap();
+        if let Moves::CallBefore = moves {
+            second.block_on(other_key(&program));
+        }
+        drop(first);
+        second.block_on(async {
+            match moves {
+                Moves::CallBefore => {}
+                Moves::CallAfter => other_key(&program).await,
+                Moves::ReentryAfter => drop(guard.reenter().unwrap()),
+            }
+            each_forgets_in_turn(&program).await;
+            assert!(guard.is_held(), "{moves:?}");
+            assert_eq!(parts(&program).await, 3, "{moves:?}");
+            guard.release().await.unwrap();
+            servers.are_empty().await;
+        });
+    }
+}
+
+/// The task of the hold ends with the runtime of that call as well.
+#[test]
+fn kept_while_each_server_forgets_it_also_if_the_newest_runtime_has_ended_too() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let [first, second, third] = [paused(), paused(), paused()];
+    let guard = first.block_on(program.lock().acquire().into_future());
+    let guard = guard.unwrap();
+    for later in [&third, &second] {
+        later.block_on(other_key(&program));
+    }
+    drop(second);
+    drop(first);
+    third.block_on(async {
+        each_forgets_in_turn(&program).await;
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+        servers.are_empty().await;
+    });
 }
