@@ -284,6 +284,13 @@ impl Outages {
         attempts.filter(|attempts| attempts.since <= at)
     }
 
+    /// Whether attempts at a key fail because its server refuses the logins of new connections. That may pass, because a password may
+    /// be about to change.
+    pub(crate) fn is_login_refused(&self, key: &Key) -> bool {
+        let attempts = self.current(key);
+        attempts.is_some_and(|attempts| matches!(attempts.failure, Some(Fault::LoginDenied(_))))
+    }
+
     /// Why no answer can be expected for a key, if this client knows that its server does not answer. A wait that ends
     /// then ends as unavailable, and not as a timeout.
     pub(crate) fn known(&self, key: &Key) -> Option<Fault> {

@@ -272,7 +272,7 @@ async fn try_others(
         {
             Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
-            Err(error) if error.is_busy() || error.is_unavailable() => {
+            Err(error) if group.may_pass(&error) => {
                 let own = |share: &HoldShare| {
                     let hold = Arc::clone(share.hold_ref().hold());
                     (Arc::clone(share.session()), hold)

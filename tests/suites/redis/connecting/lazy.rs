@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, Error, Health, Quorum};
+use distlock::{Client, Error, Health, MultiLock, Quorum};
 use distlock_tests::certificates::Authority;
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq, lock_once};
+use tokio::time::timeout;
 
 use crate::redis::{SOON, client, ms};
 
@@ -171,6 +172,34 @@ async fn wrong_password_is_told_to_the_first_acquisition() {
         server.cli(words).await;
     })
     .await;
+}
+
+/// The other member, of a client that has a connection, is granted and given back each time.
+#[tokio::test]
+async fn multi_lock_waits_while_the_server_of_one_member_refuses_logins() {
+    let (server, refusing) = (RedisServer::start().await, RedisServer::start().await);
+    refusing.set_user("lazy", &rights::all()).await;
+    let set = async |password: &str| {
+        let set = ["ACL", "SETUSER", "lazy", "resetpass", password];
+        refusing.cli(&set).await;
+    };
+    set(">other").await;
+    let url = format!("redis://lazy:{PASSWORD}@{}", refusing.addr());
+    let patient = Client::builder()
+        .unavailable_after(LATE)
+        .key_prefix("shop:");
+    let (one, two) = (client(&server).await, patient.connect_lazy(&url).unwrap());
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    let tried = multi.try_acquire().await.unwrap_err();
+    assert!(matches!(tried, Error::Denied { .. }), "{tried}");
+    let waits = tokio::spawn(multi.acquire().into_future());
+    let before = refusing.command_calls("hello").await;
+    let refused = async || refusing.command_calls("hello").await >= before + 3;
+    eventually(SOON, "refused logins", refused).await;
+    assert!(!waits.is_finished(), "{:?}", waits.await);
+    set(&format!(">{PASSWORD}")).await;
+    let guard = timeout(SOON * 3, waits).await.expect("it waits");
+    guard.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn wrong_password_of_a_cluster_is_told_to_the_first_acquisition() {
