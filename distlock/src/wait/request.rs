@@ -119,7 +119,7 @@ impl Request {
     }
 
     /// The error for a wait that ended because the client was closed.
-    pub(super) fn closed(&self) -> Error {
+    pub(crate) fn closed(&self) -> Error {
         let key = self.requested[0].resource.key.text().to_owned();
         Error::Closed { key }
     }

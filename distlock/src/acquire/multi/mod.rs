@@ -21,6 +21,7 @@ mod in_scopes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use uuid::Uuid;
 
 use self::group::{Group, Parts};
@@ -31,6 +32,7 @@ use crate::error::Error;
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Kind, Nesting};
+use crate::sync::first;
 use crate::telemetry::LockType;
 use crate::wait::ClientRequest;
 
@@ -151,13 +153,13 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                 gates,
                 ..Parts::default()
             },
-            None => match acquire_first(&groups[first], scopes).await? {
+            None => match unless_closed(groups, acquire_first(&groups[first], scopes)).await? {
                 Ok(parts) => {
                     granted = Some(first);
                     parts
                 }
                 Err(closed) => {
-                    passed = pass_closed(scopes, closed).await?;
+                    passed = unless_closed(groups, pass_closed(scopes, closed)).await?;
                     too_slow_for = Duration::ZERO;
                     continue;
                 }
@@ -198,6 +200,26 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
             return Ok(shares);
         }
     }
+}
+
+/// Waits for one group or one gate, unless the client of another group is closed meanwhile.
+async fn unless_closed<T>(
+    groups: &[Group],
+    wait: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let closing = async {
+        // The wait of a single group notices that by itself.
+        let [_, _, ..] = groups else {
+            return std::future::pending().await;
+        };
+        let sessions = groups.iter().map(|group| &group.one.registry.session);
+        // Boxed, because `select_all` moves them.
+        let closing = sessions.map(|session| Box::pin(session.closed.wait()));
+        let ((), at, _) = select_all(closing).await;
+        Err(groups[at].one.request.closed())
+    };
+    // In this order: what was granted counts. It is given back if another client is found closed later.
+    first(wait, closing).await
 }
 
 /// Waits for one group, and then tries the gates.

@@ -371,3 +371,21 @@ async fn member_whose_client_is_closed_while_another_server_is_asked_is_given_ba
     two.close(LATE).await.unwrap();
     assert!(!one.lock("a").is_locked().await.unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn member_whose_client_is_closed_while_the_key_of_another_client_is_waited_for_ends_the_wait()
+{
+    const LATE: Duration = Duration::from_secs(1);
+    let (one, two) = (Client::in_memory(), Client::in_memory());
+    let held = two.lock("b").acquire().await.unwrap();
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    let acquiring = tokio::spawn(multi.acquire().into_future());
+    sleep(LATE).await;
+    one.close(LATE).await.unwrap();
+    let ended = timeout(LATE, acquiring).await;
+    let error = refused(ended.expect("it waits").unwrap());
+    let is_of_closed = matches!(&error, Error::Closed { key, .. } if key == "a");
+    assert!(is_of_closed, "{error}");
+    held.release().await.unwrap();
+    two.close(LATE).await.unwrap();
+}
