@@ -7,12 +7,13 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::part::Part;
-use super::waiter::{RoundOutcome, SeveralKeysWaiter};
+use super::waiter::{ReleaseWatch, RoundOutcome, SeveralKeysWaiter};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::SlotState;
+use crate::sync::Change;
 use crate::wait::turn::Blocking;
 
 /// What is known of the keys while an acquisition collects.
@@ -40,6 +41,17 @@ struct Times {
     released_until: Tick,
     /// From then on the server is asked for a hold that is in the way, once.
     trusted: Tick,
+    /// Ends the wait for a release that is not answered.
+    release: ReleaseWatch,
+}
+
+/// Whether an acquisition goes on collecting.
+enum Collecting {
+    GoesOn,
+    /// A key was not free in time.
+    InVain,
+    /// The release of a hold takes so long that its server may be gone.
+    Stuck,
 }
 
 impl SeveralKeysWaiter<'_> {
@@ -64,8 +76,13 @@ impl SeveralKeysWaiter<'_> {
                 return self.ask_for_parts(overview.free).await;
             };
             let offered = overview.offered;
-            if !self.waited(holder.as_ref(), offered, &mut times).await {
-                return Ok(Some(self.collected_in_vain(at, times.unhindered)));
+            match self.waited(holder.as_ref(), offered, &mut times).await {
+                Collecting::GoesOn => {}
+                Collecting::InVain => {
+                    return Ok(Some(self.collected_in_vain(at, times.unhindered)));
+                }
+                // In the queue of that key it asks the server, and pauses while that does not answer.
+                Collecting::Stuck => return Ok(Some(self.elsewhere(at))),
             }
         }
     }
@@ -81,17 +98,24 @@ impl SeveralKeysWaiter<'_> {
             offers_until: now.after(HAND_OVER_TIME),
             released_until: now.after(OWN_HOLDER_TRUST).min(deadline),
             trusted: now.after(OWN_HOLDER_TRUST),
+            // Not sooner, as in its own queue: it would lose its turn in the other queues, and a distant server may take so long.
+            release: ReleaseWatch::new(self.session().config.response_timeout),
         }
     }
 
     /// Waits until something may have changed about a key that is not free. `holder`: the hold that is in the way, if it is
-    /// known. `offered`: there is an offer of another key. Returns whether the time was not over.
+    /// known. `offered`: there is an offer of another key.
     async fn waited(
         &mut self,
         holder: Option<&Arc<Hold>>,
         offered: bool,
         times: &mut Times,
-    ) -> bool {
+    ) -> Collecting {
+        // First: a change after the looks at the hold is not missed.
+        let changed = holder.map(|holder| holder.over.next_change());
+        if holder.is_some_and(|holder| holder.over.is_set()) {
+            return Collecting::GoesOn;
+        }
         self.waiter.turn.blocking = match holder {
             Some(holder) => Blocking::own_holder(holder),
             None => Blocking::Queue,
@@ -103,7 +127,11 @@ impl SeveralKeysWaiter<'_> {
             _ => times.until,
         };
         if now >= latest {
-            return false;
+            return Collecting::InVain;
+        }
+        let stuck = times.release.until(holder, now);
+        if now >= stuck {
+            return Collecting::Stuck;
         }
         if now >= times.offers_until {
             self.refuse_offers();
@@ -116,8 +144,9 @@ impl SeveralKeysWaiter<'_> {
         } else {
             latest
         };
-        self.woken_or_over(holder, next.min(times.trusted)).await;
-        true
+        let next = next.min(times.trusted).min(stuck);
+        self.woken_or_changed(changed, next).await;
+        Collecting::GoesOn
     }
 
     /// Asks the server about the hold that blocks it. Returns when to ask next: once is enough for a hold that is known.
@@ -131,11 +160,11 @@ impl SeveralKeysWaiter<'_> {
         }
     }
 
-    /// Completes when something changes in one of the queues, when the blocking hold is over, or at `until`.
-    async fn woken_or_over(&self, holder: Option<&Arc<Hold>>, until: Tick) {
-        let over = async {
-            match holder {
-                Some(holder) => holder.over.wait().await,
+    /// Completes when something changes in one of the queues, or about the blocking hold, or at `until`.
+    async fn woken_or_changed(&self, changed: Option<Change<'_>>, until: Tick) {
+        let changed = async {
+            match changed {
+                Some(changed) => changed.await,
                 None => std::future::pending().await,
             }
         };
@@ -143,7 +172,7 @@ impl SeveralKeysWaiter<'_> {
             // In this order: what the queue says counts, even if the time is over.
             biased;
             () = self.waiter.turn.slot.woken() => {}
-            () = over => {}
+            () = changed => {}
             () = self.session().clock.sleep_until(until) => {}
         }
     }

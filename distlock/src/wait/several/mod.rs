@@ -15,6 +15,8 @@
 //! * It collects for at most a third of the time in which it let the others pass before. If one of the keys is not free by
 //!   then, it lets the others pass again and waits for that key. Those that need one key only lose at most a quarter of
 //!   their time, however long the holders of other keys take.
+//! * It stops collecting if the release of a hold that is in its way is not answered for a
+//!   [response timeout](crate::config::Config::response_timeout), and waits for that key. There it finds out whether the server is gone.
 //! * Keys that change hands in step could be missed in the same way each time. After
 //!   [`COLLECTIONS_WITHOUT_REST`](crate::config::COLLECTIONS_WITHOUT_REST) failures it [rests](self::rest) before it waits
 //!   again, twice as long each time. So it may collect for longer, until it is as long as the other keys are held. A rest is no

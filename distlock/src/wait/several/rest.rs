@@ -1,7 +1,8 @@
 //! How an acquisition of several keys rests before it waits for them again.
 //!
 //! * After it has collected in vain, it keeps a place at the end of the queues of all its keys: everybody else goes first, also
-//!   those that come later. The rest ends as soon as all keys are free in this client, or after [`MOST_REST`].
+//!   those that come later. The rest ends as soon as all keys are free in this client, or after [`MOST_REST`]. It ends as well if the
+//!   release of a hold takes so long that the server may be gone: the next wait finds that out.
 //! * After a part of its keys was granted and another part refused, it rests in no queue. Such rests are short and random, so
 //!   that two clients do not take each other's parts in step.
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::position::{Rest, WaitPosition};
-use super::waiter::{RoundOutcome, SeveralKeysWaiter};
+use super::waiter::{ReleaseWatch, RoundOutcome, SeveralKeysWaiter};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{QueueSlot, Registry, SlotState};
@@ -46,7 +47,7 @@ impl WaitPosition {
         }
         let all_free = async {
             if keeps_slots {
-                self.until_all_are_free(registry, request).await
+                self.until_all_are_free_or_stuck(registry, request).await
             } else {
                 std::future::pending().await
             }
@@ -59,8 +60,10 @@ impl WaitPosition {
         }
     }
 
-    /// Completes when nobody of this client has one of the keys, or waits for it.
-    async fn until_all_are_free(&mut self, registry: &Arc<Registry>, request: &Request) {
+    /// Completes when nobody of this client has one of the keys, or waits for it. Also if the release of a hold is not answered.
+    async fn until_all_are_free_or_stuck(&mut self, registry: &Arc<Registry>, request: &Request) {
+        let session = &registry.session;
+        let mut release = ReleaseWatch::new(session.config.response_timeout);
         let keys = 0..request.requested.len();
         let mut slots = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
         // A snapshot finds the waiter in a queue by the waker of its slot there.
@@ -68,17 +71,28 @@ impl WaitPosition {
             let key = &request.requested[self.at].resource.key;
             waiter_slot.move_to(key, slots[self.at].waker());
         }
-        while let Some(in_the_way) = in_the_way(&mut slots) {
-            let over = async {
-                match in_the_way {
-                    Some(hold) => hold.over.wait().await,
+        while let Some(holder) = in_the_way(&mut slots) {
+            let holder = holder.as_ref();
+            // First: a change after the looks at the hold is not missed.
+            let changed = holder.map(|holder| holder.over.next_change());
+            if holder.is_some_and(|holder| holder.over.is_set()) {
+                continue;
+            }
+            let stuck = release.until(holder, session.now());
+            if session.now() >= stuck {
+                return;
+            }
+            let changed = async {
+                match changed {
+                    Some(changed) => changed.await,
                     None => std::future::pending().await,
                 }
             };
             crate::sync::select! {
-                () = over => {}
+                () = changed => {}
                 // The slots share their waker, so this is a change in any of the queues.
                 () = slots[0].woken() => {}
+                () = session.clock.sleep_until(stuck) => {}
             }
         }
     }

@@ -24,6 +24,33 @@ pub(super) enum RoundOutcome {
     Elsewhere(WaitPosition),
 }
 
+/// How long a hold that blocks the waiter is only being released. A release that takes long shows that the server may be gone.
+pub(super) struct ReleaseWatch {
+    limit: Duration,
+    until: Tick,
+}
+
+impl ReleaseWatch {
+    /// `limit`: how long a release is waited for.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            until: Tick::NEVER,
+        }
+    }
+
+    /// Until when the waiter waits for this hold, which blocks it now, or for an unknown one.
+    pub(super) fn until(&mut self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
+        let is_released = holder.is_some_and(|holder| holder.count() == 0);
+        self.until = if is_released {
+            self.until.min(now.after(self.limit))
+        } else {
+            Tick::NEVER
+        };
+        self.until
+    }
+}
+
 /// A waiter in the queue of one key, with slots in the queues of the others.
 pub(super) struct SeveralKeysWaiter<'a> {
     /// Waits for its turn, and makes the attempts. Dropped first: it has the owners ended before the slots wake others.
@@ -154,7 +181,7 @@ impl<'a> SeveralKeysWaiter<'a> {
         }
         let session = self.session();
         let deadline = self.request().deadline();
-        let mut released_until = Tick::NEVER;
+        let mut release = ReleaseWatch::new(OWN_HOLDER_TRUST);
         loop {
             // First: a change after the looks at the hold is not missed.
             let changed = holder.over.next_change();
@@ -162,10 +189,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 return Ok(None);
             }
             self.waiter.turn.blocking = Blocking::own_holder(holder);
-            released_until = match self.waiter.turn.blocking {
-                Blocking::Releasing(_) => released_until.min(session.now().after(OWN_HOLDER_TRUST)),
-                _ => Tick::NEVER,
-            };
+            let released_until = release.until(Some(holder), session.now());
             let was_active = self.waiter.is_active();
             self.waiter.listen();
             let slot = &self.waiter.turn.slot;

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::{Acquire, Builder, Client, Guard, Lock};
+use distlock::{Acquire, Builder, Client, Error, Guard};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinHandle;
@@ -170,8 +170,7 @@ async fn holds_that_were_granted_together_are_not_handed_over(stage: &Stage) {
 async fn silence_that_begins_with_the_release_before_it_is_noticed_as_by_one_key(stage: &Stage) {
     let patience = stage.lease() * 2 / 3;
     for unreleased in [Fault::Never, Fault::FailBefore] {
-        let set = |builder: Builder| builder.faults(stage.faults()).unavailable_after(patience);
-        let client = stage.client_with(set).await;
+        let client = impatient(stage, patience).await;
         let a = client.lock("a").acquire().await.unwrap();
         let both = client.multi_lock(["a", "b"]).acquire().into_future();
         let both = tokio::spawn(both);
@@ -193,25 +192,104 @@ async fn silence_that_begins_with_the_release_before_it_is_noticed_as_by_one_key
     }
 }
 
+/// A client that meets the stage's faults, and gives an acquisition up if the server has not answered for this long.
+async fn impatient(stage: &Stage, patience: Duration) -> Client {
+    let set = |builder: Builder| builder.faults(stage.faults()).unavailable_after(patience);
+    stage.client_with(set).await
+}
+
+/// The server answers nothing from now on. Returns for how long the multi-lock waits after that, whose keys are released.
+async fn silent_until_given_up(
+    stage: &Stage,
+    both: JoinHandle<Result<Guard, Error>>,
+    held: impl IntoIterator<Item = Guard>,
+) -> Duration {
+    for op in [Op::Attempt, Op::Renew, Op::Release] {
+        stage.faults().always(op, Fault::Never);
+    }
+    let silent = Instant::now();
+    held.into_iter().for_each(drop);
+    let error = refused(both.await.unwrap());
+    assert!(error.is_unavailable(), "{error}");
+    stage.faults().clear_all();
+    silent.elapsed()
+}
+
+async fn silence_that_begins_while_it_collects_is_noticed_soon(stage: &Stage) {
+    let patience = stage.lease() * 2 / 3;
+    let client = impatient(stage, patience).await;
+    let a = client.lock("a").acquire().await.unwrap();
+    let b = client.lock("b").acquire().lease(40 * stage.lease());
+    let b = b.await.unwrap();
+    let both = client.multi_lock(["a", "b"]).acquire().into_future();
+    let both = tokio::spawn(both);
+    stage.waiting(&client, 1).await;
+    // So it may collect for a third of this time.
+    sleep(Duration::from_secs(600)).await;
+    a.release().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let took = silent_until_given_up(stage, both, [b]).await;
+    assert!(took >= patience, "{took:?}");
+    assert!(took <= patience + stage.lease() / 6, "{took:?}");
+    stage.is_quiet_within(stage.lease()).await;
+}
+
+async fn silence_that_begins_while_it_rests_is_noticed_soon(stage: &Stage) {
+    let patience = stage.lease() * 2 / 3;
+    let client = impatient(stage, patience).await;
+    let (held, both) = resting(stage, &client, Duration::from_secs(600), |both| {
+        tokio::spawn(both.into_future())
+    })
+    .await;
+    let took = silent_until_given_up(stage, both, held).await;
+    assert!(took >= patience, "{took:?}");
+    assert!(took <= patience + stage.lease() / 6, "{took:?}");
+    stage.is_quiet_within(stage.lease()).await;
+}
+
+/// The answer takes longer than a waiter for one key would wait before it asked the server itself.
+async fn release_that_is_answered_late_is_waited_for_by_one_that_collects(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let a = client.lock("a").acquire().await.unwrap();
+    let b = client.lock("b").acquire().await.unwrap();
+    let grants = Grants::new();
+    let second = Duration::from_secs(1);
+    let both = client.multi_lock(["a", "b"]).acquire();
+    let both = grants.enter("both", both, second);
+    stage.waiting(&client, 1).await;
+    sleep(600 * second).await;
+    a.release().await.unwrap();
+    let later = grants.enter("later", client.lock("a").acquire(), second);
+    sleep(HAND_OVER_TIME).await;
+    stage
+        .faults()
+        .next(Op::Release, Fault::DelayReply(4 * HAND_OVER_TIME));
+    b.release().await.unwrap();
+    all_are_done(vec![both, later]).await;
+    assert!(grants.of("both") < grants.of("later"));
+}
+
 /// Has a multi-lock of `a` and `b` collect in vain so often that it rests, each time after it has waited for so long. Returns
 /// the guards that hold both keys.
-async fn resting(
+async fn resting<T>(
     stage: &Stage,
     client: &Client,
-    grants: &Grants,
     waited: Duration,
-) -> ([Guard; 2], JoinHandle<()>) {
+    enter: impl FnOnce(Acquire) -> JoinHandle<T>,
+) -> ([Guard; 2], JoinHandle<T>) {
     let locks = [client.lock("a"), client.lock("b")];
-    let [a, b] = locks.each_ref().map(Lock::acquire);
-    let mut held = [Some(a.await.unwrap()), Some(b.await.unwrap())];
-    let both = client.multi_lock(["a", "b"]).acquire();
-    let both = grants.enter("both", both, Duration::from_millis(1));
+    let acquire = |at: usize| locks[at].acquire().lease(100 * stage.lease());
+    let mut held = [
+        Some(acquire(0).await.unwrap()),
+        Some(acquire(1).await.unwrap()),
+    ];
+    let both = enter(client.multi_lock(["a", "b"]).acquire());
     stage.waiting(client, 1).await;
     for at in [0, 1, 0, 1] {
         sleep(waited).await;
         held[at].take().unwrap().release().await.unwrap();
         let freed = Instant::now();
-        held[at] = Some(locks[at].acquire().await.unwrap());
+        held[at] = Some(acquire(at).await.unwrap());
         // It was kept from this one for as long as the multi-lock collected.
         assert!(freed.elapsed() >= waited / 3, "{:?}", freed.elapsed());
     }
@@ -222,7 +300,10 @@ async fn rest_ends_when_both_keys_are_free(stage: &Stage) {
     let client = stage.client().await;
     let grants = Grants::new();
     let waited = Duration::from_secs(600);
-    let ([a, b], both) = resting(stage, &client, &grants, waited).await;
+    let ([a, b], both) = resting(stage, &client, waited, |both| {
+        grants.enter("both", both, Duration::from_millis(1))
+    })
+    .await;
     // One of them alone does not end it.
     a.release().await.unwrap();
     sleep(stage.lease() / 10).await;
@@ -242,7 +323,10 @@ async fn all_pass_one_that_rests_and_it_comes_back_after_three_leases(stage: &St
     let client = stage.client().await;
     let grants = Grants::new();
     let (second, waited) = (Duration::from_secs(1), Duration::from_secs(600));
-    let ([a, b], both) = resting(stage, &client, &grants, waited).await;
+    let ([a, b], both) = resting(stage, &client, waited, |both| {
+        grants.enter("both", both, Duration::from_millis(1))
+    })
+    .await;
     let rested = Instant::now();
     let early = grants.enter(
         "early",
@@ -269,6 +353,9 @@ on_memory![
     all_pass_one_that_rests_and_it_comes_back_after_three_leases,
     holds_that_were_granted_together_are_not_handed_over,
     silence_that_begins_with_the_release_before_it_is_noticed_as_by_one_key,
+    silence_that_begins_while_it_collects_is_noticed_soon,
+    silence_that_begins_while_it_rests_is_noticed_soon,
+    release_that_is_answered_late_is_waited_for_by_one_that_collects,
     place_is_kept_when_it_waits_for_another_of_its_keys,
     what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
     it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,
