@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use distlock::test_util::{ForeignPanic, Sizes, sizes};
 use distlock::{Client, Error, MemoryServer};
-use distlock_tests::{AnyLock, LockKind, RedisServer, eventually_eq};
+use distlock_tests::faults::{Fault, Faults, Op};
+use distlock_tests::{AnyLock, Disturbed as _, LockKind, RedisServer, eventually_eq};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout};
@@ -324,6 +325,45 @@ async fn close_with_a_panic(succeeding: u32) -> bool {
 #[test]
 fn waits_of_a_closed_client_end_at_once_after_any_call_of_foreign_code_has_panicked() {
     play_all(0..MOST, 2, close_with_a_panic, true);
+}
+
+/// A release finds that its hold is gone, and one call of foreign code on the way panics. The snapshot shows the loss. Returns whether
+/// that call has come.
+async fn loss_with_a_panic(is_dropped: bool, succeeding: u32) -> bool {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = Client::builder().faults(&faults).in_memory(&server);
+    let (client, other) = (
+        client.unwrap(),
+        Client::builder().in_memory(&server).unwrap(),
+    );
+    // A release that is sent again takes nothing for a loss, because the first try may have ended the hold.
+    faults.always(Op::Release, Fault::DelayReply(Duration::from_millis(1)));
+    let guard = client.lock("gone").acquire().await.unwrap();
+    turns(20).await;
+    assert!(other.lock("gone").force_release().await.unwrap());
+    let panic = ForeignPanic::after(succeeding);
+    let ending = tokio::spawn(async move {
+        if is_dropped {
+            drop(guard);
+        } else {
+            let _lost = guard.release().await;
+        }
+    });
+    let _ended = ending.await;
+    let what = format!("dropped: {is_dropped}, a panic of call {succeeding}");
+    let losses = || async { client.snapshot().losses.len() };
+    eventually_eq(SOON, format!("losses, {what}"), 1, losses).await;
+    let has_come = panic.has_come();
+    drop(panic);
+    has_come
+}
+
+#[test]
+fn loss_that_a_release_finds_is_shown_after_any_call_of_foreign_code_has_panicked() {
+    for is_dropped in [true, false] {
+        let play = async |succeeding| loss_with_a_panic(is_dropped, succeeding).await;
+        play_all(0..MOST, 2, play, true);
+    }
 }
 
 /// A waker that panics.

@@ -190,9 +190,10 @@ impl PendingRelease {
     /// The server does not have the hold that was to be released, and no loss was announced.
     pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(hold) = &self.frees {
+            // First: the metrics and the log may panic.
+            session.losses.note(hold, Loss::Gone, session.now());
             telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
             hold.meter.lost(Loss::Gone);
-            session.losses.note(hold, Loss::Gone, session.now());
         }
     }
 
