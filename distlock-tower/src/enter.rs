@@ -60,7 +60,7 @@ impl Settings {
             request_body::drain(body, self.drain_limit).await;
         }
         let error = KeyError::from(error);
-        let answer = self.refuse_keys(&error, is_grpc(parts));
+        let answer = self.refuse_keys(&error, is_grpc(&parts.headers));
         (EnterOutcome::Answered(answer), None)
     }
 
@@ -74,7 +74,7 @@ impl Settings {
 
     async fn enter_keyed(&self, parts: &mut Parts) -> EnterOutcome {
         self.note_preflight(parts);
-        let grpc = is_grpc(parts);
+        let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
             KeyOutcome::Keys(keys) => key::distinct(keys),
             KeyOutcome::NoKey | KeyOutcome::Missing(_) | KeyOutcome::NoCapture { .. }

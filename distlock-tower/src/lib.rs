@@ -125,11 +125,10 @@
 //! The handler was not called in any of these cases except `lost` and `body-timeout`. If only the confirmation of a release is missing, the
 //! handler's response is returned unchanged: the failure is logged, and the lock becomes free when its lease ends.
 //!
-//! A gRPC request (HTTP/2 with `content-type: application/grpc` or `application/grpc+..`) gets a trailers-only response with a gRPC status: ABORTED for `busy`,
+//! A gRPC request (`content-type: application/grpc` or `application/grpc+..`) gets a trailers-only response with a gRPC status: ABORTED for `busy`,
 //! RESOURCE_EXHAUSTED for `overloaded`, UNAVAILABLE for `unavailable`, UNKNOWN for `lost`, DEADLINE_EXCEEDED for
-//! `body-timeout`, INVALID_ARGUMENT for `key` and INTERNAL for `config`. A gRPC-Web request gets the HTTP answer, whose status its
-//! clients translate. With tonic's `GrpcWebLayer` outside, a gRPC-Web request over HTTP/2 is a gRPC request for the lock layer, and one
-//! over HTTP/1.1 still gets the HTTP answer. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
+//! `body-timeout`, INVALID_ARGUMENT for `key` and INTERNAL for `config`. A gRPC-Web request gets the HTTP answer. With
+//! tonic's `GrpcWebLayer` outside, the lock layer sees gRPC requests, and that layer translates the answers. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!
 //! A handler that locks without the layer gives the same answers by [`Rejection::before_work`]. With `?`, which may stand
@@ -188,7 +187,7 @@
 //!         retry_after: { type: integer, description: "Retry-After again, if the answer has one." }
 //!   responses:
 //!     LockKey: # 400
-//!       description: The request has no lock key, or an invalid one.
+//!       description: The request has no lock key, or an invalid one. detail says whether something was done.
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //!     LockBodyTimeout: # 408
 //!       description: The request's body did not arrive in time. The outcome is unknown.

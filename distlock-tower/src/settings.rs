@@ -297,7 +297,10 @@ impl Settings {
             Watched::Empty => None,
             Watched::Unknown => {
                 let has_other_bound = self.lock.max_hold.or(self.lock.lease).is_some();
-                if !has_other_bound && request_body::is_announced(request.headers()) {
+                let headers = request.headers();
+                // The body of a gRPC call has no length.
+                let has_body = request_body::is_announced(headers) || respond::is_grpc(headers);
+                if !has_other_bound && has_body {
                     let log = || respond::unknown_request_body(std::any::type_name::<B>());
                     self.unknown_body.once(log);
                 }

@@ -68,30 +68,33 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     let handler = service_fn(async |_: Request<Full<Bytes>>| {
         Ok::<_, Infallible>(Response::new(String::new()))
     });
-    let send = async |layer: &LockLayer, length: &str| {
+    let send = async |layer: &LockLayer, (name, value): (&str, &str)| {
         let request = Request::post("/")
-            .header("content-length", length)
+            .header(name, value)
             .body(Full::<Bytes>::from("a"))
             .unwrap();
         layer.layer(handler).oneshot(request).await.unwrap();
     };
     let warnings = || log.text().matches("cannot time request bodies").count();
     let unbounded = layer();
-    send(&unbounded, "0").await;
+    send(&unbounded, ("content-length", "0")).await;
     let minute = Duration::from_secs(60);
     for bounded in [
         layer().max_hold(minute),
         layer().lease(minute),
         layer().request_body_timeout(Duration::MAX),
     ] {
-        send(&bounded, "1").await;
+        send(&bounded, ("content-length", "1")).await;
     }
     assert_eq!(warnings(), 0, "{}", log.text());
     for _ in 0..2 {
-        send(&unbounded.clone(), "1").await;
+        send(&unbounded.clone(), ("content-length", "1")).await;
     }
     assert_eq!(warnings(), 1, "{}", log.text());
     assert!(log.text().contains("Full<"), "{}", log.text());
+    // Of a gRPC call, whose body has no length.
+    send(&layer(), ("content-type", "application/grpc")).await;
+    assert_eq!(warnings(), 2, "{}", log.text());
 }
 
 /// A log that panics at its first line that contains a text.

@@ -23,7 +23,7 @@ impl Protocol {
     /// By the head of a request.
     pub(super) fn of(parts: &Parts) -> Self {
         Self {
-            grpc: is_grpc(parts),
+            grpc: is_grpc(&parts.headers),
             http1: parts.version <= Version::HTTP_11,
             is_head: parts.method == Method::HEAD,
             is_connect: parts.method == Method::CONNECT,

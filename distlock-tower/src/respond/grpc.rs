@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{Empty, Full};
 
 use super::{Answer, Reason, Rejection, boxed};
@@ -28,15 +27,11 @@ const UNAUTHENTICATED: u8 = 16;
 /// Whether a request came by gRPC, in any encoding: `application/grpc` or `application/grpc+..`, in upper or lower case,
 /// with or without parameters. Any client can send this header, so it chooses the form of an answer and nothing else.
 ///
-/// There is no gRPC over HTTP/1, so a client of HTTP/1 cannot turn the status of a refusal into 200.
+/// Over HTTP/1 as well: behind tonic's `GrpcWebLayer`, a request of gRPC-Web has this header, and the answer is translated.
 ///
-/// gRPC-Web (`application/grpc-web`) is not gRPC: its clients expect another content type. They translate the status of an
-/// HTTP answer.
-pub(crate) fn is_grpc(parts: &Parts) -> bool {
-    if parts.version <= Version::HTTP_11 {
-        return false;
-    }
-    let content_type = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+/// gRPC-Web (`application/grpc-web`) is not gRPC: its clients expect another content type.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     content_type.is_some_and(|value| match value.split_at_checked(GRPC.len()) {
         Some((start, rest)) => {
             let ends = matches!(rest.trim_ascii_start().first(), None | Some(b';'));

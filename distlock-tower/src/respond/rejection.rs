@@ -163,7 +163,10 @@ impl Reason {
             Self::Config => {
                 "The locks of this server are misconfigured. It is unknown how much of the request was done."
             }
-            Self::Lost | Self::BodyTimeout | Self::Key => self.detail(),
+            Self::Key => {
+                "The name of a resource is not in a valid form. It is unknown how much of the request was done."
+            }
+            Self::Lost | Self::BodyTimeout => self.detail(),
         }
     }
 }
@@ -400,7 +403,7 @@ pub(super) fn log(reason: Reason, error: &Error) {
             tracing::info!(%error, "request refused: the lock is busy")
         }
         Reason::Unavailable => {
-            tracing::warn!(%error, "request refused: the lock server is unavailable, or the client is closed")
+            tracing::warn!(%error, "request refused: the lock server has not answered, or the client is closed")
         }
         Reason::Lost => {
             tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")

@@ -244,9 +244,7 @@ async fn on_reject_and_grpc_report_overload() {
             unreachable!("the lock is taken")
         },
     );
-    let grpc = Request::post("/a")
-        .version(http::Version::HTTP_2)
-        .header("content-type", "application/grpc");
+    let grpc = Request::post("/a").header("content-type", "application/grpc");
     let response = layer
         .layer(never)
         .oneshot(grpc.body(()).unwrap())

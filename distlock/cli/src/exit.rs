@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use distlock::{Error, Settings};
+use distlock::{Blocker, Error, Settings};
 use serde_json::json;
 
 use crate::output::note;
@@ -64,6 +64,11 @@ impl Status {
             Error::Denied { .. } | Error::LoginDenied { .. } => Self::Denied,
             Error::UnsupportedServer { .. } => Self::Unsupported,
             Error::Protocol { .. } | Error::WrongType { .. } => Self::Software,
+            // Nobody is known to hold the lock.
+            Error::Timeout {
+                blocker: Blocker::Unanswered,
+                ..
+            } => Self::Unavailable,
             error if error.is_busy() || error.is_overloaded() => Self::Busy,
             error if error.is_unavailable() => Self::Unavailable,
             error if error.is_lost() => Self::Lost,
@@ -162,4 +167,21 @@ pub(crate) fn by_options(error: &Error) -> String {
         text.replace(&format!("`{word}`"), &option)
             .replace(&format!("setting {word} "), &format!("{option} "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use distlock::testing::errors;
+
+    use super::*;
+
+    #[test]
+    fn wait_that_ended_before_the_server_had_answered_is_not_busy() {
+        let waited = Duration::from_millis(200);
+        let status = |blocker| Status::of(&errors::timeout("job", waited, blocker));
+        assert_eq!(status(Blocker::Unanswered), Status::Unavailable);
+        assert_eq!(status(Blocker::Queue(None)), Status::Busy);
+    }
 }

@@ -28,7 +28,8 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 ///
 /// Five methods sort the errors by what the caller can do. For each error exactly one of them returns `true`:
 ///
-/// * [`is_busy`](Error::is_busy): another owner holds the lock. Retry later.
+/// * [`is_busy`](Error::is_busy): another owner holds the lock, or a wait of less than 500 ms ended before the server had
+///   answered. Retry later.
 /// * [`is_overloaded`](Error::is_overloaded): too many acquisitions wait already. Retry later, with less load.
 /// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry an acquisition when it is back. A change of
 ///   a number may have been made: read it first.

@@ -142,3 +142,13 @@ async fn second_lock_that_is_busy_after_the_work_does_not_invite_the_client_to_s
     });
     answer.await.is_problem("busy", 409, false);
 }
+
+#[tokio::test]
+async fn key_that_is_not_valid_after_the_work_does_not_invite_the_client_to_correct_the_request() {
+    let client = Client::in_memory();
+    let answer = answer_after_work(move || {
+        let lock = client.lock("");
+        async move { lock.acquire().await.map(drop) }
+    });
+    answer.await.is_problem("key", 400, false);
+}

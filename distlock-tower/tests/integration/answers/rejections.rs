@@ -9,7 +9,7 @@ use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{LockLayer, Reason};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -20,8 +20,7 @@ async fn unreachable_handler(_: Request<()>) -> Result<Response<Full<Bytes>>, In
 }
 
 fn by_grpc(content_type: &str) -> Request<()> {
-    let request = Request::post("/shop.Orders/Pay").version(Version::HTTP_2);
-    let request = request.header("content-type", content_type);
+    let request = Request::post("/shop.Orders/Pay").header("content-type", content_type);
     request.body(()).unwrap()
 }
 
@@ -141,29 +140,6 @@ async fn other_content_types_get_problem_json() {
         let service = service.layer(service_fn(unreachable_handler));
         let response = service.oneshot(by_grpc(content_type)).await.unwrap();
         Answer::of(response).await.is_problem("busy", 409, true);
-    }
-}
-
-#[cfg(feature = "axum")]
-#[tokio::test]
-async fn no_request_of_http_1_gets_the_status_200_of_grpc() {
-    let client = Client::in_memory();
-    let _guard = client.lock("secret").acquire().await.unwrap();
-    let stranger = LockLayer::new(client.clone())
-        .key(|_: &Parts| Err::<String, _>((StatusCode::UNAUTHORIZED, "who are you?")));
-    let keyless = LockLayer::new(client.clone()).key(|_: &Parts| "");
-    for (layer, status) in [
-        (keyed(&client).wait(Duration::ZERO), 409),
-        (keyed(&client).max_waiters(0), 503),
-        (keyless, 400),
-        (stranger, 401),
-    ] {
-        let mut request = by_grpc("application/grpc");
-        *request.version_mut() = Version::HTTP_11;
-        let service = layer.layer(service_fn(unreachable_handler));
-        let response = service.oneshot(request).await.unwrap();
-        assert_eq!(response.status(), status);
-        assert!(!response.headers().contains_key("grpc-status"));
     }
 }
 
