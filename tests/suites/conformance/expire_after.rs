@@ -178,14 +178,28 @@ async fn each_change_of_an_expirable_semaphore_moves_its_end(stage: &Stage) {
     pause().await;
     seats.add_permits(1).await.unwrap();
     pause().await;
-    // The semaphore lasts at least as long as a lease: a longer one would hide what a use moves.
-    let lease = stage.lease() * 3 / 4;
-    let permit = seats.acquire().lease(lease).await.unwrap();
+    // The semaphore lasts at least as long as a lease, so these are too short to hide what a use moves.
+    let short = stage.part(4);
+    seats
+        .acquire()
+        .lease(short)
+        .await
+        .unwrap()
+        .into_id()
+        .unwrap();
+    sleep(stage.part(2) + short).await;
+    assert_eq!(seats.permits().await.unwrap(), 2);
+    let plain = client.expirable_semaphore("seats");
+    let permit = plain.acquire().lease(short).await.unwrap();
+    seats
+        .update_lease(permit.into_id().unwrap(), short)
+        .await
+        .unwrap();
+    sleep(stage.part(2) + short).await;
+    assert_eq!(seats.permits().await.unwrap(), 2);
+    let permit = plain.acquire().lease(stage.part(2) + short).await.unwrap();
     let id = permit.into_id().unwrap();
     pause().await;
-    seats.update_lease(id, lease).await.unwrap();
-    pause().await;
-    assert_eq!(seats.permits().await.unwrap(), 2);
     let used = Instant::now();
     seats.release(id).await.unwrap();
     goes(stage, used, async || seats.permits().await.unwrap() == 0).await;

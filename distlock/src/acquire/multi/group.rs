@@ -1,18 +1,18 @@
 //! Keys that are acquired by one command, and what an acquisition has while other keys are missing.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use uuid::Uuid;
 
-use super::rank;
 use crate::acquire::reentry::{OpenGates, check_open};
 use crate::clock::Tick;
 use crate::error::{Blocker, Error};
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares};
-use crate::resource::key::Key;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
 use crate::session::{Session, Unguarded};
 use crate::sync::first;
 use crate::wait::{self, ClientRequest, Request, one_server};
@@ -48,7 +48,8 @@ impl Group {
             Self::add(&mut groups, one);
         }
         if groups.len() > 1 {
-            groups.sort_by(Self::order);
+            // Each is asked once: the names of servers may change meanwhile.
+            groups.sort_by_cached_key(Self::order);
             for group in &mut groups {
                 group.one.request.is_part = true;
             }
@@ -71,21 +72,18 @@ impl Group {
         }
     }
 
-    /// The order in which the groups are tried. Processes that call the servers by the same names share it.
-    fn order(&self, other: &Self) -> Ordering {
-        let backends = [self, other].map(|group| &group.one.registry.session.backend);
-        let by_server = if Arc::ptr_eq(backends[0], backends[1]) {
-            Ordering::Equal
-        } else {
-            backends[0].servers().cmp(&backends[1].servers())
-        };
+    /// Where the group stands in the order in which groups are tried. Processes that call the servers by the same names share it.
+    fn order(&self) -> (String, bool, (u16, String, Kind, Uuid)) {
+        let servers = self.one.registry.session.backend.servers();
         // The group of plain locks has several keys, and which is the first one differs between acquisitions. So it always comes
         // before the groups of the other kinds.
-        let of_keys = |group: &Self| !is_plain(&group.one.request);
-        let by_kind = || of_keys(self).cmp(&of_keys(other));
-        by_server
-            .then_with(by_kind)
-            .then_with(|| rank(&self.one).cmp(&rank(&other.one)))
+        let is_of_one_key = !is_plain(&self.one.request);
+        let (slot, key, kind, client) = rank(&self.one);
+        (
+            servers,
+            is_of_one_key,
+            (slot, key.text().to_owned(), kind, client),
+        )
     }
 
     /// The number of keys.
@@ -201,11 +199,7 @@ impl Group {
         let session = &registry.session;
         let rest = wait::rest_after_refusal(taken_for, failed);
         let until = session.now().after(rest).min(request.deadline());
-        crate::sync::select! {
-            () = session.clock.sleep_until(until) => {}
-            // The next wait finds the client closed, and returns the error.
-            () = session.closed.wait() => {}
-        }
+        session.clock.sleep_until(until).await;
     }
 
     /// Whether the wait is over.
@@ -218,4 +212,16 @@ impl Group {
 fn is_plain(request: &Request) -> bool {
     let mut requested = request.requested.iter();
     requested.all(|requested| requested.resource.kind.is_plain_lock())
+}
+
+/// Where a request stands among the others.
+pub(super) fn rank(one: &ClientRequest) -> (u16, &Key, Kind, Uuid) {
+    let Resource { kind, key } = &one.requested().resource;
+    (slot(one), key, *kind, one.registry.session.id)
+}
+
+/// The part of the server's keys that one command can name. Keys of one slot stand together in the request of a group.
+fn slot(one: &ClientRequest) -> u16 {
+    let key = &one.requested().resource.key;
+    one.registry.session.backend.home(key).slot
 }

@@ -21,17 +21,17 @@ mod in_scopes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::select_all;
-use uuid::Uuid;
 
-use self::group::{Group, Parts};
+use self::group::{Group, Parts, rank};
 use self::in_scopes::InScopes;
 use super::observed::observed;
 use super::reentry::{ClosedGate, OpenGates, check_open, within_scopes};
 use crate::error::Error;
 use crate::local::{HoldShare, HoldShares};
-use crate::resource::key::{Key, Resource};
-use crate::resource::kind::{Kind, Nesting};
+use crate::resource::key::Resource;
+use crate::resource::kind::Nesting;
 use crate::sync::first;
 use crate::telemetry::LockType;
 use crate::wait::ClientRequest;
@@ -72,18 +72,6 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Where a request stands among the others.
-fn rank(one: &ClientRequest) -> (u16, &Key, Kind, Uuid) {
-    let Resource { kind, key } = &one.requested().resource;
-    (slot(one), key, *kind, one.registry.session.id)
-}
-
-/// The part of the server's keys that one command can name. Keys of one slot stand together in the request of a group.
-fn slot(one: &ClientRequest) -> u16 {
-    let key = &one.requested().resource.key;
-    one.registry.session.backend.home(key).slot
 }
 
 /// Enters the scopes that have some of the keys, and acquires the others.
@@ -137,7 +125,7 @@ async fn acquire_observed(
 async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
     let mut first = 0;
     let mut passed = None;
-    // How often a group was refused after others had been granted.
+    // How often a group was busy after others had been granted.
     let mut refused = 0;
     // How long it has taken keys in a row that were all granted, and not held together.
     let mut too_slow_for = Duration::ZERO;
@@ -175,11 +163,15 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         let began = groups[first].one.registry.session.now();
         let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
             Tried::Granted(parts) => parts,
-            Tried::Refused(at) => {
-                refused += 1;
-                let taken_for = groups[first].one.registry.session.now().since(began);
-                // Boxed: this is rare, and each acquisition would have room for it.
-                Box::pin(groups[at].rest(taken_for, refused)).await;
+            Tried::Refused { at, is_busy } => {
+                // Not for a server that did not answer: its answer may take seconds, and the wait for it has pauses of its own.
+                if is_busy {
+                    refused += 1;
+                    let taken_for = groups[first].one.registry.session.now().since(began);
+                    let rest = groups[at].rest(taken_for, refused).map(Ok);
+                    // Boxed: this is rare, and each acquisition would have room for it.
+                    Box::pin(unless_closed(groups, rest)).await?;
+                }
                 (first, too_slow_for) = (at, Duration::ZERO);
                 continue;
             }
@@ -263,8 +255,11 @@ fn regroup(
 /// The result of an attempt on each group.
 enum Tried {
     Granted(Parts),
-    /// This group is refused.
-    Refused(usize),
+    /// The group `at` is refused. `is_busy`: another owner holds a key of it.
+    Refused {
+        at: usize,
+        is_busy: bool,
+    },
     /// The acquisition was not polled for so long that its parts were ended.
     Absent,
 }
@@ -303,7 +298,10 @@ async fn try_others(
                 return match group.refuse_own(&own, parts).await? {
                     None => Ok(Tried::Absent),
                     Some(_) if group.is_over() => Err(error),
-                    Some(_) => Ok(Tried::Refused(at)),
+                    Some(_) => Ok(Tried::Refused {
+                        at,
+                        is_busy: error.is_busy(),
+                    }),
                 };
             }
             Err(error) => return Err(error),

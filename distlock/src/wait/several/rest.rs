@@ -33,7 +33,8 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
 /// How long an acquisition rests after a part of its keys was granted and another part refused. Random, so that two clients do not
 /// take each other's keys in step.
 pub(crate) fn rest_after_refusal(taken_for: Duration, failed: u32) -> Duration {
-    rest_after(taken_for, failed).mul_f64(random_range(1.0..2.0))
+    let rest = rest_after(taken_for, failed).mul_f64(random_range(1.0..2.0));
+    rest.min(MOST_REST)
 }
 
 impl WaitPosition {

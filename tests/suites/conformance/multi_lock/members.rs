@@ -389,3 +389,58 @@ async fn member_whose_client_is_closed_while_the_key_of_another_client_is_waited
     held.release().await.unwrap();
     two.close(LATE).await.unwrap();
 }
+
+/// A client of a server of its own, and one of `server` with these faults. A multi-lock takes the keys of the first one first.
+fn in_this_order(server: &MemoryServer, faults: &Faults) -> [Client; 2] {
+    loop {
+        let second = Client::builder().faults(faults);
+        let second = second.in_memory(server).unwrap();
+        let first = Client::in_memory();
+        if first.id() < second.id() {
+            return [first, second];
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_of_a_later_member_that_does_not_answer_is_no_reason_to_rest() {
+    const AFTER: Duration = Duration::from_millis(2500);
+    for recovers in [false, true] {
+        let faults = Faults::new();
+        faults.always(Op::Attempt, Fault::Never);
+        let [one, two] = in_this_order(&MemoryServer::new(), &faults);
+        let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+        let start = Instant::now();
+        let acquiring = tokio::spawn(multi.acquire().into_future());
+        sleep(AFTER).await;
+        if recovers {
+            faults.clear_all();
+        }
+        let acquired = acquiring.await.unwrap();
+        let passed = start.elapsed();
+        if recovers {
+            acquired.unwrap().release().await.unwrap();
+            assert!(passed < 2 * AFTER, "{passed:?}");
+        } else {
+            assert!(refused(acquired).is_unavailable());
+            assert!(passed < 4 * AFTER, "{passed:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_is_closed_during_a_rest_ends_the_acquisition() {
+    const SLOW: Duration = Duration::from_millis(1500);
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let [one, two] = in_this_order(&server, &faults);
+    let other = Client::builder().in_memory(&server).unwrap();
+    let _held = other.lock("b").acquire().await.unwrap();
+    faults.always(Op::Attempt, Fault::DelayReply(SLOW));
+    let multi = MultiLock::of([one.lock("a").into(), two.lock("b").into()]);
+    let acquiring = tokio::spawn(multi.acquire().into_future());
+    sleep(SLOW + SLOW / 10).await;
+    one.close(SLOW).await.unwrap();
+    let ended = timeout(SLOW / 10, acquiring).await;
+    let error = refused(ended.expect("it rests").unwrap());
+    assert!(matches!(error, Error::Closed { .. }), "{error}");
+}

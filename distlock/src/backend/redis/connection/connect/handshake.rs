@@ -171,29 +171,25 @@ pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
 }
 
 /// What it means that the server refused to select the database of the URL. The driver passes on what the server `said`, without the
-/// code before it, so a refusal that is unknown here counts as one that may pass, such as that of a server that is busy.
+/// code before it. The refusals that may pass are few: a server is busy with a script, loads its data, or lacks its master. That there is no
+/// such database, each product says in words of its own.
 fn database_refused(server: &str, said: &str) -> Fault {
     let says = |words: &[&str]| words.iter().any(|words| said.contains(words));
-    if says(&[
-        "out of range",
-        "not allowed",
-        "invalid DB index",
-        "nknown command",
-    ]) {
-        return Fault::Unsupported {
-            server: server.to_owned(),
-            reason: format!(
-                "it does not have the database of the URL ({said}); use a lower number, or raise `databases` in its configuration; \
-                 a cluster has others than 0 only with Valkey 9 and later, by its setting `cluster-databases`"
-            ),
-        };
+    if says(&["is busy", "is loading", "MASTER is down"]) {
+        return Fault::NotNow(cause(said));
     }
     if says(&["no permissions"]) {
         return Fault::LoginDenied(cause(format!(
             "the user may not select the database of the URL ({said}); grant `+select`, or use database 0"
         )));
     }
-    Fault::NotNow(cause(said))
+    Fault::Unsupported {
+        server: server.to_owned(),
+        reason: format!(
+            "it does not have the database of the URL ({said}); use a lower number, or raise `databases` in its configuration; \
+             a cluster has others than 0 only with Valkey 9 and later, by its setting `cluster-databases`"
+        ),
+    }
 }
 
 /// What a server has to be.
@@ -404,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn database_is_missing_only_if_the_server_says_so() {
+    fn refusal_to_select_a_database_passes_only_if_the_server_is_not_ready() {
         let refused = |said: &str| {
             let line = format!("-{said}\r\n");
             let answer = redis::parse_redis_value(line.as_bytes());
@@ -420,6 +416,7 @@ mod tests {
             "ERR invalid DB index",
             "ERR SELECT is not allowed in cluster mode",
             "ERR unknown command 'SELECT', with args beginning with: '3'",
+            "ERR Only 0th database is supported! Selected DB: 3",
         ] {
             let fault = refused(missing);
             assert!(matches!(fault, Fault::Unsupported { .. }), "{fault}");
@@ -435,7 +432,7 @@ mod tests {
         for passing in [
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             "LOADING Redis is loading the dataset in memory",
-            "ERR odd",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ] {
             let fault = refused(passing);
             let (_, words) = passing.split_once(' ').unwrap();

@@ -12,7 +12,7 @@ use crate::backend::redis::connection::{Address, Connected};
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
-use crate::config::{RECONNECT_BACKOFF, SENTINEL_LOOK};
+use crate::config::{RECONNECT_BACKOFF, SENTINEL_GONE_AFTER, SENTINEL_LOOK};
 use crate::sync::task::boxed;
 use crate::telemetry;
 
@@ -91,16 +91,20 @@ impl Sentinels {
         loop {
             self.learn_from(sentinel, connected).await;
             // The user may lack the right to ask, so the fault of one question does not end the task.
-            match self.ask_over(sentinel, connected).await {
-                Ok(Some(server)) => self.compare(server).await,
-                // It hangs, or answers nobody just now.
+            let pause = match self.ask_over(sentinel, connected).await {
+                Ok(Some(server)) => {
+                    self.compare(server).await;
+                    SENTINEL_LOOK
+                }
+                // It hangs, or answers nobody just now. It is asked some times before it counts as gone.
                 Err(Fault::Unknown(_) | Fault::NotNow(_)) => {
                     let mut named = self.named.lock();
                     named.silent(&sentinel.address, Instant::now());
+                    SENTINEL_GONE_AFTER / 5
                 }
-                _ => {}
-            }
-            sleep(SENTINEL_LOOK).await;
+                _ => SENTINEL_LOOK,
+            };
+            sleep(pause).await;
         }
     }
 
