@@ -1,7 +1,9 @@
 //! The numbers of semaphores and latches. A request changes a number exactly once, however often it is sent. A waiter
 //! of a latch waits until its number is 0.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
@@ -92,12 +94,23 @@ impl<'a> NumberRequest<'a> {
         let session = self.session;
         let mut retry = Retry::new(session, session.now());
         let give_up = retry.since.after(session.config.unavailable_after);
+        // Half of the time by which a copy may be late is left for the way to the server.
+        let forgotten = give_up.after(session.config.watchdog_timeout / 2);
         self.failed = None;
         loop {
+            let mut sent = send();
+            let tried = poll_fn(|cx| {
+                // A try may write the command whenever it is polled. If the future was left here for long, the server may have
+                // forgotten the request, and would carry it out again.
+                if retry.last().is_some() && session.now() >= forgotten {
+                    return Poll::Ready(Err(retry.no_answer()));
+                }
+                sent.as_mut().poll(cx)
+            });
             let answer = crate::sync::select! {
                 // In this order: an answer that has arrived counts, even if the time is over.
                 biased;
-                answer = send() => answer,
+                answer = tried => answer,
                 () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
             };
             let fault = match answer {
@@ -114,8 +127,7 @@ impl<'a> NumberRequest<'a> {
             session.clock.sleep_until(until).await;
             let now = session.now();
             if now >= give_up {
-                // Also if the future was left here for long: the server may have forgotten the request by now, and would carry it
-                // out again.
+                // Also if the future was left here for long, as above.
                 let after = now.since(retry.since);
                 return Err(retry
                     .no_answer()

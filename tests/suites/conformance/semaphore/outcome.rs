@@ -258,3 +258,42 @@ async fn change_that_is_left_between_two_tries_is_not_sent_again_when_it_is_poll
     assert!(error.is_unavailable(), "{error}");
     assert_eq!(pool.available_permits().await.unwrap(), 2);
 }
+
+/// As above, but the second try has begun: it waits for its connection.
+#[tokio::test(start_paused = true)]
+async fn change_that_is_left_in_its_second_try_is_not_sent_when_it_is_polled_later() {
+    let faults = Faults::new();
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let pool = pool(&client, 1).await;
+    faults.next(Op::Adjust, Fault::FailAfter);
+    faults.next(Op::Adjust, Fault::Delay(Duration::from_secs(1)));
+    let mut add = pin!(pool.add_permits(1));
+    assert!(poll_immediate(&mut add).await.is_none());
+    sleep(Duration::from_millis(50)).await;
+    assert!(poll_immediate(&mut add).await.is_none());
+    assert_eq!(faults.hits(Op::Adjust), 2);
+    sleep(Duration::from_secs(3_600)).await;
+    let error = refused(add.await);
+    assert!(error.is_unavailable(), "{error}");
+    assert_eq!(pool.available_permits().await.unwrap(), 2);
+}
+
+/// The answer is there before the server may have forgotten the request.
+#[tokio::test(start_paused = true)]
+async fn answer_to_a_second_try_counts_if_it_is_polled_a_little_late() {
+    let faults = Faults::new();
+    let patience = Duration::from_secs(5);
+    let builder = Client::builder().faults(&faults);
+    let builder = builder.unavailable_after(patience);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let pool = pool(&client, 1).await;
+    faults.next(Op::Adjust, Fault::FailAfter);
+    faults.next(Op::Adjust, Fault::DelayReply(Duration::from_secs(1)));
+    let mut add = pin!(pool.add_permits(1));
+    assert!(poll_immediate(&mut add).await.is_none());
+    sleep(Duration::from_millis(50)).await;
+    assert!(poll_immediate(&mut add).await.is_none());
+    sleep(patience).await;
+    assert_eq!(add.await.unwrap(), 2);
+}
