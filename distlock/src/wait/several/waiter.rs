@@ -10,6 +10,7 @@ use crate::config::OWN_HOLDER_TRUST;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{OpenShare, OpenShares, QueueSlot, Registry, SlotState, Ticket};
+use crate::resource::owner::Owner;
 use crate::session::Session;
 use crate::sync::first;
 use crate::wait::attempt::Outcome;
@@ -27,6 +28,8 @@ pub(super) enum RoundOutcome {
 /// How long a hold that blocks the waiter is only being released. A release that takes long shows that the server may be gone.
 pub(super) struct ReleaseWatch {
     limit: Duration,
+    /// The owner of the hold that is being released.
+    owner: Option<Owner>,
     until: Tick,
 }
 
@@ -35,18 +38,20 @@ impl ReleaseWatch {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit,
+            owner: None,
             until: Tick::NEVER,
         }
     }
 
     /// Until when the waiter waits for this hold, which blocks it now, or for an unknown one.
     pub(super) fn until(&mut self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
-        let is_released = holder.is_some_and(|holder| holder.count() == 0);
-        self.until = if is_released {
-            self.until.min(now.after(self.limit))
-        } else {
-            Tick::NEVER
-        };
+        let released = holder.filter(|holder| holder.count() == 0);
+        let owner = released.map(|holder| holder.owner);
+        // The release of another hold has a time of its own: that of the former one was answered.
+        if owner != self.owner {
+            self.owner = owner;
+            self.until = owner.map_or(Tick::NEVER, |_| now.after(self.limit));
+        }
         self.until
     }
 }

@@ -269,6 +269,35 @@ async fn release_that_is_answered_late_is_waited_for_by_one_that_collects(stage:
     assert!(grants.of("both") < grants.of("later"));
 }
 
+/// Each answer takes less time than a release may take, and both together take more.
+async fn releases_that_are_answered_late_one_after_the_other_are_waited_for(stage: &Stage) {
+    let second = Duration::from_secs(1);
+    let longest = 2 * second;
+    let set = |builder: Builder| builder.faults(stage.faults()).response_timeout(longest);
+    let client = stage.client_with(set).await;
+    let [a, b, c] = ["a", "b", "c"].map(|key| client.lock(key).acquire().into_future());
+    let (a, b, c) = (a.await.unwrap(), b.await.unwrap(), c.await.unwrap());
+    let grants = Grants::new();
+    let all = client.multi_lock(["a", "b", "c"]).acquire();
+    let all = grants.enter("all", all, second);
+    stage.waiting(&client, 1).await;
+    sleep(600 * second).await;
+    a.release().await.unwrap();
+    let later = grants.enter("later", client.lock("a").acquire(), second);
+    sleep(HAND_OVER_TIME).await;
+    stage
+        .faults()
+        .always(Op::Release, Fault::DelayReply(longest * 3 / 4));
+    let b = tokio::spawn(b.release());
+    sleep(longest / 2).await;
+    let c = tokio::spawn(c.release());
+    b.await.unwrap().unwrap();
+    c.await.unwrap().unwrap();
+    stage.faults().clear(Op::Release);
+    all_are_done(vec![all, later]).await;
+    assert!(grants.of("all") < grants.of("later"));
+}
+
 /// Has a multi-lock of `a` and `b` collect in vain so often that it rests, each time after it has waited for so long. Returns
 /// the guards that hold both keys.
 async fn resting<T>(
@@ -356,6 +385,7 @@ on_memory![
     silence_that_begins_while_it_collects_is_noticed_soon,
     silence_that_begins_while_it_rests_is_noticed_soon,
     release_that_is_answered_late_is_waited_for_by_one_that_collects,
+    releases_that_are_answered_late_one_after_the_other_are_waited_for,
     place_is_kept_when_it_waits_for_another_of_its_keys,
     what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
     it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,
