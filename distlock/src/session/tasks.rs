@@ -21,7 +21,7 @@ pub(super) struct Tasks {
     pub(super) releaser: OnDemandTask,
     peeks: OnDemandTask,
     free: OnDemandTask,
-    /// Whether a task has ended with its runtime since the last [look](Session::tend_tasks).
+    /// Whether a task has ended with its runtime since the last [look](Session::start_tasks).
     was_cut_off: AtomicBool,
     /// For drops on threads without a runtime, and for tasks whose runtime has ended.
     runtimes: Mutex<Runtimes>,
@@ -87,11 +87,16 @@ impl Tasks {
         self.was_cut_off.store(true, Ordering::Release);
     }
 
+    /// Whether that was noted since it was taken last.
+    fn is_cut_off(&self) -> bool {
+        // Acquire: pairs with `note_cut_off`.
+        self.was_cut_off.load(Ordering::Acquire)
+    }
+
     /// Whether that was noted since the last call.
     fn take_cut_off(&self) -> bool {
-        // Read first: nearly always nothing is noted, and a write would move the cache line between the cores. Acquire: pairs
-        // with `note_cut_off`.
-        self.was_cut_off.load(Ordering::Acquire) && self.was_cut_off.swap(false, Ordering::AcqRel)
+        // Read first: nearly always nothing is noted, and a write would move the cache line between the cores.
+        self.is_cut_off() && self.was_cut_off.swap(false, Ordering::AcqRel)
     }
 
     /// The runtime of the newest caller.
@@ -153,9 +158,14 @@ impl Tasks {
 
 impl Session {
     /// Starts the tasks that have work and are not running, in the caller's runtime. On a thread without a runtime, it uses
-    /// the newest runtime that was seen. A caller that has given one of them work calls it.
+    /// the newest runtime that was seen. A caller that has given one of them work calls it. The tasks of holds that ended with
+    /// their runtime are started as well.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
+        // Taken before the tasks are looked at: one that ends after that notes it again.
+        if self.tasks.take_cut_off() {
+            self.tasks.start_hold_tasks();
+        }
         // Asked first: nearly every caller finds all tasks running, and needs no copy of the handle.
         if self.tasks.are_lacking(self)
             && let Some(runtime) = self.tasks.newest_runtime()
@@ -177,12 +187,7 @@ impl Session {
     /// it does not ask them, which would take the mutex of each.
     pub(crate) fn tend_tasks(self: &Arc<Self>) {
         self.tasks.note_runtime();
-        // Taken before the tasks are looked at: one that ends after that notes it again.
-        let was_cut_off = self.tasks.take_cut_off();
-        if was_cut_off {
-            self.tasks.start_hold_tasks();
-        }
-        if was_cut_off || !self.tasks.watchdog.is_running() {
+        if self.tasks.is_cut_off() || !self.tasks.watchdog.is_running() {
             self.start_tasks();
         }
     }

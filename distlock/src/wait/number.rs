@@ -22,6 +22,8 @@ pub(crate) async fn adjust(
     resource: &Resource,
     change: Change,
 ) -> Result<i64, Error> {
+    // For the holds of this client: those tasks may have ended with another runtime.
+    session.tend_tasks();
     let mut request = NumberRequest::new(session, resource);
     let key = &resource.key;
     let owner = request.target.owner;

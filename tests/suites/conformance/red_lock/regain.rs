@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use distlock::{Guard, Quorum};
 use distlock_tests::faults::Op;
+use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -207,6 +208,10 @@ enum Moves {
     CallBefore,
     CallAfter,
     ReentryAfter,
+    /// It gives the releaser work.
+    DropAfter,
+    /// It gives no task work.
+    NumberAfter,
 }
 
 fn paused() -> Runtime {
@@ -222,12 +227,24 @@ async fn other_key(program: &Program) {
 
 #[test]
 fn kept_while_each_server_forgets_it_after_the_runtime_that_acquired_it_has_ended() {
-    for moves in [Moves::CallBefore, Moves::CallAfter, Moves::ReentryAfter] {
+    for moves in [
+        Moves::CallBefore,
+        Moves::CallAfter,
+        Moves::ReentryAfter,
+        Moves::DropAfter,
+        Moves::NumberAfter,
+    ] {
         let servers = Servers::new(3);
         let program = servers.program();
         let [first, second] = [paused(), paused()];
         let guard = first.block_on(program.lock().acquire().into_future());
         let guard = guard.unwrap();
+        let mut dropped = Vec::new();
+        if let Moves::DropAfter = moves {
+            let locks = program.clients.iter().map(|client| client.lock("dropped"));
+            let acquiring = locks.map(|lock| lock.acquire().into_future());
+            dropped = first.block_on(try_join_all(acquiring)).unwrap();
+        }
         if let Moves::CallBefore = moves {
             second.block_on(other_key(&program));
         }
@@ -237,6 +254,13 @@ fn kept_while_each_server_forgets_it_after_the_runtime_that_acquired_it_has_ende
                 Moves::CallBefore => {}
                 Moves::CallAfter => other_key(&program).await,
                 Moves::ReentryAfter => drop(guard.reenter().unwrap()),
+                Moves::DropAfter => drop(dropped),
+                Moves::NumberAfter => {
+                    for client in &program.clients {
+                        client.semaphore("number").add_permits(1).await.unwrap();
+                        client.semaphore("number").delete().await.unwrap();
+                    }
+                }
             }
             each_forgets_in_turn(&program).await;
             assert!(guard.is_held(), "{moves:?}");
