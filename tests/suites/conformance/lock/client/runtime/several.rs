@@ -28,6 +28,24 @@ fn watchdog_goes_on_in_the_newest_runtime_when_its_own_has_ended() {
     });
 }
 
+#[test]
+fn watchdog_goes_on_in_a_runtime_that_only_changes_a_number() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = client(&server, &faults);
+    let (first, second) = (paused(), paused());
+    let guard = acquired(&first, &client, 1).pop().unwrap();
+    drop(first);
+    second.block_on(async {
+        let number = client.semaphore("number");
+        number.add_permits(1).await.unwrap();
+        sleep(3 * LEASE).await;
+        assert!(guard.is_held());
+        number.delete().await.unwrap();
+        guard.release().await.unwrap();
+        quiet(&server, &client).await;
+    });
+}
+
 /// The guard of its task calls the client while the runtime ends, which makes that runtime the newest caller's.
 #[test]
 fn watchdog_goes_on_in_a_runtime_that_lives_whatever_the_ending_one_has_called_last() {
