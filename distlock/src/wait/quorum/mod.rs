@@ -167,7 +167,6 @@ impl<'a> Rounds<'a> {
         let deadline = self.request().deadline();
         loop {
             self.wait_for_turn(deadline).await?;
-            let began = self.now();
             self.mark_messages_seen();
             // Taken out, because the round borrows all the rest.
             let mut apart = std::mem::take(&mut self.apart);
@@ -183,6 +182,7 @@ impl<'a> Rounds<'a> {
                 return Ok(shares);
             }
             let Round {
+                began,
                 shares,
                 refused,
                 wanting,

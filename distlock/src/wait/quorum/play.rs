@@ -53,10 +53,10 @@ impl Rounds<'_> {
         let mut one_server = None;
         loop {
             let (answer, ended) = round.next_answer(&mut tries).await;
-            let is_asked_again = !ended.is_empty();
-            tries.extend(ended.into_iter().map(ask));
+            let was_absent = ended.is_some();
+            tries.extend(ended.into_iter().flatten().map(ask));
             let Some((server, tried)) = answer else {
-                if is_asked_again {
+                if was_absent {
                     continue;
                 }
                 self.leave_behind(&round.open, round.began);
@@ -209,17 +209,17 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         }
     }
 
-    /// Waits for the next answer; `None` if nothing is waited for any more. Also returns the servers that have to be asked
-    /// again: the future was not polled for so long that what they had granted was ended.
+    /// Waits for the next answer; `None` if nothing is waited for any more. If the future was not polled for so long that what was
+    /// granted and asked is over, it also returns the servers whose grants were ended, and which have to be asked again.
     async fn next_answer(
         &mut self,
         tries: &mut Unordered<'_, ServerAnswer>,
-    ) -> (Option<ServerAnswer>, SmallVec<[usize; 8]>) {
+    ) -> (Option<ServerAnswer>, Option<SmallVec<[usize; 8]>>) {
         let rounds = self.rounds;
         let has_quorum_answered = self.shares.len() + self.refused.len() >= rounds.quorum;
         if has_quorum_answered && !rounds.may_answer(&self.open) {
             // Takes only answers that have already arrived.
-            return (tries.next().now_or_never().flatten(), SmallVec::new());
+            return (tries.next().now_or_never().flatten(), None);
         }
         let until = self.until;
         let too_late = async {
@@ -228,9 +228,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         };
         // In this order: an answer that has arrived counts, even if the time is over by now.
         let answer = first(tries.next(), too_late);
-        if self.shares.is_empty() {
-            return (answer.await, SmallVec::new());
-        }
+        // Also without a grant: it tells whether the future was absent, and the time of that is no silence of the servers.
         let shares = std::mem::take(&mut self.shares);
         let (answer, kept) = rounds.session().beside(|| shares, answer).await;
         let answer = answer.flatten();
@@ -243,10 +241,10 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             for server in &ended {
                 self.open[*server] = true;
             }
-            return (answer, ended);
+            return (answer, Some(ended));
         };
         self.shares = kept;
-        (answer, SmallVec::new())
+        (answer, None)
     }
 
     fn take(&mut self, server: usize, tried: Result<TryOutcome, Error>) {
@@ -320,6 +318,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         let unanswered = (!has_answered).then(|| failed.unwrap_or_else(|| rounds.no_answer(began)));
         let short = rounds.quorum + self.refused.len() + self.failures;
         Round {
+            began,
             one_server,
             unanswered,
             wanting: short.saturating_sub(rounds.requests.len()).max(1),

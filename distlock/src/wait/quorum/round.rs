@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use crate::clock::Tick;
 use crate::error::{Error, HeldBy};
 use crate::local::HoldShares;
 
 /// The result of a round.
 pub(super) struct Round {
+    /// When the servers were asked, for the last time if the future was not polled for long.
+    pub(super) began: Tick,
     pub(super) shares: HoldShares,
     pub(super) refused: Vec<Refusal>,
     /// How many of the servers that refused must change before there can be a quorum.

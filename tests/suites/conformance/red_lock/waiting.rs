@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use distlock::Blocker;
 use distlock_tests::faults::{Fault, Op};
+use futures_util::future::poll_immediate;
 use tokio::time::{Instant, sleep};
 
 use super::{KEY, LEASE, Servers, blocker};
@@ -231,5 +232,27 @@ async fn grant_without_a_chance_of_a_majority_is_given_back_at_once() {
     let (program, _refused) = asking.await.unwrap();
     program.heal();
     drop((held, free));
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_which_an_acquisition_was_not_polled_is_no_outage_for_the_one_behind_it() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    for faults in &program.faults {
+        faults.always(Op::Attempt, Fault::Delay(Duration::from_millis(20)));
+    }
+    let lock = program.lock();
+    let left = lock.acquire().wait(Duration::from_secs(1)).into_future();
+    let mut left = Box::pin(left);
+    assert!(poll_immediate(&mut left).await.is_none());
+    // For longer than servers may be silent, and not for so long that the one behind it goes first.
+    sleep(Duration::from_millis(4500)).await;
+    let behind = lock.acquire().wait(Duration::from_secs(10)).into_future();
+    let behind = tokio::spawn(behind);
+    sleep(Duration::from_secs(1)).await;
+    assert!(left.await.unwrap_err().is_busy());
+    let guard = behind.await.unwrap().unwrap();
+    guard.release().await.unwrap();
     servers.are_empty().await;
 }
