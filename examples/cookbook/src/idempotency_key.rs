@@ -2,6 +2,9 @@
 //!
 //! The lock keeps two copies of a request apart that arrive at the same time. A unique index would keep two rows apart, but not
 //! two calls of a payment provider. A lock does not remember anything: the answer is stored, and a copy that comes later finds it.
+//!
+//! If the process dies or its lock is lost between the payment and the record, a copy calls the provider again. The provider is given
+//! the key for this case, and recognizes the copy by it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +32,7 @@ pub const SCHEMA: &str =
 pub struct Provider(Arc<AtomicU64>);
 
 impl Provider {
-    /// Charges, and returns the number of the payment. A real provider is given the key as well, for the case that this process
-    /// dies before it has stored the answer.
+    /// Charges, and returns the number of the payment. A real provider charges once for each key.
     async fn charge(&self, _key: &str, _amount: i64) -> u64 {
         sleep(Duration::from_millis(20)).await;
         self.0.fetch_add(1, Ordering::Relaxed) + 1
@@ -72,11 +74,16 @@ async fn pay(
         return (StatusCode::BAD_REQUEST, "no Idempotency-Key").into_response();
     };
     // A client's own keys: add who it is, so that nobody can ask for the answers of others.
-    match pay_once(&shop, key, payment.amount).await {
+    let key = key.to_owned();
+    // A handler is dropped when its client goes away. The payment runs in a separate task, which stores the answer even if nobody
+    // waits for it. At the end of the program, `Client::close` waits for the lock of this task.
+    let paid = tokio::spawn(async move { pay_once(&shop, &key, payment.amount).await });
+    match paid.await.unwrap_or_else(|panic| Err(panic.into())) {
         Ok(answer) => answer.into_response(),
         // The texts of errors have keys and owners in them. They are for the log, and not for clients.
         Err(failure) => match failure.downcast::<distlock::Error>() {
-            // The body has no other lock, so nothing was done.
+            // The body takes no other lock. So nothing was done, except if the lock was lost: that answer says that the outcome is
+            // unknown.
             Ok(error) => Rejection::before_work(*error).into_response(),
             Err(failure) => {
                 eprintln!("the payment failed: {failure}");
@@ -110,6 +117,7 @@ mod tests {
     use axum::http::Request;
     use distlock::MemoryServer;
     use sqlx::sqlite::SqlitePoolOptions;
+    use tokio::sync::Semaphore;
     use tower::ServiceExt;
 
     use super::*;
@@ -149,5 +157,39 @@ mod tests {
         // Long after the locks were released.
         assert_eq!(send(replicas[1].clone(), "a", 5).await, "payment 1 of 5");
         assert_eq!(provider.0.load(Ordering::Relaxed), 2);
+    }
+    #[tokio::test]
+    async fn request_whose_client_goes_away_between_the_payment_and_the_record_is_paid_once() {
+        // The only connection comes back after the making of the table, and after the look for an answer only when it may.
+        let may_come_back = Arc::new(Semaphore::new(1));
+        let gate = Arc::clone(&may_come_back);
+        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = pool.after_release(move |_, _| {
+            let gate = Arc::clone(&gate);
+            Box::pin(async move {
+                gate.acquire().await.unwrap().forget();
+                Ok(true)
+            })
+        });
+        let pool = pool.connect("sqlite::memory:").await.unwrap();
+        sqlx::query(SCHEMA).execute(&pool).await.unwrap();
+        let provider = Provider::default();
+        let replica = app(Shop {
+            locks: Client::in_memory(),
+            pool,
+            provider: provider.clone(),
+        });
+        let is_charged = async {
+            while provider.0.load(Ordering::Relaxed) == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            answer = send(replica.clone(), "a", 5) => panic!("the record needs the connection: {answer}"),
+            () = is_charged => {} // the client goes away
+        }
+        may_come_back.add_permits(Semaphore::MAX_PERMITS);
+        assert_eq!(send(replica, "a", 5).await, "payment 1 of 5");
+        assert_eq!(provider.0.load(Ordering::Relaxed), 1);
     }
 }
