@@ -7,7 +7,9 @@ use crate::primitives::kinds::Fenced;
 ///
 /// Each grant has a **fencing token**: a number that is higher than the token of every earlier grant of the same key.
 /// Send it with each write, and let the store refuse a token that is lower than the highest it has seen. The store then
-/// also refuses the write of a holder that hung until its lease had expired, which no lock can prevent by itself.
+/// also refuses the write of a holder that hung until its lease had expired, which no lock can prevent by itself. It does so
+/// once a newer holder has written. A holder that writes what it computed from a read therefore stores its token before it
+/// reads: [`limits`](crate::guide::limits#fencing-tokens) shows how.
 ///
 /// In all other respects it behaves like [`Lock`](crate::Lock), except that no hold is handed over inside a client.
 ///
