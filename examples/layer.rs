@@ -20,7 +20,8 @@ use tokio::time::sleep;
 /// How many payments were counted.
 type Paid = Arc<AtomicU64>;
 
-/// Reads, sleeps and writes. The layer lets in one request per order at a time, so no payment is lost.
+/// Reads, sleeps and writes. The layer lets in one request per order at a time, so no payment is lost. The lock does not remember
+/// anything: each click pays again, because this handler does not look whether the order is paid. A real one would.
 async fn pay(State(paid): State<Paid>, Path(id): Path<u64>, held: Held) -> Json<Value> {
     let before = paid.load(Ordering::SeqCst);
     sleep(Duration::from_millis(20)).await;
