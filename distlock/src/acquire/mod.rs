@@ -204,7 +204,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     ///
     /// This is the usual way to use a lock. `body` is first polled when the lock is held, and it is dropped as soon as the
     /// hold is lost. The release is confirmed before the result is returned. `body` may borrow from its surroundings and
-    /// does not have to be `Send`.
+    /// does not have to be `Send`. A thread of `spawn_blocking` and a task that `body` has spawned are not dropped with it: they
+    /// [go on](crate::guide::ownership#spawned-tasks) without the lock.
     ///
     /// # Errors
     /// The errors of [acquiring](Acquire#errors), and [`Error::Lost`] if the hold was lost.
@@ -301,7 +302,8 @@ impl<G: Leased> Acquire<G> {
     /// hold is lost.
     ///
     /// Use it for code that may hang: its scope is dropped with [`Error::Lost`] and the reason
-    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Unlike with a
+    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Blocking threads and spawned tasks
+    /// [go on](crate::guide::ownership#spawned-tasks). Unlike with a
     /// [lease](Acquire::lease), the key is free after the watchdog's lease if the process dies, even if `max_hold` is
     /// much longer. If both are set, the shorter one applies. The default is the client's
     /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set. With [`Duration::MAX`] there is no

@@ -14,8 +14,8 @@ use crate::scope::{Frames, frames, within};
 /// re-enters that hold.
 ///
 /// The scopes are those around the call of `inherit`, not those around the task. If one of them ends before `future`
-/// does, its keys are acquired like any other keys from then on. The client of an enclosing
-/// [`with_client`](crate::with_client) is carried over as well.
+/// does, also by a loss, `future` is not dropped. It goes on without that hold, and its keys are acquired like any other keys from then
+/// on. The client of an enclosing [`with_client`](crate::with_client) is carried over as well.
 ///
 /// It works wherever a future is run:
 ///
