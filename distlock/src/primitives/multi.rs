@@ -15,7 +15,9 @@ use crate::resource::owner::Holder;
 ///
 /// * **All or none.** The acquisition completes when all keys are held. While it waits, it holds none of them.
 /// * **No deadlocks.** The keys may be in any order, and may repeat. A waiter holds nothing, so two multi-locks with
-///   their keys in opposite orders never wait for each other.
+///   their keys in opposite orders never wait for each other. The keys of the scopes around it are not a part of it, and stay held
+///   while it waits. If one path locks the order first and another one the stock first, each with a multi-lock of both inside, they
+///   wait for each other. Acquire all keys in the outermost lock, or the outer ones in one order.
 /// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
 ///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
 ///   are acquired one after another, and released again if one is not available. Processes that name the servers alike take them
