@@ -1,7 +1,9 @@
 //! A scheduled job that every replica starts, and that only one of them runs.
 //!
 //! A lock alone is not enough, because the job may be finished before the slowest replica starts it. `hold_at_least` keeps
-//! the key locked for longer than the replicas' clocks differ. It does so also if the job fails: a retry belongs inside the lock.
+//! the key locked for longer than the replicas' clocks differ. It does so also if the job fails or is dropped in the
+//! middle: a retry belongs inside the lock, and the job should end before a shutdown does. After a crash the key is free when its lease
+//! ends.
 
 use std::time::Duration;
 

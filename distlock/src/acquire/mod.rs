@@ -336,8 +336,8 @@ impl<G: Leased> Acquire<G> {
     ///
     /// Use it for jobs that must not run again too soon, although several machines start them at about the same time.
     /// Each machine tries once, and within this time the others find the key taken. Nothing renews the remaining time,
-    /// and waiters are granted the lock when it is over. The key also stays taken if the job fails, so a retry belongs inside the
-    /// lock. The setting corresponds to ShedLock's `lockAtLeastFor`.
+    /// and waiters are granted the lock when it is over. The key also stays taken if the job fails or is dropped in the middle, as
+    /// by a shutdown. So a retry belongs inside the lock, and the job should end before the shutdown does. The setting corresponds to ShedLock's `lockAtLeastFor`.
     ///
     /// Reentrant, non-reentrant, spin and fenced locks support it, and so do multi-locks and Redlocks of those. The time is
     /// 1 ms to ten years, and at most the [lease](Acquire::lease) and [`max_hold`](Acquire::max_hold) if they are set.

@@ -3,7 +3,7 @@
 //! | file | what it shows |
 //! | --- | --- |
 //! | [`keys`] | one request at a time for each header, value of a JSON body, user or tenant |
-//! | [`nightly_apalis`], [`nightly_cron`] | a job of a scheduler that runs once per fire, whichever replicas fire it within an hour |
+//! | [`nightly_apalis`], [`nightly_cron`] | a job of a scheduler that one replica runs per fire, and what happens when that replica crashes or shuts down |
 //! | [`fenced_transaction`] | an SQLx transaction whose commit a newer holder of the lock makes fail |
 //! | [`idempotency_key`] | a request that clients may send again, and that is carried out once |
 //! | [`used_once`] | semaphores and latches that clean up after themselves |

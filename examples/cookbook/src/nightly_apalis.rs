@@ -1,12 +1,12 @@
-//! A job of apalis that runs once per fire. Each replica has a worker of its own, and fires.
+//! A job of apalis that one replica runs per fire. Each replica has a worker of its own, and fires.
 //!
 //! The time of the fire is in the key, which stays locked for an hour from the start of the job. So the clocks of the replicas may
 //! differ by up to an hour, and the next fire has another key. A replica that restarts within this hour, and is given a fire again by
 //! a store of apalis, finds it locked. After a crash in the job the key is free when its lease ends, and the fire is played again.
 //!
-//! The key also stays locked if the job returns an error. A retry by apalis within the hour then finds it locked, and is
-//! [`Skipped`](Outcome::Skipped), which apalis takes for a success. Repeat a step that may fail inside of [`write_report`], or keep a
-//! record of what was done and look at it.
+//! The key also stays locked if the job returns an error, or if a shutdown drops it in the middle. A retry by apalis within the hour then
+//! finds it locked, and is [`Skipped`](Outcome::Skipped), which apalis takes for a success. Repeat a step that may fail inside of
+//! [`write_report`], and let the job end before the shutdown does. Or keep a record of what was done and look at it.
 
 use apalis::prelude::{Data, WorkerBuilder};
 use apalis_cron::timezone::Utc;

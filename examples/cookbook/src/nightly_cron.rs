@@ -1,8 +1,10 @@
-//! A job of tokio-cron-scheduler that runs once per fire. Each replica has a scheduler of its own, and fires.
+//! A job of tokio-cron-scheduler that one replica runs per fire. Each replica has a scheduler of its own, and fires.
 //!
 //! The scheduler does not tell the job the time of its fire. So the key is the same each night, and stays locked for an hour
 //! from the start of the job: longer than the clocks of the replicas differ, and than a replica takes to restart. It also stays
-//! locked if the job returns an error. Repeat a step that may fail inside of [`write_report`].
+//! locked if the job returns an error, or if a shutdown drops it in the middle: nobody runs it that night. Repeat a step that may fail
+//! inside of [`write_report`], and let the job end before the shutdown does. After a crash in the job the key is free when its lease
+//! ends, and a replica that fires later runs it again.
 
 use distlock::{Client, Error, distributed_lock};
 use tokio::sync::mpsc::UnboundedSender;
