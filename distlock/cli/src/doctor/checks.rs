@@ -285,7 +285,10 @@ fn persistence(info: &Info) -> Finding {
     let is_on = field(info, "aof_enabled") == "1";
     let write = field(info, "aof_last_write_status");
     match (is_on, write) {
-        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file"),
+        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
+            "If the machine crashes, the file lacks the locks of about the last second, except with appendfsync always. Clients can \
+             wait after a restart, by `restart_grace` in their URL.",
+        ),
         (true, write) => {
             let value = format!("append-only file, its last write: {write}");
             Finding::new("persistence", Verdict::Bad, value).advice(
