@@ -267,13 +267,6 @@ impl Config {
         self.watchdog_timeout
     }
 
-    /// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits.
-    /// The last copy may be delayed by the same time again, so this is twice that time.
-    #[cfg(feature = "redis")]
-    pub(crate) fn requests_remembered(&self) -> Duration {
-        (self.unavailable_after + self.response_timeout) * 2
-    }
-
     /// How long the server remembers that an owner has ended, or its answer to a request. After this time no copy of
     /// the command can arrive any more: the client resends a command for `unavailable_after`, and the last copy is late
     /// by at most one watchdog lease. Late attempts of locks are cleaned up within the same lease.

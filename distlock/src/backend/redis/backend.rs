@@ -36,9 +36,7 @@ pub(crate) struct RedisBackend {
     pub(super) owners_remembered: Duration,
     /// How long the server remembers that a latch was opened.
     pub(super) opening_remembered: Duration,
-    /// How long the server remembers the answer to a change of an expirable semaphore.
-    pub(super) requests_remembered: Duration,
-    /// How long the server remembers a request to a plain semaphore or a latch.
+    /// How long the server remembers a request to a semaphore or a latch.
     pub(super) remembered: Duration,
     /// The marks of requests that were answered, and their keys. A command removes them beside the next script that goes to their
     /// server.
@@ -73,7 +71,6 @@ impl RedisBackend {
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
             opening_remembered: config.opening_remembered(),
-            requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             answered: Mutex::default(),
             refused_messages: RefusedMessages::default(),

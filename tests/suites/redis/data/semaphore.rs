@@ -92,24 +92,30 @@ async fn number_messages_and_marks_are_as_they_should_be() {
     assert_eq!(text(&server, "pool").await, None);
 }
 
-/// Of an expirable semaphore.
+/// A client sends a request again for nearly as long.
 #[tokio::test]
-async fn answers_to_requests_are_remembered_for_fourteen_seconds_by_default() {
-    let server = RedisServer::start().await;
-    let client = Client::connect(&server.url()).await.unwrap();
-    let since = Instant::now();
-    let seats = client.expirable_semaphore("seats");
-    assert!(seats.try_set_permits(3).await.unwrap());
-    // Removed with the next command.
-    let keys = server.keys().await;
-    let mark = keys.iter().find(|key| key.ends_with(":request"));
-    let left = server.pttl(mark.expect("a mark")).await;
-    let left = Duration::from_millis(u64::try_from(left).expect("it ends"));
-    let most = Duration::from_secs(14);
-    assert!(
-        left <= most && left + since.elapsed() >= most - ms(2),
-        "{left:?}"
-    );
+async fn answers_to_requests_of_each_kind_are_remembered_for_35_seconds_by_default() {
+    for kind in [Kind::Semaphore, Kind::Permit, Kind::Latch] {
+        let server = RedisServer::start().await;
+        let client = Client::connect(&server.url()).await.unwrap();
+        let since = Instant::now();
+        let is_set = match kind {
+            Kind::Semaphore => client.semaphore("k").try_set_permits(3).await,
+            Kind::Permit => client.expirable_semaphore("k").try_set_permits(3).await,
+            _ => client.count_down_latch("k").try_set_count(3).await,
+        };
+        assert!(is_set.unwrap());
+        // Removed with the next command.
+        let keys = server.keys().await;
+        let mark = keys.iter().find(|key| key.ends_with(":request"));
+        let left = server.pttl(mark.expect("a mark")).await;
+        let left = Duration::from_millis(u64::try_from(left).expect("it ends"));
+        let most = Duration::from_secs(35);
+        assert!(
+            left <= most && left + since.elapsed() >= most - ms(2),
+            "{kind:?}: {left:?}"
+        );
+    }
 }
 
 #[tokio::test]

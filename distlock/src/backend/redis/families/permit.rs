@@ -227,7 +227,7 @@ async fn once(
 ) -> Result<i64, Fault> {
     let keys = keys_with_note(key, request, names::mark);
     let channel = names::semaphore_channel(key.name());
-    let remembered = reply::millis(backend.requests_remembered);
+    let remembered = reply::millis(backend.remembered);
     let stays = reply::millis(key.expires_after());
     let with = |call: Call| {
         let call = with(call.keys(all(&keys)));
