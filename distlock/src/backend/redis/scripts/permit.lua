@@ -1,6 +1,7 @@
 -- What the scripts for permits have in common. Each script follows with a header of its own.
 -- The free permits and the acquired ones add up to the number that was set. Whatever removes one on one side adds it
--- on the other.
+-- on the other. Without a number there is no semaphore: somebody has deleted it, and permits that are left are lost. They are
+-- removed and not added, or the next number would count them.
 
 -- The server's time in ms, with fractions. A permit has expired if its end is not above this time.
 local function clock()
@@ -39,8 +40,8 @@ end
 -- One script takes back no more batches of expired permits than this. The next one goes on.
 local MOST_BATCHES = 50
 
--- Takes back expired permits, in batches that fit on Lua's stack. Returns how many there were, and how many permits are free
--- now.
+-- Takes back expired permits, in batches that fit on Lua's stack. Returns how many were added, and how many permits are free
+-- now; nil if there is no number.
 local function sweep(semaphore, permits, now)
   -- Before anything is written: this fails on a value that is not a semaphore.
   local left, swept = free(semaphore), 0
@@ -49,11 +50,12 @@ local function sweep(semaphore, permits, now)
     if #expired == 0 then break end
     check_ids(expired)
     local removed = redis.call('ZREM', permits, unpack(expired))
-    redis.call('INCRBY', semaphore, digits(removed))
-    swept = swept + removed
+    if left then
+      left = redis.call('INCRBY', semaphore, digits(removed))
+      swept = swept + removed
+    end
   end
-  if swept > 0 then left = (left or 0) + swept end
-  return swept, left
+  return swept, left or nil
 end
 
 -- Publishes the number of free permits. Returns how many subscribers were notified. Redisson's subscribers would fail

@@ -5,6 +5,9 @@
 local semaphore, permits = KEYS[1], KEYS[2]
 
 local now = digits(math.floor(clock()))
-local left = free(semaphore) or 0
+local left = free(semaphore)
 check_permits(permits)
-return { left + redis.call('ZCOUNT', permits, '0', now), redis.call('ZCOUNT', permits, '(' .. now, '+inf') }
+local expired, acquired = redis.call('ZCOUNT', permits, '0', now), redis.call('ZCOUNT', permits, '(' .. now, '+inf')
+-- After them: who lacks the right to count is told so also where there is nothing to count.
+if not left then return { 0, 0 } end
+return { left + expired, acquired }

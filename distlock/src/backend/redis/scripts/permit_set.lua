@@ -1,5 +1,5 @@
 -- Sets or changes the number of permits of a semaphore, once for each request. A sum beyond 32 bits changes nothing but the answer of the
--- request.
+-- request. A new semaphore has no permits that are acquired, whoever had those of one that was removed.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms   5 how long it stays after a use in ms, zero: as before
 -- Reply try: 1 set, 0 there is a number already   set, add: how many are free now, or would be
@@ -29,6 +29,7 @@ if what == 'add' and math.abs(sum) > 2147483647 then
   return told(sum)
 end
 begin_writing(permits)
+if not left then redis.call('DEL', permits) end
 -- Not SET, so that the key keeps its TTL.
 local is_new = not left
 left = redis.call('INCRBY', semaphore, digits(change))

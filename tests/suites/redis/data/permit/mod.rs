@@ -3,6 +3,7 @@
 mod lease;
 mod messages;
 
+mod without_number;
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, PermitChange, Verbs};
