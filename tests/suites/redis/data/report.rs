@@ -1,6 +1,6 @@
 //! What reports tell of data that this crate has not written: that of Redisson, and that of other programs.
 
-use distlock::{Client, Primitive};
+use distlock::{Client, ForceRelease, Primitive};
 use distlock_tests::{RedisServer, eventually_eq};
 use redis::AsyncCommands;
 use uuid::Uuid;
@@ -318,6 +318,34 @@ async fn many_holders_are_counted_and_the_first_thousand_listed() {
     );
     let listed = report.holders.len();
     assert!((900..=1_000).contains(&listed), "{listed} holders");
+}
+
+/// A reply has a part of the fields of a large hash. Which part, the server decides by a seed of its process.
+#[tokio::test]
+async fn read_lock_of_thousands_of_readers_is_one_also_if_its_mode_is_not_among_the_first_fields() {
+    let add_readers = "redis.call('HSET', KEYS[1], 'mode', 'read')
+        for n = 1, 8000 do
+          redis.call('HSET', KEYS[1], ARGV[1] .. ':' .. n, '1')
+          redis.call('SET', '{k}:' .. ARGV[1] .. ':' .. n .. ':rwlock_timeout:1', '1', 'PX', 600000)
+        end";
+    for _ in 0..100 {
+        let server = RedisServer::start().await;
+        let java = JAVA.to_string();
+        server.cli(&["EVAL", add_readers, "1", "k", &java]).await;
+        let scan = ["HSCAN", "k", "0", "COUNT", "1000"];
+        let (_, first): (String, Vec<String>) = server.try_cli(&scan).await.unwrap();
+        if first.contains(&"mode".to_owned()) {
+            continue;
+        }
+        let client = client(&server).await;
+        let report = client.inspect("k").await.unwrap();
+        assert_eq!(report.primitive, Primitive::ReadLock);
+        assert_eq!(report.holder_total, 8_000);
+        let freed = client.force_release(&report).await.unwrap();
+        assert_eq!(freed, ForceRelease::Freed);
+        return;
+    }
+    panic!("the mode was always among the first fields");
 }
 
 #[tokio::test]

@@ -43,8 +43,9 @@ if kind == 'string' then
   text = redis.call('GETRANGE', key, 0, LONGEST_TEXT)
 elseif kind == 'hash' then
   local total, fields = fields_of(key)
-  local mode = redis.call('HEXISTS', key, 'mode') == 1
-  holders[1] = total
+  -- Of a large hash it may not be among the fields that are told.
+  local mode = redis.call('HGET', key, 'mode')
+  holders = mode and { total, 'mode', mode, left } or { total }
   for at = 1, #fields, 2 do
     local field, value, field_left = fields[at], fields[at + 1], left
     if mode and not is_writer(field) then
@@ -52,9 +53,11 @@ elseif kind == 'hash' then
       local is_known, reader_left, unknown = pcall(left_of, key, stem, field, math.min(tonumber(value) or 0, MOST_ENTRIES))
       if is_known and not unknown then field_left = reader_left end
     end
-    holders[#holders + 1] = field
-    holders[#holders + 1] = value
-    holders[#holders + 1] = field_left
+    if field ~= 'mode' then
+      holders[#holders + 1] = field
+      holders[#holders + 1] = value
+      holders[#holders + 1] = field_left
+    end
   end
 end
 
