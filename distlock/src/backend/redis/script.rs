@@ -112,7 +112,7 @@ scripts! {
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
     SEMAPHORE_ADJUST = "scripts/publish.lua", "scripts/number.lua", "scripts/semaphore_adjust.lua";
     LATCH_ADJUST = "scripts/publish.lua", "scripts/number.lua", "scripts/latch_adjust.lua";
-    LATCH_SEEN = "scripts/number.lua", "scripts/latch_seen.lua";
+    LATCH_SEEN = "scripts/number.lua", "scripts/master.lua", "scripts/latch_seen.lua";
     LATCH_DELETE = "scripts/publish.lua", "scripts/number.lua", "scripts/latch_delete.lua";
     NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number.lua", "scripts/seen.lua", "scripts/number_delete.lua";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::{Client, Error};
 use distlock_tests::{RedisServer, eventually_eq};
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
 use super::super::{SOON, client_of_lease};
@@ -118,4 +118,84 @@ async fn hold_that_is_attached_at_a_master_that_has_become_an_empty_replica_is_n
         "{attached:?}"
     );
     refused(&server).await;
+}
+
+/// What it lacks says nothing about the number: the new master may have it.
+#[tokio::test]
+async fn waiters_at_a_master_that_has_become_an_empty_replica_are_not_told_of_a_loss() {
+    let empty = empty_master().await;
+    let kinds = ["semaphore", "permit", "latch"];
+    join_all(kinds.map(|kind| waits_at(&empty, kind))).await;
+}
+
+async fn waits_at(empty: &RedisServer, kind: &str) {
+    let server = RedisServer::start().await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    let builder = builder.unavailable_after(Duration::from_secs(3));
+    let client = builder.connect(&server.url()).await.unwrap();
+    let waiting: BoxFuture<'static, Result<(), Error>> = match kind {
+        "semaphore" => {
+            let pool = client.semaphore("k");
+            assert!(pool.try_set_permits(0).await.unwrap());
+            Box::pin(async move { pool.acquire().await.map(drop) })
+        }
+        "permit" => {
+            let seats = client.expirable_semaphore("k");
+            assert!(seats.try_set_permits(0).await.unwrap());
+            Box::pin(async move { seats.acquire().await.map(drop) })
+        }
+        _ => {
+            let latch = client.count_down_latch("k");
+            assert!(latch.try_set_count(1).await.unwrap());
+            Box::pin(async move { latch.wait().await })
+        }
+    };
+    let waiting = tokio::spawn(waiting);
+    let channel = match kind {
+        "latch" => "redisson_countdownlatch__channel__{k}",
+        _ => "redisson_sc:{k}",
+    };
+    let listeners = || server.pubsub_numsub(channel);
+    eventually_eq(SOON, "listeners", 1, listeners).await;
+    emptied(&server, empty).await;
+    let waited = timeout(2 * SOON, waiting).await.expect("an answer");
+    let waited = waited.unwrap();
+    assert!(
+        matches!(waited, Err(Error::Unavailable { .. })),
+        "{kind}: {waited:?}"
+    );
+}
+
+#[tokio::test]
+async fn master_that_has_become_an_empty_replica_does_not_say_that_a_key_was_free() {
+    let (server, empty) = (RedisServer::start().await, empty_master().await);
+    // A client each: one that was refused a write uses the server no more.
+    let mut clients = Vec::new();
+    let kinds = [
+        "lock",
+        "fair",
+        "read",
+        "write",
+        "semaphore",
+        "permit",
+        "latch",
+    ];
+    for kind in kinds {
+        let builder = Client::builder().unavailable_after(Duration::from_secs(3));
+        clients.push((kind, builder.connect(&server.url()).await.unwrap()));
+    }
+    emptied(&server, &empty).await;
+    join_all(clients.into_iter().map(async |(kind, client)| {
+        let freed = match kind {
+            "lock" => client.lock("k").force_release().await,
+            "fair" => client.fair_lock("k").force_release().await,
+            "read" => client.rw_lock("k").read().force_release().await,
+            "write" => client.rw_lock("k").write().force_release().await,
+            "semaphore" => client.semaphore("k").delete().await,
+            "permit" => client.expirable_semaphore("k").delete().await,
+            _ => client.count_down_latch("k").delete().await,
+        };
+        assert!(freed.is_err(), "{kind}: {freed:?}");
+    }))
+    .await;
 }

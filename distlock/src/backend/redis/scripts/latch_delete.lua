@@ -6,7 +6,8 @@ local latch, opened = KEYS[1], KEYS[2]
 local channel, opening, kept, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local count = number_of(latch)
-if not count then return 0 end
+-- Changes nothing. A master that has become a replica refuses it: the new master may have the latch.
+if not count then return redis.call('DEL', latch) end
 if seen ~= '' and count ~= seen then return -1 end
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.

@@ -36,7 +36,11 @@ end
 local granted = take()
 if swept > 0 then tell(channel, left) end
 if granted then return told(nil) end
-if not left then return told(-2) end
+if not left then
+  -- Changes nothing by itself. A master that has become a replica refuses it: the new master may have the number.
+  begin_writing(permits)
+  return told(-2)
+end
 -- The highest end is that of Redisson's permanent permits, which never expire.
 local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
 local acquired = redis.call('ZCARD', permits)

@@ -25,7 +25,8 @@ local function has_only_seen(fields)
 end
 
 local held = redis.call('HGET', lock, 'mode')
-if not held and redis.call('EXISTS', lock) == 0 then return 0 end
+-- Changes nothing. A master that has become a replica refuses it: the new master may have the lock.
+if not held and redis.call('EXISTS', lock) == 0 then return redis.call('DEL', lock) end
 if not is_lock(lock, held) then return wrong_type() end
 if mode ~= '' and held ~= mode then return 0 end
 local fields = some_fields(lock, MOST_READERS)

@@ -8,7 +8,11 @@ local permits, owners, ended = KEYS[1], KEYS[2], KEYS[3]
 local owner, wanted, stays = ARGV[1], ARGV[2], ARGV[3]
 
 local free = number_of(permits)
-if not free then return -2 end
+if not free then
+  -- Changes nothing. A master that has become a replica refuses it: the new master may have the number.
+  redis.call('HDEL', owners, '')
+  return -2
+end
 if redis.call('HEXISTS', owners, owner) == 1 then return nil end
 if tonumber(free) < tonumber(wanted) or redis.call('EXISTS', ended) == 1 then
   return { -1, redis.call('HLEN', owners) }
