@@ -15,6 +15,7 @@ on_every_backend! {
     writer_that_was_seen_loses_the_lock,
     semaphore_is_deleted_only_with_the_number_and_the_owners_that_were_seen,
     expirable_semaphore_is_deleted_only_with_the_permits_that_were_seen,
+    expirable_semaphore_of_which_nobody_has_a_permit_is_deleted_with_the_number_that_was_seen,
     latch_is_deleted_only_with_the_count_that_was_seen,
     key_that_is_another_primitive_by_now_stays,
 }
@@ -202,6 +203,35 @@ async fn expirable_semaphore_is_deleted_only_with_the_permits_that_were_seen(sta
     assert_eq!(force(&client, &now).await, ForceRelease::Freed);
     assert_eq!(force(&client, &now).await, ForceRelease::WasFree);
     drop(two);
+}
+
+async fn expirable_semaphore_of_which_nobody_has_a_permit_is_deleted_with_the_number_that_was_seen(
+    stage: &Stage,
+) {
+    let client = stage.client().await;
+    let seats = client.expirable_semaphore("k");
+    seats.try_set_permits(3).await.unwrap();
+    let shown = seen(&client).await;
+    assert_eq!(shown.primitive, Primitive::Number);
+    seats.add_permits(1).await.unwrap();
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.count, Some(4));
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
+    assert_eq!(force(&client, &now).await, ForceRelease::WasFree);
+
+    // One that is waited for is shown as a semaphore.
+    seats.try_set_permits(0).await.unwrap();
+    let mut waiting = Box::pin(async { seats.acquire().await });
+    let is_waited_for = stage.eventually("the waiter", stage.slack(), || async {
+        seen(&client).await.primitive == Primitive::Semaphore
+    });
+    tokio::select! {
+        _ = &mut waiting => panic!("there is no permit"),
+        () = is_waited_for => {}
+    }
+    let shown = seen(&client).await;
+    assert_eq!(force(&client, &shown).await, ForceRelease::Freed);
+    drop(waiting);
 }
 
 async fn latch_is_deleted_only_with_the_count_that_was_seen(stage: &Stage) {

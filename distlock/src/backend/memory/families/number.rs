@@ -109,9 +109,14 @@ pub(crate) fn once(
     Ok(answer)
 }
 
-/// Removes the number under a key, unless that is another one than was seen.
+/// Removes the number under a key, unless that is another one than was seen. An expirable semaphore of which nobody has permits is
+/// a number as any other.
 pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
-    let Some(number) = get(state, key)? else {
+    let number = match state.values.get(key.name()).map(|entry| &entry.value) {
+        Some(Value::Permits(permits)) if permits.number_acquired() == 0 => Some(permits.free()),
+        _ => get(state, key)?,
+    };
+    let Some(number) = number else {
         return Ok(Forced::WasFree);
     };
     let seen = seen.and_then(|seen| seen.number);

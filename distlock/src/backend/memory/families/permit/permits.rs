@@ -90,7 +90,8 @@ impl Permits {
         }
     }
 
-    pub(super) fn number_acquired(&self) -> i64 {
+    /// How many are acquired, with those that have ended and were not taken back.
+    pub(crate) fn number_acquired(&self) -> i64 {
         self.acquired.len() as i64
     }
 
