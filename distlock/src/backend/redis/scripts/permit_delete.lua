@@ -11,6 +11,13 @@ check_permits(permits)
 if ARGV[1] then
   local now = digits(math.floor(clock()))
   local acquired = redis.call('ZRANGEBYSCORE', permits, '(' .. now, '+inf', 'LIMIT', '0', MOST_HOLDERS)
-  if not are_seen(acquired, 1) then return -1 end
+  local others = redis.call('ZCOUNT', permits, '(' .. now, '+inf') - #acquired
+  local looked_at = {}
+  for _, id in ipairs(acquired) do looked_at[id] = true end
+  local function is_other(id)
+    local score = not looked_at[id] and redis.call('ZSCORE', permits, id)
+    return score and tonumber(score) > tonumber(now)
+  end
+  if not are_seen(acquired, 1, others, is_other) then return -1 end
 end
 return math.min(1, redis.call('DEL', semaphore, permits))

@@ -10,10 +10,12 @@ local mode, stem, channel, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- How many readers are looked at, and how many of their timeouts are removed. Others end by themselves.
 local MOST_READERS, removable = 1000, 10000
 
--- Whether the lock has no owners but those that were seen. A reader whose timeouts have ended holds nothing any more.
+-- Whether the lock has no owners but those that were seen. A reader whose timeouts have ended holds nothing any more. Those that
+-- are not looked at count as holders.
 local function has_only_seen(fields)
-  local owners = {}
+  local owners, looked_at = {}, {}
   for _, field in ipairs(fields) do
+    looked_at[field] = true
     local is_alive = field ~= 'mode'
     if is_alive and not is_writer(field) then
       local left, unknown = left_of(lock, stem, field, redis.call('HGET', lock, field))
@@ -21,7 +23,13 @@ local function has_only_seen(fields)
     end
     if is_alive then owners[#owners + 1] = field end
   end
-  return are_seen(owners, 5)
+  local others = redis.call('HLEN', lock) - #fields
+  -- The mode is one of the fields, and no owner.
+  if not looked_at['mode'] then others = others - 1 end
+  looked_at['mode'] = true
+  return are_seen(owners, 5, others, function(owner)
+    return not looked_at[owner] and redis.call('HEXISTS', lock, owner) == 1
+  end)
 end
 
 local held = redis.call('HGET', lock, 'mode')

@@ -1,5 +1,6 @@
 //! Permits as Redisson has them in the server: keys, members, scores and TTLs.
 
+mod crowds;
 mod lease;
 mod messages;
 

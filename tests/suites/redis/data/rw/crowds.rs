@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use distlock::test_util::Kind;
-use distlock::{Client, Guard};
+use distlock::{Client, ForceRelease, Guard};
 use distlock_tests::{RedisServer, size};
+use uuid::Uuid;
 
 use super::{assert_left, assert_said, freed, granted, messages, owner, timeout_key, verbs};
 use crate::redis::{SOON, client};
@@ -96,4 +97,32 @@ async fn lock_of_a_crowd_keeps_its_ttl_until_few_readers_are_left() {
     }
     assert!(server.keys().await.is_empty());
     assert_said(&mut messages, "0").await;
+}
+
+/// A report names a part of a crowd.
+#[tokio::test]
+async fn crowd_of_readers_is_freed_by_force_only_if_no_more_are_unseen_than_were_unnamed() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let readers = async |first: u64| {
+        server.cli(&["FLUSHALL"]).await;
+        let add = "redis.call('HSET', KEYS[1], 'mode', 'read')
+            for n = ARGV[2], ARGV[2] + 2999 do
+              local owner = ARGV[1] .. ':' .. string.format('%.0f', n)
+              redis.call('HSET', KEYS[1], owner, '1')
+              redis.call('SET', '{k}:' .. owner .. ':rwlock_timeout:1', '1', 'PX', 600000)
+            end";
+        let first = first.to_string();
+        let client = Uuid::from_u128(7).to_string();
+        server.cli(&["EVAL", add, "1", "k", &client, &first]).await;
+    };
+    readers(1).await;
+    let seen = client.inspect("k").await.unwrap();
+    assert_eq!(seen.holder_total, 3_000);
+    readers(10_001).await;
+    let forced = client.force_release(&seen).await.unwrap();
+    assert!(matches!(forced, ForceRelease::Changed(_)), "{forced:?}");
+    readers(1).await;
+    let forced = client.force_release(&seen).await.unwrap();
+    assert_eq!(forced, ForceRelease::Freed);
 }
