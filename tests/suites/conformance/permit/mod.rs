@@ -292,6 +292,7 @@ async fn key_of_another_kind_is_refused_and_left_alone(stage: &Stage) {
     is(refused(seats.permits().await));
     is(refused(seats.release(id).await));
     is(refused(seats.update_lease(id, stage.lease()).await));
+    is(refused(seats.remaining_lease(id).await));
     is(refused(seats.delete().await));
     guard.release().await.unwrap();
     seats.set_permits(1).await.unwrap();

@@ -125,6 +125,10 @@ async fn adjustments(verbs: &Verbs, kind: Kind) -> Vec<(&'static str, Answered)>
                     verbs.adjust("k", 7, PermitChange::ReleasePermit(id)).await,
                 ),
                 (
+                    "remaining lease",
+                    verbs.adjust("k", 8, PermitChange::RemainingLease(id)).await,
+                ),
+                (
                     "update",
                     verbs
                         .adjust("k", 8, PermitChange::UpdateLease(id, LEASE))

@@ -192,8 +192,8 @@ pub(crate) async fn adjust(
             Ok(free + acquired)
         }
         PermitChange::RemainingLease(id) => {
-            let permits = names::permits(key.name());
-            let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
+            let keys = keys(key);
+            let with = |call: Call| call.keys(all(&keys)).arg(&id.as_bytes()[..]);
             let value = backend.run(key, &script::PERMIT_REMAINING, &with).await?;
             reply::number(value)
         }

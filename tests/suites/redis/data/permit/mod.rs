@@ -3,8 +3,8 @@
 mod crowds;
 mod lease;
 mod messages;
-
 mod without_number;
+
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, PermitChange, Verbs};
@@ -302,6 +302,7 @@ async fn values_of_another_type_are_refused_and_left_alone() {
             seats.permits().await.unwrap_err(),
             seats.set_permits(5).await.unwrap_err(),
             seats.release(foreign()).await.unwrap_err(),
+            seats.remaining_lease(foreign()).await.unwrap_err(),
             seats.delete().await.unwrap_err(),
         ];
         for error in refused {
