@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, Error, MemoryServer};
 use distlock_tests::{RedisServer, eventually_eq};
 use tokio::time::timeout;
 
@@ -75,4 +75,79 @@ async fn permits_of_a_semaphore_that_were_set_by_hand_are_granted() {
     server.cli(&["SET", "k", "2"]).await;
     let permits = timeout(SOON, waiter).await.expect("granted");
     permits.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn key_that_becomes_a_value_of_another_type_is_told() {
+    for kind in ["lock", "fair", "fenced", "read", "write"] {
+        let is_rw = kind == "read" || kind == "write";
+        let channel = if is_rw {
+            "redisson_rwlock:{k}"
+        } else {
+            "redisson_lock__channel:{k}"
+        };
+        let writer = format!("{FOREIGN}:write");
+        let words: &[&str] = if is_rw {
+            &["HSET", "k", "mode", "write", &writer, "1"]
+        } else {
+            &["HSET", "k", FOREIGN, "1"]
+        };
+        let (server, client) = stage(channel, words).await;
+        let waiter = tokio::spawn(async move {
+            match kind {
+                "lock" => client.lock("k").acquire().await.map(drop),
+                "fair" => client.fair_lock("k").acquire().await.map(drop),
+                "fenced" => client.fenced_lock("k").acquire().await.map(drop),
+                "read" => client.rw_lock("k").read().acquire().await.map(drop),
+                _ => client.rw_lock("k").write().acquire().await.map(drop),
+            }
+        });
+        if kind == "fair" {
+            // Its channel has the name of its owner.
+            let queued = || async { server.keys().await.len() > 1 };
+            eventually_eq(SOON, "a place in the queue", true, queued).await;
+        } else {
+            waits(&server, channel).await;
+        }
+        server.cli(&["SET", "k", "x"]).await;
+        let waited = timeout(SOON, waiter).await.expect("an answer").unwrap();
+        assert!(
+            matches!(waited, Err(Error::WrongType { .. })),
+            "{kind}: {waited:?}"
+        );
+    }
+}
+
+/// Memory has no command that does this, but a key can be forgotten there.
+#[tokio::test(start_paused = true)]
+async fn key_that_becomes_a_value_of_another_type_is_told_in_memory() {
+    for kind in ["lock", "fenced", "read", "write"] {
+        let server = MemoryServer::new();
+        let client = Client::builder().in_memory(&server).unwrap();
+        let other = Client::builder().in_memory(&server).unwrap();
+        let writer = client.rw_lock("k").write();
+        let lock = client.lock("k");
+        let _held = if kind == "read" || kind == "write" {
+            writer.acquire().await.unwrap()
+        } else {
+            lock.acquire().await.unwrap()
+        };
+        let waiter = tokio::spawn(async move {
+            match kind {
+                "lock" => other.lock("k").acquire().await.map(drop),
+                "fenced" => other.fenced_lock("k").acquire().await.map(drop),
+                "read" => other.rw_lock("k").read().acquire().await.map(drop),
+                _ => other.rw_lock("k").write().acquire().await.map(drop),
+            }
+        });
+        server.until_waiting("k", 1).await;
+        server.forget("k");
+        let set = client.semaphore("k").try_set_permits(1).await;
+        assert!(set.unwrap());
+        let waited = timeout(SOON, waiter).await.expect("an answer").unwrap();
+        assert!(
+            matches!(waited, Err(Error::WrongType { .. })),
+            "{kind}: {waited:?}"
+        );
+    }
 }

@@ -10,11 +10,13 @@ pub(super) fn peek(state: &State, target: &Target, now: Tick) -> Peeked {
     let value = state.values.get(name).map(|entry| &entry.value);
     let wanted = i64::from(target.permits);
     let is_open = match (target.resource.kind.family(), value) {
-        (Family::Lock | Family::ReadWrite, None) => true,
         (Family::ReadWrite, Some(Value::ReadWrite(holders))) => {
             target.resource.kind == Kind::Read && !holders.has_writer()
         }
-        (Family::Lock | Family::ReadWrite, Some(_)) => false,
+        (Family::Lock | Family::ReadWrite, value) => {
+            // A value of another type is for the attempt to report.
+            !matches!(value, Some(Value::Lock(_) | Value::ReadWrite(_)))
+        }
         (Family::Latch, Some(Value::Number(count))) => *count <= 0,
         (_, Some(Value::Number(free))) => *free >= wanted,
         (_, Some(Value::Permits(permits))) => permits.free_at(now) >= wanted,

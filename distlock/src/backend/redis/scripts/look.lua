@@ -26,7 +26,10 @@ for i, wanted in ipairs(ARGV) do
     -- A latch that is gone, and a value of another type, are for the waiter's own read to report.
     left = type(count) == 'string' and is_number(count) and tonumber(count) or 0
     open = left <= 0
-  elseif wanted ~= 'free' then
+  elseif wanted == 'free' then
+    -- A value of another type is for the attempt to report.
+    open = open or type(redis.pcall('HEXISTS', key, '')) == 'table'
+  else
     local free, more = redis.pcall('GET', key), 0
     if string.sub(wanted, 1, 1) == '+' then
       sets = sets + 1
