@@ -21,6 +21,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
+
 use super::notifications::Notifications;
 use crate::backend::{Signal, watched};
 use crate::clock::Tick;
@@ -58,7 +60,7 @@ struct Entry {
 /// The channels of one client.
 #[derive(Debug)]
 pub(super) struct Channels {
-    entries: HashMap<Channel, Entry>,
+    entries: HashMap<Channel, Entry, RandomState>,
     /// The channels in the state [`Wanted`](State::Wanted), and no others. A channel that is joined and left without a
     /// connection is removed from here.
     wanted: BTreeSet<(ServerNumber, Channel)>,
@@ -73,7 +75,7 @@ pub(super) struct Channels {
 impl Channels {
     pub(super) fn new(linger: Duration) -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             wanted: BTreeSet::new(),
             timed: BTreeSet::new(),
             linger,

@@ -1,5 +1,7 @@
 //! What the waiters of channels learn.
 
+use smallvec::SmallVec;
+
 use crate::backend::watched;
 use crate::sync::foreign;
 
@@ -8,7 +10,7 @@ use crate::sync::foreign;
 #[must_use]
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
-    pub(super) changes: Vec<(watched::Sender, Option<bool>)>,
+    pub(super) changes: SmallVec<[(watched::Sender, Option<bool>); 1]>,
     /// The signals of channels that were removed. Dropping one wakes those that still watch it.
     pub(super) ended: Vec<watched::Sender>,
 }
