@@ -16,6 +16,7 @@
 //! 2. A signal is active only from the server's confirmation to the end of the connection that it was confirmed on.
 //! 3. At most one command per channel is unanswered at its server, so a confirmation cannot be mistaken for that of another
 //!    command. What another server still answers does not count.
+//! 4. A channel has at most one planned look. One that lingers or was refused has a look by the end of that time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ struct Entry {
     state: State,
     shares: usize,
     signal: watched::Sender,
+    /// When its state is looked at, if that is planned.
+    look_at: Option<Tick>,
 }
 
 /// The channels of one client.
@@ -64,8 +67,8 @@ pub(super) struct Channels {
     /// The channels in the state [`Wanted`](State::Wanted), and no others. A channel that is joined and left without a
     /// connection is removed from here.
     wanted: BTreeSet<(ServerNumber, Channel)>,
-    /// The channels in the states [`Lingering`](State::Lingering) and [`Refused`](State::Refused), by their server and the end
-    /// of that time.
+    /// The planned looks at channels, by their server and time. A look stays when the lingering of its channel ends, because a
+    /// channel is often left and joined many times within that time.
     timed: BTreeSet<(ServerNumber, Tick, Channel)>,
     linger: Duration,
     /// Before all other names.
@@ -94,10 +97,8 @@ impl Channels {
             return (self.insert(channel, server), true);
         };
         entry.shares += 1;
-        if let State::Lingering(until) = entry.state {
+        if let State::Lingering(_) = entry.state {
             entry.state = State::Live;
-            self.timed
-                .remove(&(entry.server, until, Arc::clone(channel)));
         }
         // If it is being unsubscribed, it is wanted again as soon as that is confirmed.
         (entry.signal.subscribe(), false)
@@ -110,6 +111,7 @@ impl Channels {
             state: State::Wanted,
             shares: 1,
             signal,
+            look_at: None,
         };
         self.entries.insert(Arc::clone(channel), entry);
         self.wanted.insert((server, Arc::clone(channel)));
@@ -133,34 +135,56 @@ impl Channels {
             return (None, notifications);
         }
         let server = entry.server;
-        let state = entry.state;
-        let before = self.next_end(server);
-        match state {
+        let is_late = match entry.state {
             State::Wanted | State::Refused(_) => {
+                self.cancel_look(channel);
                 let removed = self.entries.remove(channel);
                 notifications
                     .ended
                     .extend(removed.map(|entry| entry.signal));
                 self.wanted.remove(&(server, Arc::clone(channel)));
-                if let State::Refused(until) = state {
-                    self.timed.remove(&(server, until, Arc::clone(channel)));
-                }
+                false
             }
             State::Live => self.begin_lingering(channel, now),
             // The confirmation decides: without shares the channel lingers then, or is removed.
-            State::Subscribing | State::Lingering(_) | State::Leaving => {}
-        }
-        // The task sleeps until `before`. It need not wake for channels that linger until later.
-        let late = (self.next_end(server) < before).then_some(server);
-        (late, notifications)
+            State::Subscribing | State::Lingering(_) | State::Leaving => false,
+        };
+        (is_late.then_some(server), notifications)
     }
 
-    fn begin_lingering(&mut self, channel: &Channel, now: Tick) {
+    /// Returns whether the task of the server wakes too late for the end of the lingering.
+    fn begin_lingering(&mut self, channel: &Channel, now: Tick) -> bool {
         let until = now.after(self.linger);
         if let Some(entry) = self.entries.get_mut(channel) {
             entry.state = State::Lingering(until);
-            self.timed
-                .insert((entry.server, until, Arc::clone(channel)));
+        }
+        self.plan_look(channel, until)
+    }
+
+    /// Plans a look at a channel at `at`, unless an earlier one is planned. Returns whether no look at its server was planned until
+    /// then, so that the task wakes too late.
+    fn plan_look(&mut self, channel: &Channel, at: Tick) -> bool {
+        let Some(entry) = self.entries.get(channel) else {
+            return false;
+        };
+        if entry.look_at.is_some_and(|planned| planned <= at) {
+            return false;
+        }
+        let server = entry.server;
+        let is_first = at < self.next_end(server);
+        self.cancel_look(channel);
+        self.timed.insert((server, at, Arc::clone(channel)));
+        if let Some(entry) = self.entries.get_mut(channel) {
+            entry.look_at = Some(at);
+        }
+        is_first
+    }
+
+    fn cancel_look(&mut self, channel: &Channel) {
+        if let Some(entry) = self.entries.get_mut(channel)
+            && let Some(at) = entry.look_at.take()
+        {
+            self.timed.remove(&(entry.server, at, Arc::clone(channel)));
         }
     }
 
@@ -178,8 +202,8 @@ impl Channels {
         send
     }
 
-    /// Takes at most `most` of the channels at a server whose lingering has ended. The caller sends the command to
-    /// unsubscribe. Those that may be asked for again after a refusal are wanted from now on.
+    /// Looks at no more than `most` channels at a server, and takes those whose lingering has ended. The caller sends the command
+    /// to unsubscribe. Those that may be asked for again after a refusal are wanted from now on.
     pub(super) fn take_lingered(
         &mut self,
         server: ServerNumber,
@@ -187,7 +211,7 @@ impl Channels {
         most: usize,
     ) -> Vec<Channel> {
         let mut send = Vec::new();
-        while send.len() < most {
+        for _ in 0..most {
             let due = self.next_timed(server).filter(|timed| timed.1 <= now);
             let Some(due) = due.cloned() else {
                 break;
@@ -197,12 +221,21 @@ impl Channels {
             let Some(entry) = self.entries.get_mut(&channel) else {
                 continue;
             };
-            if let State::Refused(_) = entry.state {
-                entry.state = State::Wanted;
-                self.wanted.insert((server, channel));
-            } else {
-                entry.state = State::Leaving;
-                send.push(channel);
+            entry.look_at = None;
+            match entry.state {
+                State::Lingering(until) | State::Refused(until) if until > now => {
+                    let _is_first = self.plan_look(&channel, until);
+                }
+                State::Lingering(_) => {
+                    entry.state = State::Leaving;
+                    send.push(channel);
+                }
+                State::Refused(_) => {
+                    entry.state = State::Wanted;
+                    self.wanted.insert((server, channel));
+                }
+                // It was joined again since the look was planned.
+                State::Live | State::Wanted | State::Subscribing | State::Leaving => {}
             }
         }
         send
@@ -214,7 +247,7 @@ impl Channels {
         timed.next().filter(|one| one.0 == server)
     }
 
-    /// When the lingering or the refusal of a channel at a server ends next.
+    /// When the task of a server has to wake: no lingering and no refusal of a channel there ends before.
     pub(super) fn next_end(&self, server: ServerNumber) -> Tick {
         self.next_timed(server)
             .map_or(Tick::NEVER, |(_, until, _)| *until)
@@ -241,7 +274,7 @@ impl Channels {
                 .changes
                 .push((entry.signal.clone(), Some(true)));
             if entry.shares == 0 {
-                self.begin_lingering(channel, now);
+                let _is_late = self.begin_lingering(channel, now);
             }
         }
         notifications
@@ -267,7 +300,7 @@ impl Channels {
                 entry.state = State::Refused(until);
                 let inactive = (entry.signal.clone(), Some(false));
                 notifications.changes.push(inactive);
-                self.timed.insert((server, until, Arc::clone(channel)));
+                let _is_late = self.plan_look(channel, until);
             }
         }
         notifications
@@ -344,13 +377,10 @@ impl Channels {
 
     /// A channel is not subscribed any more: without shares its entry is removed, with shares it is wanted again.
     fn drop_subscription(&mut self, channel: &Channel, notifications: &mut Notifications) {
+        self.cancel_look(channel);
         let Some(entry) = self.entries.get_mut(channel) else {
             return;
         };
-        if let State::Lingering(until) | State::Refused(until) = entry.state {
-            self.timed
-                .remove(&(entry.server, until, Arc::clone(channel)));
-        }
         if entry.shares == 0 {
             let removed = self.entries.remove(channel);
             notifications

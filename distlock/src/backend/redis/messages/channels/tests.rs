@@ -40,6 +40,27 @@ fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
 }
 
 #[test]
+fn channel_that_is_left_and_joined_again_has_one_look_and_wakes_the_task_once() {
+    let mut channels = Channels::new(LINGER);
+    let channel = name("c");
+    let _signal = live(&mut channels, &channel);
+    let leave = |channels: &mut Channels, ms| {
+        let (late, _) = channels.leave(&channel, Tick::from_millis(ms));
+        assert!(channels.timed.len() == 1 && channels.next_end(HERE) == Tick::from_millis(10));
+        late
+    };
+    assert_eq!(leave(&mut channels, 0), Some(HERE));
+    for ms in 1..5 {
+        let _signal = channels.join(&name("c"), HERE);
+        assert_eq!(leave(&mut channels, ms), None);
+    }
+    // It lingers since the last time.
+    let mut take = |ms| channels.take_lingered(HERE, Tick::from_millis(ms), 9);
+    assert!(take(10).is_empty() && take(13).is_empty());
+    assert_eq!(take(14), [name("c")]);
+}
+
+#[test]
 fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
     let mut channels = Channels::new(LINGER);
     let channel = name("c");
@@ -247,11 +268,13 @@ proptest! {
             let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);
             let in_state: BTreeSet<_> = in_state.map(|(name, entry)| (entry.server, Arc::clone(name))).collect();
             prop_assert_eq!(&in_state, &channels.wanted);
-            let timed = channels.entries.iter().filter_map(|(name, entry)| match entry.state {
-                State::Lingering(until) | State::Refused(until) => Some((entry.server, until, Arc::clone(name))),
-                _ => None,
-            });
-            prop_assert_eq!(&timed.collect::<BTreeSet<_>>(), &channels.timed);
+            let planned = channels.entries.iter().filter_map(|(name, entry)| Some((entry.server, entry.look_at?, Arc::clone(name))));
+            prop_assert_eq!(&planned.collect::<BTreeSet<_>>(), &channels.timed);
+            let is_looked_at = |entry: &Entry| match entry.state {
+                State::Lingering(until) | State::Refused(until) => entry.look_at.is_some_and(|at| at <= until),
+                _ => true,
+            };
+            prop_assert!(channels.entries.values().all(is_looked_at));
             for (which, shares) in shares.iter().enumerate() {
                 let server = &servers[usize::from(at[which] == THERE)];
                 for share in shares {
