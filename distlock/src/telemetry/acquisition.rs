@@ -1,5 +1,6 @@
 //! The span of one acquisition.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::Span;
@@ -19,11 +20,21 @@ pub(crate) fn acquire_span<'k>(
     client: Uuid,
     wait: Option<Duration>,
 ) -> Option<Box<Span>> {
-    let keys = || keys.map(Key::text).collect::<Vec<_>>().join(", ");
+    // One key is not copied: without a subscriber, but with the feature `log` of `tracing`, the values are made for nobody.
+    let keys = || {
+        let mut keys = keys.map(Key::text);
+        match (keys.next(), keys.next()) {
+            (Some(one), None) => Cow::Borrowed(one),
+            (first, second) => {
+                let all: Vec<&str> = first.into_iter().chain(second).chain(keys).collect();
+                Cow::Owned(all.join(", "))
+            }
+        }
+    };
     let mut span = Span::none();
     foreign::tell(|| {
         span = tracing::debug_span!(
-            target: TARGET, "distlock.acquire", kind = lock_type.name(), key = keys(), %client,
+            target: TARGET, "distlock.acquire", kind = lock_type.name(), key = &*keys(), %client,
             wait = wait.map(debug), outcome = Empty, waited = Empty,
         );
     });
