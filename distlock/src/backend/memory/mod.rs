@@ -115,9 +115,9 @@ impl MemoryBackend {
         let call = Call {
             client: self.client,
             now,
-            remember_until: now.after(self.remembered),
-            ended_until: now.after(self.owners_remembered),
-            opened_until: now.after(self.opening_remembered),
+            remembered: self.remembered,
+            owners_remembered: self.owners_remembered,
+            opening_remembered: self.opening_remembered,
         };
         let (answer, published) = {
             let mut state = self.store.state.lock();
@@ -125,13 +125,16 @@ impl MemoryBackend {
             let answer = verb(&mut state, call);
             (answer, std::mem::take(&mut state.published))
         };
-        // After the mutex is released: a woken subscriber may call the next verb at once.
-        foreign::each(published, |subscribers| {
-            subscribers.send_modify(|signal| {
-                signal.version += 1;
-                signal.messages += 1;
+        // Asked first: nearly always nobody listens.
+        if !published.is_empty() {
+            // After the mutex is released: a woken subscriber may call the next verb at once.
+            foreign::each(published, |subscribers| {
+                subscribers.send_modify(|signal| {
+                    signal.version += 1;
+                    signal.messages += 1;
+                });
             });
-        });
+        }
         #[cfg(feature = "testing")]
         self.store.observed.changed();
         #[cfg(feature = "testing")]

@@ -53,7 +53,7 @@ pub(crate) fn seen(state: &State, key: &Key, now: Tick) -> Result<LatchSeen, Fau
 fn open(state: &mut State, key: &Key, call: Call) {
     state.openings += 1;
     let opening = Value::Opened(state.openings);
-    state.insert(&opened_name(key), opening, call.opened_until);
+    state.insert(&opened_name(key), opening, call.opened_until());
     state.publish(call.client, Family::Latch, key);
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn once(
     }
     let answer = change(state)?;
     let mark = Mark::Answered(answer);
-    remember(state, key, request, mark, call.remember_until);
+    remember(state, key, request, mark, call.remember_until());
     Ok(answer)
 }
 

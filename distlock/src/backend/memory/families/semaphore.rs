@@ -130,7 +130,7 @@ pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     let is_set = number::get(state, key)?.is_some();
     let had = remove_owner(state, key, target.owner);
     if target.in_doubt {
-        let until = call.remember_until;
+        let until = call.remember_until();
         number::remember(state, key, target.owner, Mark::Ended, until);
     }
     // Permits of a semaphore that was removed since are not given back.

@@ -171,7 +171,7 @@ pub(crate) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result
     let released = release(state, target, call)?;
     let key = &target.resource.key;
     let ended = &mut state.notes.ended;
-    ended.put(key, target.owner, (), call.ended_until, call.now);
+    ended.put(key, target.owner, (), call.ended_until(), call.now);
     Ok(released)
 }
 
@@ -273,7 +273,7 @@ fn once(
         state.publish(call.client, Family::Permit, key);
     }
     let answers = &mut state.notes.answers;
-    answers.put(key, request, answer, call.remember_until, call.now);
+    answers.put(key, request, answer, call.remember_until(), call.now);
     Ok(answer)
 }
 
