@@ -38,7 +38,7 @@ impl LatestGuard {
 }
 
 /// What the release of a hold has to know.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRelease {
     pub(crate) deadline: Tick,
     /// The key stays taken until then, also after its guards have ended.

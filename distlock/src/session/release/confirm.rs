@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use scopeguard::guard;
+use scopeguard::defer;
 use smallvec::{SmallVec, smallvec};
 
 use super::ending::Ending;
@@ -15,6 +15,7 @@ use crate::error::{Error, Loss};
 use crate::hold::{AtRelease, Hold};
 use crate::resource::key::Key;
 use crate::session::{Retry, Session};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry;
 
 /// The release of a hold that was just ended, from the end of its renewals to its answer. Its caller sends it. If it is dropped
@@ -23,8 +24,9 @@ use crate::telemetry;
 pub(crate) struct Release {
     session: Arc<Session>,
     hold: Arc<Hold>,
-    /// `None` once it is answered, or has gone to somebody else.
-    pending: Option<PendingRelease>,
+    /// `None` once it is answered, or has gone to somebody else. What the releaser would need is made of it: few releases go there,
+    /// and this value is moved often.
+    at_release: Option<AtRelease>,
     /// When the renewals ended. The caller sends the release at once.
     since: Tick,
     /// When the hold is lost.
@@ -33,6 +35,8 @@ pub(crate) struct Release {
     late: Option<Loss>,
     /// How many guards have handed the hold over since the server confirmed it.
     unconfirmed: u32,
+    /// Whether a try that was sent may have been carried out, though its answer did not come.
+    may_be_done: AtomicBool,
 }
 
 impl Release {
@@ -48,11 +52,26 @@ impl Release {
         Self {
             session: Arc::clone(session),
             hold: Arc::clone(hold),
-            pending: Some(PendingRelease::of_hold(hold, at_release).that_frees(hold)),
+            at_release: Some(at_release),
             since,
             deadline: at_release.deadline,
             late: None,
             unconfirmed: 0,
+            may_be_done: AtomicBool::new(false),
+        }
+    }
+
+    /// The release as somebody else sends it. Its hold is over when it is answered or given up.
+    fn pending(&self, at_release: AtRelease) -> PendingRelease {
+        let pending = PendingRelease::of_hold(&self.hold, at_release).that_frees(&self.hold);
+        // Relaxed, as in `note_sent`.
+        pending.after_tries(self.may_be_done.load(Ordering::Relaxed))
+    }
+
+    fn leave_to_releaser(mut self, change: impl FnOnce(PendingRelease) -> PendingRelease) {
+        if let Some(at_release) = self.at_release.take() {
+            let pending = self.pending(at_release);
+            self.session.release_later(change(pending));
         }
     }
 
@@ -63,13 +82,13 @@ impl Release {
     }
 
     /// Leaves the release to the background, where it is sent at this time.
-    pub(crate) fn at(mut self, time: Tick) {
-        self.pending = self.pending.take().map(|pending| pending.not_before(time));
+    pub(crate) fn at(self, time: Tick) {
+        self.leave_to_releaser(|pending| pending.not_before(time));
     }
 
     /// Ends the owner in the background, and leaves its permits taken.
-    pub(crate) fn leave_permits(mut self) {
-        self.pending = self.pending.take().map(PendingRelease::without_permits);
+    pub(crate) fn leave_permits(self) {
+        self.leave_to_releaser(PendingRelease::without_permits);
     }
 
     /// Sends nothing: the lease ends the owner.
@@ -93,15 +112,16 @@ impl Release {
     }
 
     fn give_up(&mut self) -> Option<PendingRelease> {
-        let mut pending = self.pending.take()?;
+        let at_release = self.at_release.take()?;
+        let mut pending = self.pending(at_release);
         let _was_not_counted = pending.settle(&self.session, ReleaseOutcome::GivenUp);
         Some(pending)
     }
 
     /// Puts the release into the releaser's list, for the task that is at work there.
     pub(super) fn list(mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.session.releaser.add(pending);
+        if let Some(at_release) = self.at_release.take() {
+            self.session.releaser.add(self.pending(at_release));
         }
         // The drop may wake a close, and a waker may panic. By then the release is in the list.
     }
@@ -145,8 +165,8 @@ impl Release {
 
     /// The key stays taken until then.
     fn taken_until(&self) -> Tick {
-        let pending = self.pending.as_ref();
-        pending.map(PendingRelease::taken_until).unwrap_or_default()
+        let at_release = self.at_release.as_ref();
+        at_release.map(|at| at.taken_until).unwrap_or_default()
     }
 
     fn target_at(&self, now: Tick) -> Target {
@@ -156,16 +176,18 @@ impl Release {
 
     /// Called when the release is sent for the first time. A later try may find that an earlier one has freed the key.
     fn take_unconfirmed(&mut self) {
-        if let Some(pending) = &mut self.pending {
-            self.unconfirmed = pending.take_unconfirmed();
+        if let Some(at_release) = &mut self.at_release {
+            self.unconfirmed = std::mem::take(&mut at_release.unconfirmed);
         }
     }
 
     /// Records the connection over which the release was sent, while it is not answered; `None` if that try failed.
     fn note_sent(&self, over: Option<u64>) {
-        if let Some(pending) = &self.pending {
-            pending.note_sent(over);
+        if over.is_some() {
+            // Relaxed: only the task that has the release looks at it.
+            self.may_be_done.store(true, Ordering::Relaxed);
         }
+        self.hold.note_release_sent(over);
     }
 
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
@@ -175,9 +197,7 @@ impl Release {
         let key = self.key().text();
         let ended = match released {
             Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
-                if let Some(pending) = &self.pending {
-                    pending.found_lost(&self.session);
-                }
+                self.session.found_lost(&self.hold);
                 telemetry::ended_before_the_loss(self.key(), self.hold.owner, self.unconfirmed);
                 Err(Error::lost(key, Loss::Gone))
             }
@@ -194,20 +214,19 @@ impl Release {
     /// late, the releaser repeats the release.
     fn answered(&mut self, released: Released, epoch: u64) {
         self.session.tracking.wrote(&self.hold.resource);
-        let Some(pending) = self.pending.take() else {
+        let Some(at_release) = self.at_release.take() else {
             return;
         };
-        let session = &self.session;
+        let Self { session, hold, .. } = self;
         // Also if a waker that the end of the hold wakes panics.
-        let mut pending = guard(pending, |pending| {
-            let current = session.backend.epoch(&pending.target().resource.key);
-            if pending.may_come_late(current) {
-                session.release_later(pending);
-            } else {
-                session.remember(pending, epoch);
+        defer! {
+            // A server in memory has no copy that could bring the hold back.
+            if hold.in_doubt.is_some() || session.backend.has_connection() {
+                let pending = PendingRelease::of_hold(hold, at_release).that_is_answered();
+                session.keep_answered(pending, epoch);
             }
-        });
-        let _was_not_counted = pending.settle(session, ReleaseOutcome::Answered(released));
+        }
+        session.freed(hold, ReleaseOutcome::Answered(released).others());
     }
 }
 
@@ -215,8 +234,8 @@ impl Drop for Release {
     fn drop(&mut self) {
         // Dropped last: by then the release is in the list.
         let _ending = Ending::begun(&self.session);
-        if let Some(pending) = self.pending.take() {
-            self.session.release_later(pending);
+        if let Some(at_release) = self.at_release.take() {
+            self.session.release_later(self.pending(at_release));
             // One of the tries without an answer may have ended the hold: then a hold that is missing is no loss.
         }
     }

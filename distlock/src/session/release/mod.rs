@@ -7,7 +7,7 @@
 //! | a guard ends after the loss | [`stop_lost`](Session::stop_lost): the loss is declared, if nobody did before |
 //! | an attempt or a wait is given up | [`release_later`](Session::release_later): the releaser withdraws the owner |
 //! | the lease is over, or the server does not have the hold | [`lose`](Session::lose): its watchers are woken, and what the server may still have is released |
-//! | a release finds that the hold is gone | [`found_lost`](PendingRelease::found_lost) |
+//! | a release finds that the hold is gone | [`found_lost`](Session::found_lost) |
 //! | a connection is replaced | [`remember`](Session::remember): a release that was answered is repeated, because a copy of the server may have the hold again |
 //!
 //! A release that is answered or given up ends in [`freed`](Session::freed), and a loss in the hold's own flag. Both wake those that
@@ -108,6 +108,17 @@ impl Session {
         self.releaser.add(pending);
     }
 
+    /// Keeps a release that was sent over connection `epoch` or a later one, and was answered. If an attempt may be carried out late,
+    /// the releaser repeats it.
+    fn keep_answered(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
+        let current = self.backend.epoch(&pending.target().resource.key);
+        if pending.may_come_late(current) {
+            self.release_later(pending);
+        } else {
+            self.remember(pending, epoch);
+        }
+    }
+
     /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
     /// `epoch` or a later one.
     fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
@@ -163,6 +174,14 @@ impl Session {
         if !hold.is_counted() {
             hold.meter.held(hold.latest_guard().held_for(self.now()));
         }
+    }
+
+    /// The server does not have the hold that was to be released, and no loss was announced.
+    fn found_lost(&self, hold: &Hold) {
+        // First: the metrics and the log may panic.
+        self.losses.note(hold, Loss::Gone, self.now());
+        telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
+        hold.meter.lost(Loss::Gone);
     }
 
     /// Releases what the server may have, or may have again, of a hold that was lost.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
-use crate::error::Loss;
 use crate::hold::{AtRelease, Hold, InDoubtAttempt};
 use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::telemetry::{self, CountedRelease};
+use crate::telemetry::CountedRelease;
 
 /// No connection of this client has this number.
 const NO_CONNECTION: u64 = u64::MAX;
@@ -20,6 +19,16 @@ pub(crate) enum ReleaseOutcome {
     Answered(Released),
     /// The release was given up, and the lease frees the key.
     GivenUp,
+}
+
+impl ReleaseOutcome {
+    /// How many other clients heard of the release, if the server said so.
+    pub(super) fn others(self) -> Option<u32> {
+        match self {
+            Self::Answered(Released::Freed { others }) => Some(others),
+            Self::Answered(Released::NotOurs) | Self::GivenUp => None,
+        }
+    }
 }
 
 /// An owner that has to be ended.
@@ -119,6 +128,18 @@ impl PendingRelease {
         self
     }
 
+    /// It was answered, and no caller waits for it.
+    pub(super) fn that_is_answered(mut self) -> Self {
+        self.answered = true;
+        self
+    }
+
+    /// Its caller has sent it before. `may_be_done`: one of these tries may have been carried out.
+    pub(super) fn after_tries(mut self, may_be_done: bool) -> Self {
+        self.may_be_done = AtomicBool::new(may_be_done);
+        self
+    }
+
     /// Nothing is sent before this time.
     pub(super) fn not_before(mut self, time: Tick) -> Self {
         self.not_before = time;
@@ -139,10 +160,6 @@ impl PendingRelease {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
-    }
-
-    pub(crate) fn taken_until(&self) -> Tick {
-        self.taken_until
     }
 
     /// The target of a release that is sent now.
@@ -178,11 +195,7 @@ impl PendingRelease {
         // It counts until the waiters are woken.
         let _counted = self.counted.take();
         if let Some(hold) = self.frees.take() {
-            let others = match settled {
-                ReleaseOutcome::Answered(Released::Freed { others }) => Some(others),
-                ReleaseOutcome::Answered(Released::NotOurs) | ReleaseOutcome::GivenUp => None,
-            };
-            session.freed(&hold, others);
+            session.freed(&hold, settled.others());
         }
         !was_answered
     }
@@ -190,10 +203,7 @@ impl PendingRelease {
     /// The server does not have the hold that was to be released, and no loss was announced.
     pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(hold) = &self.frees {
-            // First: the metrics and the log may panic.
-            session.losses.note(hold, Loss::Gone, session.now());
-            telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
-            hold.meter.lost(Loss::Gone);
+            session.found_lost(hold);
         }
     }
 
