@@ -14,7 +14,7 @@ impl UsedKinds {
     }
 
     pub(super) fn note(&self, kind: Kind) {
-        let bit = 1 << kind as u32;
+        let bit = bit(kind);
         // Relaxed, here and below: what is looked for under a mutex was noted before it was put there.
         if self.0.load(Ordering::Relaxed) & bit == 0 {
             self.0.fetch_or(bit, Ordering::Relaxed);
@@ -26,7 +26,7 @@ impl UsedKinds {
         &self,
         resource: &'r Resource,
     ) -> impl Iterator<Item = Resource> + use<'r> {
-        self.related(resource, |_| true)
+        self.related(resource, 0)
     }
 
     /// Those of them that are of another kind.
@@ -34,23 +34,31 @@ impl UsedKinds {
         &self,
         resource: &'r Resource,
     ) -> impl Iterator<Item = Resource> + use<'r> {
-        let own = resource.kind;
-        self.related(resource, move |kind| kind != own)
+        self.related(resource, bit(resource.kind))
     }
 
-    fn related<'r, W: Fn(Kind) -> bool>(
+    /// `unwanted`: the bits of the kinds that do not count.
+    fn related<'r>(
         &self,
         resource: &'r Resource,
-        wanted: W,
-    ) -> impl Iterator<Item = Resource> + use<'r, W> {
+        unwanted: u32,
+    ) -> impl Iterator<Item = Resource> + use<'r> {
         // Relaxed, as in `note`. Read once for all kinds.
-        let used = self.0.load(Ordering::Relaxed);
-        let is_used = move |kind: Kind| used & (1 << kind as u32) != 0;
-        let kinds = resource.kind.same_data().iter().copied();
-        let kinds = kinds.filter(move |kind| is_used(*kind) && wanted(*kind));
+        let used = self.0.load(Ordering::Relaxed) & !unwanted;
+        // Most clients use one kind, and have no others to look at.
+        let kinds = if used == 0 {
+            &[]
+        } else {
+            resource.kind.same_data()
+        };
+        let kinds = kinds.iter().filter(move |kind| used & bit(**kind) != 0);
         kinds.map(|kind| Resource {
-            kind,
+            kind: *kind,
             key: resource.key.clone(),
         })
     }
+}
+
+fn bit(kind: Kind) -> u32 {
+    1 << kind as u32
 }
