@@ -43,9 +43,13 @@ impl<H> Default for Agenda<H> {
 }
 
 impl<H: Clone> Agenda<H> {
-    /// Adds a hold without a planned look. Returns whether it is new.
-    pub(super) fn add(&mut self, number: u64, hold: H) -> bool {
-        let former = self.holds.insert(number, (hold, Tick::NEVER));
+    /// Adds a hold, with a look that is planned at `at`. Returns whether it is new.
+    pub(super) fn add(&mut self, number: u64, hold: H, at: Tick) -> bool {
+        let at = at.to_whole_millis();
+        let former = self.holds.insert(number, (hold, at));
+        if at != Tick::NEVER {
+            self.file(at, [number]);
+        }
         former.is_none()
     }
 
@@ -195,8 +199,7 @@ mod tests {
     fn agenda(peeks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
         let mut agenda = Agenda::default();
         for (number, ms) in peeks {
-            agenda.add(number, number);
-            agenda.schedule_check(number, at(ms));
+            agenda.add(number, number, at(ms));
         }
         agenda
     }
@@ -285,7 +288,7 @@ mod tests {
     fn looks_that_are_not_planned_any_more_do_not_pile_up() {
         let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
         for number in 10..10_000 {
-            agenda.add(number, number);
+            agenda.add(number, number, Tick::NEVER);
             // Two times, of which the second one counts: in the middle of it all is filed anew now and then.
             agenda.schedule_checks(&[(number, at(20_000)), (number, at(10_000 + number))]);
             let filed: usize = agenda.filed.values().map(Vec::len).sum();

@@ -50,8 +50,8 @@ impl Watchdog {
     /// Watches the hold from now on. Returns whether it was not watched before.
     pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) -> bool {
         let mut agenda = self.agenda.lock();
-        let is_new = agenda.add(hold.owner.number(), Arc::clone(hold));
-        self.look(agenda, hold.owner, at);
+        let is_new = agenda.add(hold.owner.number(), Arc::clone(hold), at);
+        self.wake_by(agenda, at);
         is_new
     }
 
