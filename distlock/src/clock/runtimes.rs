@@ -2,7 +2,7 @@
 
 use super::tick::Tick;
 use crate::sync::Mutex;
-use crate::sync::runtime::Handle;
+use crate::sync::runtime::{Handle, Id};
 use crate::sync::time::Instant;
 
 /// One clock made of the tokio clocks of all runtimes that use a client.
@@ -26,6 +26,7 @@ struct Seen {
 /// One instant of a runtime's own clock, and its tick. Later ticks of this runtime are counted from there.
 #[derive(Debug)]
 struct Base {
+    id: Id,
     runtime: Handle,
     start: Instant,
     tick: Tick,
@@ -63,10 +64,8 @@ impl Seen {
     /// advance one of them. The result never goes back.
     fn at(&mut self, runtime: &Handle, now: Instant) -> Tick {
         let latest = self.latest;
-        let known = self
-            .runtimes
-            .iter_mut()
-            .find(|base| base.runtime.id() == runtime.id());
+        let id = runtime.id();
+        let known = self.runtimes.iter_mut().find(|base| base.id == id);
         match known {
             Some(base) => {
                 let tick = base.tick.after(now.saturating_duration_since(base.start));
@@ -83,6 +82,7 @@ impl Seen {
                     self.runtimes.remove(0);
                 }
                 self.runtimes.push(Base {
+                    id,
                     runtime: runtime.clone(),
                     start: now,
                     tick: latest,
