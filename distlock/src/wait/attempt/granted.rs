@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::smallvec;
+
 use super::{Attempts, Outcome, Sent};
 use crate::backend::Attempt;
 use crate::clock::Tick;
@@ -32,7 +34,10 @@ impl Attempts<'_> {
             return Outcome::TooLate;
         }
         let share = |attempt: &Attempt| self.share(attempt, sent, now, token, before);
-        let shares = self.attempts.iter().map(share).collect();
+        let shares = match self.attempts.as_slice() {
+            [one] => smallvec![share(one)],
+            all => all.iter().map(share).collect(),
+        };
         // Not before the shares exist: until then the drop of the attempts ends the owners.
         self.in_doubt = None;
         Outcome::Granted(shares)

@@ -8,7 +8,7 @@ mod in_doubt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::request::{Request, RequestedKey};
 use crate::backend::{Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target};
@@ -88,7 +88,15 @@ pub(super) enum Outcome {
 impl Request {
     /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
     pub(super) fn attempts<'a>(&'a self, registry: &'a Arc<Registry>, waits: bool) -> Attempts<'a> {
-        self.attempts_on(self.requested.iter(), registry, waits)
+        let attempts = match self.requested.as_slice() {
+            // Nearly always: without an iterator, which moves each attempt more often.
+            [one] => smallvec![self.attempt_on(one, &registry.session, waits)],
+            all => all
+                .iter()
+                .map(|one| self.attempt_on(one, &registry.session, waits))
+                .collect(),
+        };
+        self.attempts_of(attempts, registry)
     }
 
     /// Attempts on some of the keys.
@@ -98,24 +106,32 @@ impl Request {
         registry: &'a Arc<Registry>,
         waits: bool,
     ) -> Attempts<'a> {
-        let session = &registry.session;
-        let attempt = |requested: &RequestedKey| {
-            let mut target = Target::of(&requested.resource, session.owners.next());
-            target.permits = requested.permits;
-            let kind = requested.resource.kind;
-            let lease = if kind.has_lease() {
-                self.first_lease(session)
-            } else {
-                MAX_LEASE
-            };
-            let mut attempt = Attempt::new(target, lease);
-            attempt.through = requested.through.clone();
-            if waits && kind.has_places() {
-                attempt.queue_ttl = Some(session.config.waiter_timeout);
-            }
-            attempt
+        let attempts = requested.map(|one| self.attempt_on(one, &registry.session, waits));
+        self.attempts_of(attempts.collect(), registry)
+    }
+
+    fn attempt_on(&self, requested: &RequestedKey, session: &Session, waits: bool) -> Attempt {
+        let mut target = Target::of(&requested.resource, session.owners.next());
+        target.permits = requested.permits;
+        let kind = requested.resource.kind;
+        let lease = if kind.has_lease() {
+            self.first_lease(session)
+        } else {
+            MAX_LEASE
         };
-        let attempts: SmallVec<[Attempt; 1]> = requested.map(attempt).collect();
+        let mut attempt = Attempt::new(target, lease);
+        attempt.through = requested.through.clone();
+        if waits && kind.has_places() {
+            attempt.queue_ttl = Some(session.config.waiter_timeout);
+        }
+        attempt
+    }
+
+    fn attempts_of<'a>(
+        &'a self,
+        attempts: SmallVec<[Attempt; 1]>,
+        registry: &'a Arc<Registry>,
+    ) -> Attempts<'a> {
         let is_part = self.is_part || attempts.len() < self.requested.len();
         // The margin is zero except for a quorum.
         let is_part = is_part || !self.hold.margin.is_zero();
