@@ -338,11 +338,7 @@ impl<'a> QueueSlot<'a> {
             let effect = entry.queue.granted(ticket);
             // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
             // arrive.
-            let dismissed = if kind.is_shared() {
-                entry.queue.dismiss()
-            } else {
-                Vec::new()
-            };
+            let dismissed = kind.is_shared().then(|| entry.queue.dismiss());
             (former, left_over, effect, dismissed)
         });
         self.ticket = None;
@@ -365,7 +361,11 @@ impl<'a> QueueSlot<'a> {
                 self.registry.give_back(left_over);
             }
         }
-        defer! { foreign::each(dismissed, |waiter| waiter.wake()); }
+        defer! {
+            if let Some(dismissed) = dismissed {
+                foreign::each(dismissed, |waiter| waiter.wake());
+            }
+        }
         if let Some(former) = &former {
             self.registry.session.verify(former);
         }
