@@ -21,6 +21,11 @@ pub(crate) struct HoldTerms {
 }
 
 impl HoldTerms {
+    /// Whether it ends at a time of its own, while the watchdog would go on to renew it.
+    pub(crate) fn has_own_end(&self) -> bool {
+        self.lease.is_some() || self.max_hold.is_some()
+    }
+
     /// The term of a guard that has a hold from `since` on. `lease`: that which the server was asked for. `margin`: how long
     /// before its end it counts as ended.
     pub(crate) fn term(&self, since: Tick, lease: Duration, margin: Duration) -> Term {

@@ -233,6 +233,11 @@ impl<U, M: FnOnce() -> U> Kept<U, M> {
         matches!(self, Self::Ended)
     }
 
+    /// Whether the future did not wait.
+    pub(crate) fn is_not_made(&self) -> bool {
+        matches!(self, Self::NotMade(_))
+    }
+
     /// Takes it back, unless it was ended.
     pub(crate) fn take(self) -> Option<U> {
         match self {

@@ -167,6 +167,10 @@ pub(crate) fn acquire(
         let shares;
         {
             let mut waiter = Waiter::new(registry, request, 0, None, None);
+            // A part may have waited for others, and an acquisition in a scope at its gate. The time of a short lease must not begin
+            // before the attempt.
+            waiter.turn.is_new =
+                !request.is_part && request.around.is_none() && !request.hold.has_own_end();
             shares = waiter.win().await?;
             // Before anything else happens, the waiter's owner is ended, and its turn goes to the next one.
         }

@@ -21,6 +21,8 @@ pub(super) struct Turn<'a> {
     pub(super) blocking: Blocking,
     /// Whether it was ever in the queue behind others, or behind a holder of its own client.
     pub(super) was_blocked: bool,
+    /// Whether nothing was awaited since the request was made.
+    pub(super) is_new: bool,
     /// Until this time it expects that the holder of its own client hands over or frees the lock.
     trust_until: Option<Tick>,
     /// The owner in the way, if the acquisition is in no queue of its client.
@@ -115,6 +117,7 @@ impl<'a> Turn<'a> {
             slot,
             blocking: Blocking::Nobody,
             was_blocked: false,
+            is_new: false,
             trust_until: None,
             unqueued_holder: None,
             waiter_slot,
@@ -275,12 +278,17 @@ impl<'a> Turn<'a> {
             if session.closed.is_set() {
                 return Err(self.request.closed());
             }
+            let is_new = std::mem::take(&mut self.is_new);
             let (step, line_given_up_at) = self.slot.next_step();
             // Before the deadline is checked: a hold that was handed over at the last moment counts.
             if let NextStep::HandedOver(share) = step {
                 return Ok(MyTurn::HandedOver(share));
             }
-            let now = session.now();
+            let now = if is_new {
+                self.request.since
+            } else {
+                session.now()
+            };
             if now >= deadline {
                 return Ok(MyTurn::TimedOut);
             }

@@ -13,16 +13,17 @@ use crate::local::OpenShare;
 use crate::telemetry::{self, Meter};
 
 impl Attempts<'_> {
-    /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
+    /// Makes holds of a grant, which was noticed at `now`. The grant is too late after `latest`, or if less than a third of its lease
+    /// is left.
     pub(super) fn granted(
         &mut self,
         sent: Sent,
+        now: Tick,
         token: Option<u64>,
         latest: Tick,
         before: Option<InDoubtAttempt>,
     ) -> Outcome {
         // A rule of tests/model: late_grant_is_released.
-        let now = self.session().now();
         let is_useful = |attempt: &Attempt| {
             let counted = attempt.lease.saturating_sub(self.margin(attempt));
             let left = sent.at.after(counted).left(now);

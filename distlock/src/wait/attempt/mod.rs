@@ -187,7 +187,7 @@ impl<'a> Attempts<'a> {
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
         let begun = self.begin(sent);
-        let Some(answer) = self.answer().await else {
+        let Some((answer, was_there)) = self.answer().await else {
             // It stays under way and in doubt, as if it was dropped: a task may send it behind the release of its owners. So the
             // drop of these attempts ends them again.
             return Outcome::Absent;
@@ -201,9 +201,12 @@ impl<'a> Attempts<'a> {
         };
         match attempted {
             Attempted::Granted { token } => {
+                // The clock is not read again if nothing was awaited.
+                let mut noticed = was_there.then_some(sent);
                 let confirmed = match self.session().backend.confirm(&self.attempts) {
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     Some(confirming) => {
+                        noticed = None;
                         self.session().outages.answered(key);
                         Box::pin(self.confirmed(confirming, key, sent)).await
                     }
@@ -216,7 +219,8 @@ impl<'a> Attempts<'a> {
                 }
                 self.session().outages.granted(key);
                 self.queued_until = None;
-                self.granted(begun, token, latest, before)
+                let now = noticed.unwrap_or_else(|| self.session().now());
+                self.granted(begun, now, token, latest, before)
             }
             Attempted::Unset => {
                 self.session().outages.answered(key);
@@ -300,21 +304,24 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The answer of the server, or `None` if the future was absent for so long that the owners were ended.
-    async fn answer(&self) -> Option<Result<AttemptedAll, Fault>> {
+    /// The answer of the server, and whether it was there at once. `None` if the future was absent for so long that the owners were
+    /// ended.
+    async fn answer(&self) -> Option<(Result<AttemptedAll, Fault>, bool)> {
         let session = self.session();
         let owners = || self.owners_in_doubt();
         match self.attempts.as_slice() {
             [one] => {
                 let (answer, kept) = session.beside(owners, session.backend.attempt(one)).await;
                 let answer = answer.filter(|_| !kept.has_ended())?;
-                Some(answer.map(|attempted| AttemptedAll { at: 0, attempted }))
+                let answer = answer.map(|attempted| AttemptedAll { at: 0, attempted });
+                Some((answer, kept.is_not_made()))
             }
             all => {
                 let (answer, kept) = session
                     .beside(owners, session.backend.attempt_all(all))
                     .await;
-                answer.filter(|_| !kept.has_ended())
+                let answer = answer.filter(|_| !kept.has_ended())?;
+                Some((answer, kept.is_not_made()))
             }
         }
     }
