@@ -279,7 +279,11 @@ impl<'a> Turn<'a> {
                 return Err(self.request.closed());
             }
             let is_new = std::mem::take(&mut self.is_new);
-            let (step, line_given_up_at) = self.slot.next_step();
+            let (step, line_given_up_at) = if is_new {
+                self.slot.first_step()
+            } else {
+                self.slot.next_step()
+            };
             // Before the deadline is checked: a hold that was handed over at the last moment counts.
             if let NextStep::HandedOver(share) = step {
                 return Ok(MyTurn::HandedOver(share));

@@ -51,6 +51,8 @@ pub(crate) struct QueueSlot<'a> {
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
+    /// Whether nothing was known of the key when it joined the queue.
+    is_of_new_entry: bool,
 }
 
 /// What a waiter has to do next.
@@ -95,6 +97,7 @@ impl<'a> QueueSlot<'a> {
             waker: Arc::default(),
             own_message: None,
             follows: false,
+            is_of_new_entry: false,
         }
     }
 
@@ -120,12 +123,17 @@ impl<'a> QueueSlot<'a> {
     pub(super) fn join_queue(&mut self, others: Option<RoundRobin>) {
         let (unwanted, needs_checks) = {
             let mut entries = self.registry.entries.lock();
+            let mut is_new = false;
             let entry = entries
                 .entry(self.joining.resource.clone())
-                .or_insert_with(|| Box::new(Entry::new()));
+                .or_insert_with(|| {
+                    is_new = true;
+                    Box::new(Entry::new())
+                });
             if let Some(others) = others {
                 entry.yield_to(others);
             }
+            self.is_of_new_entry = is_new && !entry.yield_first;
             let waker = Arc::clone(&self.waker);
             // Taken: a waiter that loses its place because it was not polled joins at the end.
             let rank = self.joining.rank.take();
@@ -186,6 +194,15 @@ impl<'a> QueueSlot<'a> {
         self.waker
             .note_step(matches!(step, NextStep::Attempt { .. }));
         (step, given_up_at)
+    }
+
+    /// The step of a waiter that has awaited nothing since it joined, which may be known from then.
+    pub(crate) fn first_step(&mut self) -> (NextStep, Option<Tick>) {
+        if !self.is_of_new_entry {
+            return self.next_step();
+        }
+        self.waker.note_step(true);
+        (NextStep::Attempt { yield_first: false }, None)
     }
 
     /// It asks the server although a holder of its own client is in the way. In an outage the answer may take long, and it
