@@ -33,15 +33,17 @@ pub const RENEW: &str = concat!(script!("master.lua"), script!("lock_renew.lua")
 /// Acquires several plain locks.
 pub const ACQUIRE_ALL: &str = concat!(
     script!("lock_acquire_all.lua"),
+    script!("acquire_all.lua"),
     script!("held.lua"),
-    script!("acquire_all.lua")
+    "return { refused + 1, held(KEYS[from + refused]) }\n"
 );
 /// Releases them.
 pub const RELEASE_ALL: &str = concat!(
     script!("lock_release_all.lua"),
-    script!("publish.lua"),
     script!("release_all.lua"),
-    "return told(replies)\n"
+    script!("publish.lua"),
+    "for i, of_lock in ipairs(heard) do heard[i] = notified(of_lock) end\n",
+    "return told(heard)\n"
 );
 /// Acquires a read lock.
 pub const READ_ACQUIRE: &str = concat!(

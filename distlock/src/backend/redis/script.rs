@@ -75,15 +75,15 @@ scripts! {
     LOCK_RELEASE = "scripts/lock_release.lua", "scripts/release.lua", "scripts/publish.lua", { "return told(notified(heard))" };
     LOCK_BATCH = "scripts/publish.lua", "scripts/held.lua",
         { "local function acquire(lock, owner, lease)" }, "scripts/acquire_free.lua", "scripts/acquire_held.lua", { "end" },
-        { "local function acquire_all(from, many, at)" }, "scripts/acquire_all.lua", { "end" },
+        { "local function acquire_all(from, many, at)" }, "scripts/acquire_all.lua", { "return { refused + 1, held(KEYS[from + refused]) }" }, { "end" },
         { "local function release(lock, owner, channel)" }, "scripts/release.lua", { "return notified(heard) end" },
-        { "local function release_all(from, many, at)" }, "scripts/release_all.lua", { "return replies end" },
+        { "local function release_all(from, many, at)" }, "scripts/release_all.lua", { "for i, of_lock in ipairs(heard) do heard[i] = notified(of_lock) end" }, { "return heard end" },
         "scripts/lock_batch.lua";
     LOCK_KEEP = "scripts/publish.lua", "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/force_release.lua", "scripts/seen.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
-    LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua", "scripts/held.lua", "scripts/acquire_all.lua";
-    LOCK_RELEASE_ALL = "scripts/lock_release_all.lua", "scripts/publish.lua", "scripts/release_all.lua", { "return told(replies)" };
+    LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua", "scripts/acquire_all.lua", "scripts/held.lua", { "return { refused + 1, held(KEYS[from + refused]) }" };
+    LOCK_RELEASE_ALL = "scripts/lock_release_all.lua", "scripts/release_all.lua", "scripts/publish.lua", { "for i, of_lock in ipairs(heard) do heard[i] = notified(of_lock) end" }, { "return told(heard)" };
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_ATTACH = "scripts/publish.lua", "scripts/number.lua", "scripts/permit.lua", "scripts/permit_attach.lua";
