@@ -4,11 +4,11 @@
 //! one permission less.
 
 use std::borrow::Cow;
+use std::iter::repeat_n;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use redis::{Arg, Cmd, ToRedisArgs};
-use smallvec::SmallVec;
+use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use crate::backend::Seen;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
@@ -190,20 +190,14 @@ const ARGS_OF_A_KEY: usize = 3;
 const BYTES_OF_A_KEY: usize = 192;
 
 impl Call {
+    /// A call with room for one key, which is the usual one.
     fn new(verb: &str, script: &str) -> Self {
-        Self(Self::with_room(&[verb.as_bytes(), script.as_bytes()], 1))
-    }
-
-    /// A command with these words, and room for so many keys, so that the usual call needs one allocation.
-    fn with_room(words: &[&[u8]], keys: usize) -> Cmd {
-        let bytes: usize = words.iter().map(|word| word.len()).sum();
-        // One for the number of keys.
-        let args = words.len() + 1 + keys * ARGS_OF_A_KEY;
-        let mut cmd = Cmd::with_capacity(args, bytes + keys * BYTES_OF_A_KEY);
-        for word in words {
-            cmd.arg(*word);
-        }
-        cmd
+        // Three, for the verb, the script and the number of keys.
+        let args = 3 + ARGS_OF_A_KEY;
+        let bytes = verb.len() + script.len() + BYTES_OF_A_KEY;
+        let mut cmd = Cmd::with_capacity(args, bytes);
+        cmd.arg(verb).arg(script);
+        Self(cmd)
     }
 
     /// Adds a single key, the usual case.
@@ -223,19 +217,16 @@ impl Call {
         keys: impl Iterator<Item = &'a str>,
     ) -> Self {
         if count > 1 {
-            self = self.roomy(count);
+            // One more, for the number of keys.
+            let args = count * ARGS_OF_A_KEY + 1;
+            let sizes = repeat_n(BYTES_OF_A_KEY / ARGS_OF_A_KEY, args);
+            self.0.reserve_space_for_args(sizes);
         }
         self.0.arg(count);
         for key in keys {
             self.0.arg(key);
         }
         self
-    }
-
-    /// The same, with room for so many keys.
-    fn roomy(self, keys: usize) -> Self {
-        let words: SmallVec<[&[u8]; 2]> = self.0.args_iter().filter_map(word).collect();
-        Self(Self::with_room(&words, keys))
     }
 
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
@@ -258,14 +249,6 @@ impl Call {
 
     pub(super) fn into_cmd(self) -> Cmd {
         self.0
-    }
-}
-
-/// The text of an argument. Those of a call all have one.
-fn word(arg: Arg<&[u8]>) -> Option<&[u8]> {
-    match arg {
-        Arg::Simple(word) => Some(word),
-        _ => None,
     }
 }
 
