@@ -43,9 +43,10 @@ impl Group {
         requests: impl IntoIterator<Item = ClientRequest>,
     ) -> Result<Vec<Self>, Error> {
         let mut groups = Vec::new();
-        for one in requests {
+        let mut requests = requests.into_iter();
+        while let Some(one) = requests.next() {
             check_open(&one)?;
-            Self::add(&mut groups, one);
+            Self::add(&mut groups, one, requests.size_hint().0);
         }
         if groups.len() > 1 {
             // Each is asked once: the names of servers may change meanwhile.
@@ -57,7 +58,8 @@ impl Group {
         Ok(groups)
     }
 
-    fn add(groups: &mut Vec<Self>, mut one: ClientRequest) {
+    /// Adds a request to its group. So many follow at least, and usually all of them are of one group.
+    fn add(groups: &mut Vec<Self>, mut one: ClientRequest, following: usize) {
         let fits = |group: &&mut Self| {
             Arc::ptr_eq(&group.one.registry, &one.registry)
                 && is_plain(&group.one.request)
@@ -66,6 +68,7 @@ impl Group {
         match groups.iter_mut().find(fits) {
             Some(group) => {
                 let requested = &mut group.one.request.requested;
+                requested.reserve(one.request.requested.len() + following);
                 requested.append(&mut one.request.requested);
             }
             None => groups.push(Self { one }),

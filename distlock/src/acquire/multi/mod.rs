@@ -161,7 +161,12 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         }
         // From the first grant on, by the clock of its client. Those of other clients may have other starts.
         let began = groups[first].one.registry.session.now();
-        let Parts { mut shares, gates } = match try_others(groups, granted, parts).await? {
+        let tried = match groups {
+            [_] if granted.is_some() => Tried::Granted(parts),
+            // Boxed: most acquisitions have one group, and each would have room for it.
+            _ => Box::pin(try_others(groups, granted, parts)).await?,
+        };
+        let Parts { mut shares, gates } = match tried {
             Tried::Granted(parts) => parts,
             Tried::Refused { at, is_busy } => {
                 // Not for a server that did not answer: its answer may take seconds, and the wait for it has pauses of its own.

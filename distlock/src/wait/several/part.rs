@@ -24,6 +24,10 @@ impl KeysAskedFor {
         Self((keys.len() < request.requested.len()).then_some(keys))
     }
 
+    pub(super) fn are_all(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The keys, if they are not all.
     pub(super) fn some(&self) -> Option<&Part> {
         self.0.as_ref()
@@ -41,7 +45,7 @@ pub(super) struct GrantedParts {
     /// With the indices of their keys.
     granted: Vec<(usize, OpenShare)>,
     /// When the first part was asked for.
-    since: Tick,
+    pub(super) since: Tick,
 }
 
 impl Request {
