@@ -84,7 +84,7 @@
 //! | the handler responds, with [`HoldUntil::Body`] | continues with the response body, and ends with it |
 //! | the client disconnects | is released in the background, after the handler was dropped; with [`run_to_completion`] the handler continues under the lock |
 //! | the handler panics | is released in the background while the panic unwinds |
-//! | the handler calls [`Held::keep`] | belongs to the handler, and ends with its guard |
+//! | the handler calls [`Held::keep`] | belongs to the handler, and ends with its guard; [`max_hold`](LockLayer::max_hold) still limits it |
 //! | the connection is upgraded, as for WebSockets | ends before the upgraded connection starts; move the guard of [`Held::keep`] into the upgraded task to keep it |
 //! | the request's body takes longer than [`request_body_timeout`](LockLayer::request_body_timeout) | is released before the answer is returned, after the handler was dropped |
 //! | [`max_hold`](LockLayer::max_hold) is exceeded, or the lock is lost | is over; the handler or the body is dropped |

@@ -14,7 +14,8 @@ impl Client {
     ///
     /// In one step, the server replaces the owner that has detached the hold by an owner of this client, and renews the lease.
     /// Only one of several clients can therefore attach a hold, and later commands of the former client for it have no effect.
-    /// Nobody else gets the lock in between. Redisson sees an ordinary lock. The watchdog of this client renews it from then on.
+    /// Nobody else gets the lock in between. Redisson sees an ordinary lock. The watchdog of this client renews it from then on, for
+    /// as long as the client's [`max_hold`](crate::Builder::max_hold) allows. A `max_hold` of the acquisition does not travel with the hold.
     /// A wait [until the lock is free](crate::Lock::until_free) may complete, because it takes the new owner for the next one.
     ///
     /// The client has to use the same servers and the same [`key_prefix`](crate::Builder::key_prefix) as the one that detached

@@ -14,6 +14,7 @@ mod hot_key;
 mod kinds;
 mod latch;
 mod leader;
+mod leader_hold;
 mod lock;
 mod multi_lock;
 mod permit;

@@ -176,7 +176,8 @@ impl Builder {
     /// Sets the longest time for which the watchdog renews a hold, for acquisitions that do not set one: 1 ms to 10
     /// years, unlimited by default and with [`Duration::MAX`].
     ///
-    /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
+    /// It also limits a hold that this client [attaches](crate::Client::attach), counted from then on. It does not limit how long a
+    /// [`Leader`](crate::Leader) leads. See [`Acquire::max_hold`](crate::Acquire::max_hold).
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::state::{Running, State};
 use super::vacancy::Vacancy;
+use crate::acquire::Acquire;
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Blocker, Error};
@@ -18,12 +19,22 @@ use crate::sync::random::random_range;
 
 pub(super) struct Campaign {
     lock: FencedLock,
+    /// One attempt. Made by the caller of [`Leader::run`](super::Leader::run), whose line reports show.
+    attempt: Acquire<FencedGuard>,
     state: Arc<State>,
 }
 
 impl Campaign {
+    #[track_caller]
     pub(super) fn new(lock: FencedLock, state: Arc<State>) -> Self {
-        Self { lock, state }
+        let attempt = lock.acquire().wait(Duration::ZERO);
+        // A lead is meant to last: the client's `max_hold` is for work that may hang.
+        let attempt = attempt.max_hold(Duration::MAX);
+        Self {
+            lock,
+            attempt,
+            state,
+        }
     }
 
     pub(super) async fn run<T, F, B>(self, mut body: B) -> Result<Option<T>, Error>
@@ -109,7 +120,7 @@ impl Campaign {
             }
             vacancy.attempts();
             logins.attempts(&registry.session);
-            let error = match self.lock.acquire().wait(Duration::ZERO).await {
+            let error = match self.attempt.clone().await {
                 Ok(guard) => {
                     // Before the guard is returned: what this wakes may panic, and nobody would have the guard then.
                     drop(vacancy);

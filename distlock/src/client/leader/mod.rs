@@ -35,6 +35,8 @@ use crate::primitives::FencedLock;
 ///   pauses for a random time before it asks the server: up to 0.25 ms for each of the other candidates, and at most a second. A
 ///   thousand replicas therefore do not ask at the same moment. They are counted if the user has the right
 ///   `+pubsub|numsub`, or `+pubsub|shardnumsub` with sharded messages. Otherwise a candidate assumes a few.
+/// * **No longest lead.** A leader leads for as long as its lease is renewed. The client's [`max_hold`](crate::Builder::max_hold)
+///   does not apply. A body that may hang needs a timeout.
 /// * **Outages.** While the server does not answer, nobody can be elected. Candidates keep asking, with growing pauses. The
 ///   leader leads until its lease ends.
 ///
@@ -128,6 +130,7 @@ impl Leader {
     /// assert!(first < second);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn run<T, F, B>(
         &self,
         body: B,
