@@ -174,8 +174,8 @@ pub enum HoldUntil {
     ///
     /// If the hold is lost, the body ends in an error, so the client sees that the response is incomplete.
     ///
-    /// If the body is read to its end outside a tokio runtime, the release is not waited for, and happens in the
-    /// background.
+    /// If the body is read outside a tokio runtime, nothing wakes the reader when the hold is lost: its next read finds that. At
+    /// the end of the body, the release is not waited for, and happens in the background.
     ///
     /// A client that reads slowly keeps the lock held. Set [`max_hold`](crate::LockLayer::max_hold) to bound this.
     Body,

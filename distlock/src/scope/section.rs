@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::frames::{EnclosingScope, Frames, frames, within};
 use crate::error::Error;
 use crate::hold::HoldView;
+use crate::sync::runtime::{self, Handle};
 
 /// The critical section of a guard as an owned value, for authors of middleware.
 ///
@@ -43,8 +44,16 @@ pub struct Section {
     /// The frames of this section. They are made when the section is first entered, inside the frames that are active
     /// then.
     frames: Frames,
-    /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time.
-    over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time, and again in
+    /// another runtime.
+    over: Option<Over>,
+}
+
+/// A future that completes when a guard no longer holds its key, and the runtime that has its timer.
+struct Over {
+    runtime: runtime::Id,
+    // Boxed, because its type has no name.
+    until: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
 // The frames are restored when code inside the section panics, and everything else is only read.
@@ -116,7 +125,8 @@ impl Section {
 
     /// Polls a future inside the section, unless the hold is lost.
     ///
-    /// The lease is compared with the clock before `poll` runs, and the task is woken when the hold is lost. A released
+    /// The lease is compared with the clock before `poll` runs, and the task is woken when the hold is lost. Outside a tokio
+    /// runtime it is not woken: the next poll finds the loss. A released
     /// guard is not a loss: `poll` runs then, and its acquisitions are ordinary ones.
     ///
     /// # Errors
@@ -136,18 +146,17 @@ impl Section {
         if let Poll::Ready(output) = within(self.frames(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
+        // Without a runtime there is no timer. The next poll compares the lease with the clock.
+        let Ok(runtime) = Handle::try_current() else {
+            return Poll::Pending;
+        };
         // A guard that has ended cannot be lost any more. Only the body wakes the task.
         loop {
             if self.view.has_ended() {
                 return Poll::Pending;
             }
-            let view = &self.view;
-            let over = self
-                .over
-                // Made when the body first waits: many bodies are ready at once. Boxed, because its type has no name.
-                .get_or_insert_with(|| Box::pin(view.clone().over()));
             // The body has registered the task as well: it is woken by whichever comes first.
-            ready!(over.as_mut().poll(cx));
+            ready!(self.over(runtime.id()).poll(cx));
             // A completed future must not be polled again.
             self.over = None;
             if let Some(error) = self.loss() {
@@ -155,6 +164,18 @@ impl Section {
             }
             // A renewal was confirmed after the end of the lease was noticed: the task has to be woken at the new end.
         }
+    }
+
+    /// Made when the body first waits: many bodies are ready at once.
+    fn over(&mut self, runtime: runtime::Id) -> Pin<&mut (dyn Future<Output = ()> + Send + Sync)> {
+        // The timer of a runtime that has ended panics.
+        self.over.take_if(|over| over.runtime != runtime);
+        let view = &self.view;
+        let over = self.over.get_or_insert_with(|| Over {
+            runtime,
+            until: Box::pin(view.clone().over()),
+        });
+        over.until.as_mut()
     }
 
     fn loss(&self) -> Option<Error> {
@@ -177,5 +198,57 @@ impl fmt::Debug for Section {
         f.debug_struct("Section")
             .field("view", &self.view)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::Section;
+    use crate::error::Error;
+    use crate::{Client, Guard};
+
+    fn runtime() -> Runtime {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    }
+
+    fn poll_pending(section: &mut Section, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        section.poll_in(cx, |_| Poll::Pending)
+    }
+
+    async fn held() -> (Guard, Section) {
+        let lock = Client::in_memory().lock("k");
+        let guard = lock.acquire().lease(Duration::from_secs(10)).await.unwrap();
+        let section = guard.section();
+        (guard, section)
+    }
+
+    #[test]
+    fn section_is_pending_outside_a_runtime_and_finds_its_loss_in_one() {
+        let runtime = runtime();
+        let (_guard, mut section) = runtime.block_on(held());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(poll_pending(&mut section, &mut cx).is_pending());
+        let lost = runtime.block_on(poll_fn(|cx| poll_pending(&mut section, cx)));
+        assert!(lost.unwrap_err().is_lost());
+    }
+
+    #[test]
+    fn section_that_was_pending_in_a_runtime_that_has_ended_goes_on_in_another() {
+        let former = runtime();
+        let (_guard, mut section) = former.block_on(held());
+        former.block_on(async {
+            let poll = poll_fn(|cx| Poll::Ready(poll_pending(&mut section, cx)));
+            assert!(poll.await.is_pending());
+        });
+        drop(former);
+        let lost = runtime().block_on(poll_fn(|cx| poll_pending(&mut section, cx)));
+        assert!(lost.unwrap_err().is_lost());
     }
 }
