@@ -1,13 +1,15 @@
 //! The frames around running code, by which a nested acquire finds the hold that encloses it.
 //!
 //! A frame records that code runs inside a guard's critical section. Frames are in a thread-local only while the future of a
-//! scope is polled or dropped. They follow the future from thread to thread and never leak into another task.
+//! scope is polled or dropped. They follow the future from thread to thread and never leak into another task of tokio's.
 //!
 //! # Invariants
 //! 1. Frames are taken at the first poll and never where a future is made: a future that is spawned from a scope does not
 //!    inherit it.
 //! 2. A frame is closed when its scope completes, is lost or is dropped. A closed frame is passed over.
 //! 3. A body is polled and dropped inside its frames, so that code in a `Drop` sees them too.
+//! 4. Frames are seen by the task that has entered them alone. A body may poll other tasks in the same call, as that of
+//!    `LocalSet::run_until` does.
 
 use std::cell::RefCell;
 use std::iter;
@@ -20,7 +22,7 @@ use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::resource::owner::Owner;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, foreign};
+use crate::sync::{Mutex, foreign, task};
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.
@@ -46,8 +48,19 @@ pub(crate) struct Frame {
 /// The scopes around a piece of code, innermost first.
 pub(crate) type Frames = Option<Arc<EnclosingScope>>;
 
+/// Frames, and the task that has entered them. The main future of a `block_on` has no id.
+struct EnteredFrames {
+    frames: Frames,
+    task: Option<task::Id>,
+}
+
 crate::sync::thread_local! {
-    static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
+    static ENTERED: RefCell<EnteredFrames> = const {
+        RefCell::new(EnteredFrames {
+            frames: None,
+            task: None,
+        })
+    };
 }
 
 /// The view of the scope around the running code that has the key, and the key's hold in it. Of several such scopes it is
@@ -62,14 +75,18 @@ pub(crate) fn view_of(key: &str) -> Option<(HoldView, Arc<HoldRef>)> {
 /// The frames around the code that runs now.
 pub(crate) fn frames() -> Frames {
     // Fails only while the thread ends. No scope is around what runs then.
-    FRAMES
-        .try_with(|frames| frames.borrow().clone())
+    let (frames, task) = ENTERED
+        .try_with(|entered| {
+            let entered = entered.borrow();
+            Some((entered.frames.clone()?, entered.task))
+        })
         .ok()
-        .flatten()
+        .flatten()?;
+    (task == task::try_id()).then_some(frames)
 }
 
 /// Restores the frames that were there before, also on unwinding.
-struct Restore(Frames);
+struct Restore(EnteredFrames);
 
 impl Drop for Restore {
     fn drop(&mut self) {
@@ -79,15 +96,18 @@ impl Drop for Restore {
 
 /// Swaps these frames with the thread's. Does nothing on a thread that is ending: this may be called from a drop, which
 /// must not panic.
-fn swap_in(frames: &mut Frames) {
-    let _ending = FRAMES.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), frames));
+fn swap_in(entered: &mut EnteredFrames) {
+    let _ending = ENTERED.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), entered));
 }
 
 /// Runs a function inside these frames.
 pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
-    let mut frames = frames.clone();
-    swap_in(&mut frames);
-    let _restore = Restore(frames);
+    let mut entered = EnteredFrames {
+        frames: frames.clone(),
+        task: task::try_id(),
+    };
+    swap_in(&mut entered);
+    let _restore = Restore(entered);
     foreign::call_user(run)
 }
 

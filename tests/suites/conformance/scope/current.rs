@@ -4,6 +4,7 @@ use std::future::{IntoFuture, pending};
 
 use distlock::{Client, MultiLock, current, inherit, is_held};
 use tokio::sync::oneshot;
+use tokio::task::{LocalSet, spawn_local};
 
 use crate::conformance::stage::Stage;
 
@@ -129,6 +130,22 @@ async fn spawned_task_sees_what_it_inherits(stage: &Stage) {
     assert_eq!(seen.await.unwrap(), (false, true));
 }
 
+async fn local_task_that_a_body_polls_sees_what_it_inherits(stage: &Stage) {
+    let lock = stage.client().await.lock("order");
+    let local = LocalSet::new();
+    let again = lock.clone();
+    let plain = local.spawn_local(async move {
+        let entered = again.try_acquire().await.unwrap();
+        is_held("order") || entered.is_some()
+    });
+    let seen = lock.acquire().run(local.run_until(async {
+        let plain = plain.await.unwrap();
+        let inherited = spawn_local(inherit(async { is_held("order") }));
+        (plain, inherited.await.unwrap(), is_held("order"))
+    }));
+    assert_eq!(seen.await.unwrap(), (false, true, true));
+}
+
 on_every_backend! {
     code_inside_a_scope_sees_its_holds_and_no_others,
     guard_without_a_scope_is_not_seen,
@@ -138,4 +155,5 @@ on_every_backend! {
     lost_hold_inside_a_held_one_of_its_key_hides_nothing,
     body_dropped_for_its_loss_sees_the_outer_hold_of_another_client,
     spawned_task_sees_what_it_inherits,
+    local_task_that_a_body_polls_sees_what_it_inherits,
 }
