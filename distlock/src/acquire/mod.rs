@@ -20,6 +20,7 @@ use std::time::Duration;
 pub(crate) use self::lock_set::LockSet;
 use self::terms::{Bounds, Terms};
 use crate::error::Error;
+use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::guard::run::{BoxedAcquisition, Run, TryRun};
 use crate::guard::{Guard, Leased};
 
@@ -99,7 +100,7 @@ pub struct Acquire<G = Guard> {
     guard: PhantomData<fn() -> G>,
 }
 
-impl<G: From<Guard> + 'static> Acquire<G> {
+impl<G: FromGuard> Acquire<G> {
     #[track_caller]
     pub(crate) fn new(locks: LockSet) -> Self {
         Self {
@@ -261,7 +262,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// Makes a single attempt. Returns `None` if another owner holds the lock.
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
         match self.wait(Duration::ZERO).acquire().await {
-            Ok(guard) => Ok(Some(guard.into())),
+            Ok(guard) => Ok(Some(G::from_guard(AcquiredGuard::new(guard)))),
             Err(busy) if busy.is_busy() => Ok(None),
             Err(error) => Err(error),
         }

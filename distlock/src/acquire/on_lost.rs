@@ -5,6 +5,7 @@ use std::fmt;
 use super::Acquire;
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::guard::from_guard::FromGuard;
 use crate::guard::on_lost::RunOr;
 
 /// An acquisition with a function for the value of a body whose lock was lost, made by [`Acquire::on_lost`].
@@ -17,7 +18,7 @@ pub struct OnLost<H, G = Guard> {
     on_lost: H,
 }
 
-impl<G: From<Guard> + 'static> Acquire<G> {
+impl<G: FromGuard> Acquire<G> {
     /// Sets what to do with the value of a body that has run to its end if its hold turns out to be lost.
     ///
     /// A body may have done what cannot be done twice, such as a payment, before its hold is found lost at the release. Its value
@@ -60,7 +61,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 }
 
-impl<H, G: From<Guard> + 'static> OnLost<H, G> {
+impl<H, G: FromGuard> OnLost<H, G> {
     /// Does the same as [`Acquire::run`], and gives the value of `body` to the function of [`on_lost`](Acquire::on_lost) if the
     /// hold turns out to be lost after its end.
     ///

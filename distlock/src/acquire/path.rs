@@ -14,6 +14,7 @@ use super::reentry::{Enclosing, check_open, find_enclosing};
 use super::{Acquire, LockSet, multi, quorum};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
 use crate::telemetry::LockType;
@@ -54,16 +55,16 @@ impl<G> fmt::Debug for Acquiring<G> {
     }
 }
 
-impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
+impl<G: FromGuard> IntoFuture for Acquire<G> {
     type Output = Result<G, Error>;
     type IntoFuture = Acquiring<G>;
 
     fn into_future(self) -> Acquiring<G> {
-        Acquiring::new(async move { Ok(self.acquire().await?.into()) })
+        Acquiring::new(async move { Ok(G::from_guard(AcquiredGuard::new(self.acquire().await?))) })
     }
 }
 
-impl<G: From<Guard> + 'static> Acquire<G> {
+impl<G: FromGuard> Acquire<G> {
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
     /// starts again.
     pub(super) async fn acquire(&self) -> Result<Guard, Error> {

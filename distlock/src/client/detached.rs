@@ -8,6 +8,7 @@ use crate::acquire::handle::Handle;
 use crate::error::Error;
 use crate::guard::Leased;
 use crate::guard::detached::{DetachedHold, OwnedKey};
+use crate::guard::from_guard::AcquiredGuard;
 
 impl Client {
     /// Takes over a hold that was [detached](crate::Guard::detach), in this process or in another one, and returns its guard.
@@ -44,7 +45,7 @@ impl Client {
         let (handle, place) = (self.detached(&detached.hold), Location::caller());
         async move {
             let guard = attach::attach(&handle, &detached.hold, place).await?;
-            Ok(G::from(guard))
+            Ok(G::from_guard(AcquiredGuard::new(guard)))
         }
     }
 

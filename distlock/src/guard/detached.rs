@@ -141,8 +141,12 @@ impl OwnedKey {
         let permits = next()?.parse().ok().filter(|permits| *permits > 0)?;
         let token = match next()? {
             "" => None,
-            token => Some(token.parse().ok()?),
+            token => Some(token.parse().ok().filter(|token| *token > 0)?),
         };
+        // Each grant of a fenced lock has a token, and no other grant has one.
+        if token.is_some() != (kind == Kind::Fenced) {
+            return None;
+        }
         let (expires_after, key) = next()?.split_once('/')?;
         let in_doubt = expires_after.strip_suffix(MAY_COME_LATE);
         Some(Self {
@@ -355,6 +359,9 @@ mod tests {
             with(":7:1:", ":7:0:"),
             with(":7:1:", ":-7:1:"),
             with("::0/", ":x:0/"),
+            with("::0/", ":9:0/"),
+            with(":lock:", ":fenced_lock:"),
+            with(":lock:", ":fenced_lock:").replace("::0/", ":0:0/"),
             with("0/", "0"),
         ] {
             let error = wrong.parse::<DetachedHold>().unwrap_err();

@@ -7,6 +7,7 @@ use futures_core::Stream;
 
 use crate::error::Error;
 use crate::guard::detached::DetachedHold;
+use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 use crate::resource::kind::Kind;
@@ -299,9 +300,9 @@ impl ExpirablePermit {
     }
 }
 
-impl From<Guard> for ExpirablePermit {
-    fn from(guard: Guard) -> Self {
-        Self(guard)
+impl FromGuard for ExpirablePermit {
+    fn from_guard(guard: AcquiredGuard) -> Self {
+        Self(guard.0)
     }
 }
 

@@ -7,6 +7,7 @@ use futures_core::Stream;
 
 use crate::error::Error;
 use crate::guard::detached::DetachedHold;
+use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 use crate::resource::kind::Kind;
@@ -31,7 +32,7 @@ impl FencedGuard {
     /// # Examples
     /// See [`FencedGuard`].
     pub fn token(&self) -> u64 {
-        // Each grant of a fenced lock has a token, so the 0 is never returned.
+        // Each grant of a fenced lock has a token, and nothing else makes this guard, so the 0 is never returned.
         self.0.fencing_token().unwrap_or_default()
     }
 
@@ -93,9 +94,9 @@ impl Leased for FencedGuard {
     }
 }
 
-impl From<Guard> for FencedGuard {
-    fn from(guard: Guard) -> Self {
-        Self(guard)
+impl FromGuard for FencedGuard {
+    fn from_guard(guard: AcquiredGuard) -> Self {
+        Self(guard.0)
     }
 }
 

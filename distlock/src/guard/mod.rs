@@ -5,6 +5,7 @@ pub(crate) mod detached;
 pub(crate) mod expirable_permit;
 mod extend;
 pub(crate) mod fenced;
+pub(crate) mod from_guard;
 mod leased;
 pub(crate) mod on_lost;
 pub(crate) mod permit;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::resource::owner::Owner;
 
 /// One or several permits of a [`Semaphore`](crate::Semaphore), which are taken for as long as this value exists.
@@ -100,9 +101,9 @@ impl Permit {
     }
 }
 
-impl From<Guard> for Permit {
-    fn from(guard: Guard) -> Self {
-        Self(guard)
+impl FromGuard for Permit {
+    fn from_guard(guard: AcquiredGuard) -> Self {
+        Self(guard.0)
     }
 }
 

@@ -100,6 +100,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fenced",
             "detached",
             "leased",
+            "from_guard",
             "stream",
             "on_lost",
             "run",

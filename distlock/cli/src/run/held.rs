@@ -134,7 +134,7 @@ async fn last_look(client: &Client, args: &Run) -> Option<String> {
 
 fn bounded<G>(mut acquire: Acquire<G>, args: &Run) -> Acquire<G>
 where
-    G: From<Guard> + Leased + 'static,
+    G: Leased,
 {
     if let Some(wait) = args.wait {
         acquire = acquire.wait(wait);
