@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Guard, Leased};
+use super::{Guard, Leased, Shares};
 use crate::error::Error;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
@@ -263,7 +263,7 @@ impl Guard {
 
     /// What another process must know to take over the hold, if it can be detached. From now on the hold is not handed over.
     fn detachable(&self) -> Result<OwnedKey, Error> {
-        let [share] = self.shares.as_slice() else {
+        let Shares::One(share) = &self.0 else {
             return Err(unsupported(self.key(), SEVERAL));
         };
         let hold = share.hold_ref().hold();
@@ -287,9 +287,8 @@ impl Guard {
         })
     }
 
-    fn detach_checked<G>(mut self, mut owned: OwnedKey) -> Result<DetachedHold<G>, Error> {
-        let shares = std::mem::take(&mut self.shares);
-        for share in shares {
+    fn detach_checked<G>(self, mut owned: OwnedKey) -> Result<DetachedHold<G>, Error> {
+        if let Shares::One(share) = self.0 {
             owned.may_come_late = match share.detach()? {
                 Some(may_come_late) => may_come_late,
                 // A task in a scope of the guard has entered the hold since its guards were counted.

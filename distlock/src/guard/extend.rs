@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use smallvec::SmallVec;
 
-use super::Guard;
+use super::{Guard, Shares};
 use crate::error::{Error, Loss};
 use crate::local::{HoldShare, ShareRef};
 use crate::sync::time::Instant;
@@ -68,8 +68,9 @@ impl Guard {
         let shares = self.share_refs();
         self.check_extension(&shares, lease)?;
         // Also one that has entered the holds of scopes around it, which sets the same part aside.
-        let is_quorum = self.quorum.is_some() || shares.iter().any(ShareRef::allows_for_drift);
-        let needs = self.view.needs();
+        let is_quorum =
+            matches!(self.0, Shares::Quorum(_)) || shares.iter().any(ShareRef::allows_for_drift);
+        let needs = self.view().needs();
         let drift = if is_quorum {
             quorum::drift(lease)
         } else {
@@ -85,16 +86,18 @@ impl Guard {
             }
         }
         if extended < needs {
-            return Err(self.view.lost(Loss::Expired));
+            return Err(self.view().lost(Loss::Expired));
         }
         self.until_confirmed(&shares, needs).await?;
         Ok(Instant::now() + self.remaining())
     }
 
     fn share_refs(&self) -> ShareRefs {
-        match &self.quorum {
-            Some(quorum) => quorum.share_refs(),
-            None => self.shares.iter().map(HoldShare::to_ref).collect(),
+        match &self.0 {
+            Shares::Quorum(quorum) => quorum.share_refs(),
+            Shares::One(_) | Shares::Several(_) => {
+                self.shares().iter().map(HoldShare::to_ref).collect()
+            }
         }
     }
 
@@ -136,7 +139,7 @@ impl Guard {
             // In this order: what is confirmed counts, even if the time is over by now.
             biased;
             () = confirmed => Ok(()),
-            () = self.lost() => Err(self.view.lost(Loss::Expired)),
+            () = self.lost() => Err(self.view().lost(Loss::Expired)),
             () = first.clock.sleep_until(since.after(patience)) => Err(Error::unavailable(
                 self.key(),
                 first.now().since(since),

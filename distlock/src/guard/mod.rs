@@ -15,10 +15,11 @@ pub(crate) mod stream;
 mod token;
 
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 pub use self::leased::Leased;
 use crate::error::{Error, Loss};
@@ -55,56 +56,63 @@ use crate::wait::quorum::QuorumHold;
 /// # Ok(()) }
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
-pub struct Guard {
-    view: HoldView,
-    /// In the order of the view's members. Empty for a guard of a Redlock.
-    shares: HoldShares,
+pub struct Guard(Shares);
+
+/// The shares of a guard. Those of several holds are boxed, because most guards have one, and a program keeps many guards.
+enum Shares {
+    One(HoldShare),
+    Several(Box<SeveralShares>),
     /// The shares of a Redlock, which change.
-    quorum: Option<Box<QuorumHold>>,
+    Quorum(Box<QuorumHold>),
+}
+
+/// The shares of a guard of several holds.
+struct SeveralShares {
+    view: HoldView,
+    /// In the order of the view's members.
+    shares: HoldShares,
 }
 
 impl Guard {
     pub(crate) fn new(share: HoldShare) -> Self {
-        Self {
-            view: HoldView::one(Arc::clone(share.hold_ref())),
-            shares: smallvec![share],
-            quorum: None,
-        }
+        Self(Shares::One(share))
     }
 
     /// A guard of several holds, of which `needs` have to be held.
-    pub(crate) fn of(shares: HoldShares, needs: usize) -> Self {
-        let view = match shares.as_slice() {
-            [one] => HoldView::one(Arc::clone(one.hold_ref())),
-            all => HoldView::of(all.iter().map(|share| Arc::clone(share.hold_ref())), needs),
-        };
-        Self {
-            view,
-            shares,
-            quorum: None,
+    pub(crate) fn of(mut shares: HoldShares, needs: usize) -> Self {
+        if shares.len() == 1 {
+            return Self::new(shares.remove(0));
         }
+        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
+        let view = HoldView::of(members, needs);
+        Self(Shares::Several(Box::new(SeveralShares { view, shares })))
     }
 
     /// A guard of a Redlock.
     pub(crate) fn of_quorum(hold: QuorumHold) -> Self {
-        Self {
-            view: hold.view(),
-            shares: SmallVec::new(),
-            quorum: Some(Box::new(hold)),
+        Self(Shares::Quorum(Box::new(hold)))
+    }
+
+    /// The shares, apart from those of a Redlock.
+    fn shares(&self) -> &[HoldShare] {
+        match &self.0 {
+            Shares::One(share) => slice::from_ref(share),
+            Shares::Several(several) => &several.shares,
+            Shares::Quorum(_) => &[],
         }
     }
 
     /// The first hold. Most guards have only one.
     fn first(&self) -> &Hold {
-        match &self.quorum {
-            Some(quorum) => quorum.first().hold(),
-            None => self.shares[0].hold_ref().hold(),
+        match &self.0 {
+            Shares::Quorum(quorum) => quorum.first().hold(),
+            Shares::One(_) | Shares::Several(_) => self.shares()[0].hold_ref().hold(),
         }
     }
 
     /// Keeps the keys taken for this long from now on, even if the guard ends earlier.
     pub(crate) fn keep_for(&self, at_least: Duration) {
-        for member in self.view.members().iter() {
+        for member in self.view().members().iter() {
             member.hold().keep_for(member.now(), at_least);
         }
     }
@@ -135,7 +143,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        let mut keys: SmallVec<[&str; 1]> = self.shares.iter().map(HoldShare::key).collect();
+        let mut keys: SmallVec<[&str; 1]> = self.shares().iter().map(HoldShare::key).collect();
         // A Redlock has one key on several servers.
         if keys.is_empty() {
             keys.push(self.key());
@@ -193,7 +201,11 @@ impl Guard {
     }
 
     pub(crate) fn view(&self) -> HoldView {
-        self.view.clone()
+        match &self.0 {
+            Shares::One(share) => HoldView::one(Arc::clone(share.hold_ref())),
+            Shares::Several(several) => several.view.clone(),
+            Shares::Quorum(quorum) => quorum.view(),
+        }
     }
 
     /// How many permits of a semaphore the guard has.
@@ -216,7 +228,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn is_held(&self) -> bool {
-        self.view.is_held()
+        self.view().is_held()
     }
 
     /// Returns how long the guard still holds the key, unless its lease is renewed or [extended](Guard::extend); zero if it
@@ -244,7 +256,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.view.remaining()
+        self.view().remaining()
     }
 
     /// Returns a future that completes when the hold is lost, or must be assumed lost because its lease ended by this
@@ -267,7 +279,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.view.clone().over()
+        self.view().over()
     }
 
     /// Enters the lock once more, like a second `lock()` of one thread in Redisson.
@@ -294,20 +306,24 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
-        if let Some(quorum) = &self.quorum {
-            let again = quorum.reenter()?.map(Self::of_quorum);
-            return again.ok_or_else(|| self.view.lost(Loss::Expired));
-        }
-        let needs = self.view.needs();
-        let again = self.shares.iter().map(HoldShare::reenter);
+        let several = match &self.0 {
+            Shares::One(share) => return share.reenter().map(Self::new),
+            Shares::Several(several) => several,
+            Shares::Quorum(quorum) => {
+                let again = quorum.reenter()?.map(Self::of_quorum);
+                return again.ok_or_else(|| quorum.view().lost(Loss::Expired));
+            }
+        };
+        let needs = several.view.needs();
+        let again = several.shares.iter().map(HoldShare::reenter);
         // A guard of a quorum re-enters the holds that are not lost.
-        let again: HoldShares = if needs < self.shares.len() {
+        let again: HoldShares = if needs < several.shares.len() {
             again.flatten().collect()
         } else {
             again.collect::<Result<_, _>>()?
         };
         if again.len() < needs {
-            return Err(self.view.lost(Loss::Expired));
+            return Err(several.view.lost(Loss::Expired));
         }
         Ok(Self::of(again, needs))
     }
@@ -352,13 +368,14 @@ impl Guard {
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
-        Section::new(self.view.clone())
+        Section::new(self.view())
     }
 
     /// How many of its holds the guard has now, by this process's clock.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_parts(&self) -> usize {
-        let members = self.view.members();
+        let view = self.view();
+        let members = view.members();
         members.iter().filter(|member| member.is_held()).count()
     }
 }

@@ -1,6 +1,8 @@
 //! The ways in which a guard ends by its name. A guard that is dropped ends with its [shares](HoldShare).
 
-use super::Guard;
+use smallvec::smallvec;
+
+use super::{Guard, Shares};
 use crate::error::Error;
 use crate::local::{HoldShare, HoldShares, end_all};
 
@@ -31,44 +33,47 @@ impl Guard {
     /// assert!(guard.release().await.unwrap_err().is_lost());
     /// # Ok(()) }
     /// ```
-    pub async fn release(mut self) -> Result<(), Error> {
-        if self.shares.len() != 1 {
+    pub async fn release(self) -> Result<(), Error> {
+        let share = match self.0 {
+            Shares::One(share) => share,
             // Boxed: most guards have one share, and each release would have room for several.
-            return Box::pin(self.release_all()).await;
-        }
+            several => return Box::pin(Self(several).release_all()).await,
+        };
         // Not in the head of the `match`, whose temporary values the future would keep until the answer.
-        let release = self.shares.remove(0).end()?;
+        let release = share.end()?;
         match release {
             Some(release) => release.confirm().await,
             None => Ok(()),
         }
     }
 
-    async fn release_all(mut self) -> Result<(), Error> {
+    async fn release_all(self) -> Result<(), Error> {
         // Read before the shares end: after that, no member counts as held.
-        let lost = self.view.loss();
-        let needs = self.view.needs();
+        let view = self.view();
+        let lost = view.loss();
+        let needs = view.needs();
         let released = end_all(self.take_shares(), needs).await;
         lost.map_or(released, Err)
     }
 
     /// Ends the guard without giving permits back.
-    pub(crate) fn forget(mut self) {
+    pub(crate) fn forget(self) {
         self.take_shares().into_iter().for_each(HoldShare::forget);
     }
 
     /// Ends the guard and leaves its holds in the server until their leases end. They are no longer renewed.
-    pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
+    pub(crate) fn leave_to_its_lease(self) -> Result<(), Error> {
         self.take_shares()
             .into_iter()
             .try_for_each(HoldShare::leave_to_its_lease)
     }
 
     /// The shares, which the caller ends.
-    fn take_shares(&mut self) -> HoldShares {
-        match self.quorum.take() {
-            Some(quorum) => quorum.end(),
-            None => std::mem::take(&mut self.shares),
+    fn take_shares(self) -> HoldShares {
+        match self.0 {
+            Shares::One(share) => smallvec![share],
+            Shares::Several(several) => several.shares,
+            Shares::Quorum(quorum) => quorum.end(),
         }
     }
 }
