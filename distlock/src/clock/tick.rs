@@ -22,6 +22,11 @@ impl Tick {
     /// Later than every deadline.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
+    /// Returns this point; `None` if it is [`NEVER`](Tick::NEVER), which takes no more bytes than a point.
+    pub(crate) fn unless_never(self) -> Option<Self> {
+        (self != Self::NEVER).then_some(self)
+    }
+
     /// Returns the point that is `by` later.
     pub fn after(self, by: Duration) -> Self {
         // Saturates, so that what never ends stays so.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::entry::{Entries, Entry};
+use super::entry::{Entries, KeyWaiters};
 use super::queue::{HeadCheck, QueueEffect};
 use super::waker::SlotWaker;
 use crate::clock::Tick;
@@ -33,10 +33,10 @@ impl CheckedHeads {
     /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
     /// [begin soon](crate::session::Watchdog::inspect_soon), which the caller asks for outside of the mutex.
     #[must_use]
-    pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) -> bool {
-        let is_new = !entry.is_checked && entry.queue.needs_its_head();
+    pub(super) fn check_later(&self, waiters: &mut KeyWaiters, resource: &Resource) -> bool {
+        let is_new = !waiters.is_checked && waiters.queue.needs_its_head();
         if is_new {
-            entry.is_checked = true;
+            waiters.is_checked = true;
             self.0.lock().insert(resource.clone());
         }
         is_new
@@ -55,28 +55,34 @@ impl CheckedHeads {
             let Some(entry) = entries.get_mut(resource) else {
                 return false;
             };
-            match entry.queue.check_head(|head| head.is_present()) {
-                HeadCheck::Fine => entry.is_checked = false,
+            let waiters = entry.waiters_mut();
+            match waiters.queue.check_head(|head| head.is_present()) {
+                HeadCheck::Fine => waiters.is_checked = false,
                 HeadCheck::Ask(head) => asked.push(head),
                 HeadCheck::Absent(ticket, head) => {
                     absent.push((resource.key.clone(), head));
                     tickets.insert(ticket);
-                    let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
+                    let effect = waiters.queue.leave(ticket, |hold| hold.may_pass_on(now));
                     effects.push(effect);
                 }
             }
+            let is_checked = waiters.is_checked;
             if entry.is_idle() {
                 entries.remove(resource);
                 return false;
             }
-            entry.is_checked
+            is_checked
         });
         if !tickets.is_empty() {
             // A waiter for several keys has one ticket in all their queues, and is absent in each.
             entries.retain(|_, entry| {
-                let left = entry.queue.those_of(&tickets);
+                if !entry.has_waiters() {
+                    return true;
+                }
+                let queue = &mut entry.waiters_mut().queue;
+                let left = queue.those_of(&tickets);
                 for ticket in &left {
-                    effects.push(entry.queue.leave(*ticket, |hold| hold.may_pass_on(now)));
+                    effects.push(queue.leave(*ticket, |hold| hold.may_pass_on(now)));
                 }
                 left.is_empty() || !entry.is_idle()
             });

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use scopeguard::{defer, guard};
 
+use super::entry::Entry;
 use super::queue::QueueEffect;
 use super::registry::Registry;
 use super::round_robin::RoundRobin;
+use super::run::Run;
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -151,13 +153,18 @@ impl Registry {
         };
         // Not if the entry has a newer holder: that grant shows that the server does not have this hold any more.
         let may_pass_on = may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
-        let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
-        ended.needs_checks = self.checked.check_later(entry, &hold.resource);
+        let has_waiters = entry.has_waiters();
+        let mut effect = QueueEffect::Nothing;
+        if has_waiters {
+            let waiters = entry.waiters_mut();
+            effect = waiters.queue.release(Arc::clone(hold), may_pass_on, now);
+            ended.needs_checks = self.checked.check_later(waiters, &hold.resource);
+        }
         if let QueueEffect::HandedOver(wake) = effect {
             // Before the next waiter can take it, which has the watchdog look at the hold.
             hold.with_lease(|lease| lease.verification.passed_on(now));
             ended.after = AfterGuard::HandedOver(wake);
-        } else if was_dropped && may_pass_on && entry.queue.is_empty() {
+        } else if was_dropped && may_pass_on && !has_waiters {
             hold.wait_for_release();
             ended.after = AfterGuard::WaitsForRelease;
         }
@@ -207,26 +214,34 @@ impl Registry {
             let is_alone = is_alone
                 && self.used_kinds.same_data_of_others(resource).all(|other| {
                     let entry = entries.get(&other);
-                    entry.is_none_or(|entry| entry.queue.is_empty())
+                    !entry.is_some_and(Entry::has_waiters)
                 });
             if let Some(entry) = entries.get_mut(resource) {
-                entry.queue.released(is_alone);
-                if others > 0 {
-                    // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even
-                    // if it was granted before this reply arrived.
-                    entry.queue.end_run();
-                }
                 // Not if the attempt behind the release was granted before this answer came: the entry has the new hold
                 // then.
-                if entry.is_held_by(hold) {
+                let is_holder = entry.is_held_by(hold);
+                let mut left_to = RoundRobin::released(others, Run::default().turn_of_others());
+                // The usual hold has had no waiters behind it, and nothing is to be kept for any.
+                if !is_holder || entry.waiters().is_some() {
+                    let waiters = entry.waiters_mut();
+                    waiters.queue.released(is_alone);
+                    if others > 0 {
+                        // Other clients listen. The attempt that was sent behind this release is the last grant of the run,
+                        // even if it was granted before this reply arrived.
+                        waiters.queue.end_run();
+                    }
+                    if is_holder {
+                        let own_message = waiters.round_robin.own_message();
+                        left_to = RoundRobin::released(others, waiters.queue.turn_of_others())
+                            .with_own_message(own_message);
+                        waiters.yield_to(left_to);
+                    }
+                }
+                if is_holder {
                     entry.holder = None;
-                    let own_message = entry.round_robin.own_message();
-                    let others = RoundRobin::released(others, entry.queue.turn_of_others())
-                        .with_own_message(own_message);
-                    entry.yield_to(others);
                     if entry.is_idle() {
                         entries.remove(resource);
-                        yielded = Some(others);
+                        yielded = Some(left_to);
                     }
                 }
             }

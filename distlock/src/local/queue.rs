@@ -11,6 +11,7 @@
 //! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::ops::Bound;
 
 use super::run::Run;
@@ -19,7 +20,7 @@ use crate::sync::atomic::{Ordering, StaticU64};
 
 /// A waiter's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct Ticket(NonZeroU64);
 
 impl Ticket {
     /// A ticket that is higher than every earlier one of any queue. A queue that was dismissed is forgotten, and its tickets
@@ -27,7 +28,8 @@ impl Ticket {
     fn new() -> Self {
         static NEXT: StaticU64 = StaticU64::new(0);
         // Relaxed: a queue takes its tickets under its own mutex, which keeps them in order there.
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        let before = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(NonZeroU64::MIN.saturating_add(before))
     }
 
     /// A ticket that is higher than all that [`new`](Ticket::new) makes, before or after: its waiter lets everybody pass.
@@ -137,7 +139,7 @@ impl<H, W: Clone> Queue<H, W> {
     pub(crate) fn is_head_at_rest(&self) -> bool {
         self.first
             .as_ref()
-            .is_some_and(|(head, _)| head.0 & Ticket::LAST != 0)
+            .is_some_and(|(head, _)| head.0.get() & Ticket::LAST != 0)
     }
 
     /// What wakes the one behind this ticket.
@@ -157,6 +159,11 @@ impl<H, W: Clone> Queue<H, W> {
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &W> {
         let waiters = self.head().into_iter().chain(self.behind.values());
         waiters.map(|waiter| &waiter.wake)
+    }
+
+    /// Whether it has no waiter, and nothing has happened since its run [began](Queue::began).
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_empty() && self.slot.is_none() && self.run.is_new()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -18,6 +18,7 @@ use scopeguard::defer;
 
 use super::checked_heads::{CheckedHeads, FoundHeads};
 use super::entry::{Entries, Entry};
+use super::queue::Queue;
 use super::shared_holds::SharedHolds;
 use super::used_kinds::UsedKinds;
 use super::waits::limits::WaiterLimits;
@@ -78,9 +79,7 @@ impl Registry {
 
     pub(crate) fn has_waiters(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
-        entries
-            .get(resource)
-            .is_some_and(|entry| !entry.queue.is_empty())
+        entries.get(resource).is_some_and(Entry::has_waiters)
     }
 
     /// Records a hold that was granted to an acquisition which did not queue.
@@ -98,11 +97,9 @@ impl Registry {
         let now = hold.latest_guard().since;
         let (former, left_over) = {
             let mut entries = self.entries.lock();
-            let entry = entries
-                .entry(hold.resource.clone())
-                .or_insert_with(|| Box::new(Entry::new()));
+            let entry = entries.entry(hold.resource.clone()).or_default();
             // It has not listened, or not for long.
-            (entry.set_holder(hold, None), entry.queue.began(now))
+            (entry.set_holder(hold, None), entry.began(now))
         };
         // Also if a waker panics.
         defer! {
@@ -191,10 +188,7 @@ impl Registry {
     #[cfg(feature = "test-util")]
     pub(crate) fn size(&self) -> (usize, usize) {
         let entries = self.entries.lock();
-        (
-            entries.len(),
-            entries.values().map(|entry| entry.queue.len()).sum(),
-        )
+        (entries.len(), queues(&entries).map(Queue::len).sum())
     }
 }
 
@@ -214,8 +208,13 @@ impl Callbacks for Registry {
 
 /// The wakers of all waiters that stand in a queue.
 fn wakers_of(entries: MutexGuard<'_, Entries>) -> Vec<Arc<SlotWaker>> {
-    let wakers = entries.values().flat_map(|entry| entry.queue.wakers());
-    wakers.cloned().collect()
+    queues(&entries).flat_map(Queue::wakers).cloned().collect()
+}
+
+/// The queues of all keys that have one.
+fn queues(entries: &Entries) -> impl Iterator<Item = &Queue<Arc<Hold>, Arc<SlotWaker>>> {
+    let waiters = entries.values().filter_map(Entry::waiters);
+    waiters.map(|waiters| &waiters.queue)
 }
 
 impl Drop for Registry {

@@ -28,6 +28,11 @@ impl Run {
         };
     }
 
+    /// Whether it has no other grant than the first one, and nothing else is known of it.
+    pub(super) fn is_new(self) -> bool {
+        self.grants == 0 && !self.is_over && !self.is_alone
+    }
+
     /// Whether one more grant may follow.
     pub(super) fn goes_on(self, now: Tick) -> bool {
         // A rule of tests/model: run_of_hand_overs_is_limited.

@@ -303,7 +303,7 @@ impl Registry {
                 .filter_map(|held| entries.get(&held));
             let held = held.find(|entry| entry.holder.is_some());
             let entry = entries.get(resource);
-            SeenKey::new(entry.map(|entry| &**entry), held.map(|entry| &**entry), now)
+            SeenKey::new(entry, held, now)
         };
         for resource in by_age.iter().flat_map(|wait| &wait.resources) {
             keys.entry(resource).or_insert_with(|| seen_key(resource));
@@ -350,11 +350,14 @@ struct SeenKey {
 impl SeenKey {
     /// `held`: the entry of a kind with the same data that this client holds.
     fn new(entry: Option<&Entry>, held: Option<&Entry>, now: Tick) -> Self {
-        let wakers = entry.into_iter().flat_map(|entry| entry.queue.wakers());
+        let waiters = entry.and_then(Entry::waiters);
+        let wakers = waiters
+            .into_iter()
+            .flat_map(|waiters| waiters.queue.wakers());
         // The address of a waker tells the waiters apart. The copies of the waits keep the wakers alive.
         let places = wakers.enumerate().map(|(at, one)| (Arc::as_ptr(one), at));
         let holder = held.and_then(|entry| entry.holder.as_ref());
-        let busy_until = entry.and_then(|entry| entry.busy_until);
+        let busy_until = waiters.and_then(|waiters| waiters.busy_until.unless_never());
         let blocked_by = match (holder, busy_until) {
             (Some(holder), _) => BlockedBy::OwnHold {
                 owner: holder.hold.owner,

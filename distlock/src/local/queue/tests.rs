@@ -282,8 +282,9 @@ fn time_to_leave(lines: usize, waiters: u64) -> Duration {
     for _ in 0..lines {
         let (mut queue, tickets) = queue(waiters / lines as u64);
         let start = processor_time();
-        let (odd, even): (Vec<Ticket>, Vec<Ticket>) =
-            tickets.into_iter().partition(|ticket| ticket.0 % 2 == 1);
+        let (odd, even): (Vec<Ticket>, Vec<Ticket>) = tickets
+            .into_iter()
+            .partition(|ticket| ticket.0.get() % 2 == 1);
         for ticket in odd.into_iter().chain(even.into_iter().rev()) {
             let _ = queue.leave(ticket, |_| true);
         }

@@ -11,41 +11,45 @@ use crate::local::round_robin::RoundRobin;
 impl QueueSlot<'_> {
     /// How many turns of other clients come first, as far as the queue knows.
     pub(crate) fn round_robin(&self) -> RoundRobin {
-        let known = self.with_entry(|entry, _| entry.round_robin);
-        known.unwrap_or_default()
+        let known = self.with_entry(|entry, _| Some(entry.waiters()?.round_robin));
+        known.flatten().unwrap_or_default()
     }
 
     /// Counts turns of other clients.
     pub(crate) fn with_round_robin(&self, count: impl FnOnce(&mut RoundRobin)) {
-        self.with_entry(|entry, _| count(&mut entry.round_robin));
+        self.with_entry(|entry, _| count(&mut entry.waiters_mut().round_robin));
     }
 
     /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
     pub(crate) fn give_up_line(&self, now: Tick) {
         self.with_entry(|entry, ticket| {
-            if entry.queue.is_head(ticket) {
-                entry.given_up_at = Some(now);
+            let waiters = entry.waiters_mut();
+            if waiters.queue.is_head(ticket) {
+                waiters.given_up_at = now;
             }
         });
     }
 
     /// The server has refused the waiter: another owner holds the key until then, if an end is known.
     pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
-        self.with_entry(|entry, _| entry.busy_until = until);
+        let until = until.unwrap_or(Tick::NEVER);
+        self.with_entry(|entry, _| entry.waiters_mut().busy_until = until);
     }
 
     /// When the lease of the key's holder ends, as far as the queue knows.
     pub(crate) fn busy_until(&self) -> Option<Tick> {
         let known = |entry: &mut Entry, _| match &entry.holder {
             Some(holder) => Some(holder.hold.lease(Lease::deadline)),
-            None => entry.busy_until,
+            None => entry.waiters()?.busy_until.unless_never(),
         };
         self.with_entry(known).flatten()
     }
 
     /// The server has refused the waiter, and has named this holder. Returns it if the waiter is in no queue of its client.
     pub(crate) fn note_holder(&self, mut holder: Option<Box<HeldBy>>) -> Option<Box<HeldBy>> {
-        let note = |entry: &mut Entry, _| std::mem::replace(&mut entry.busy_by, holder.take());
+        let note = |entry: &mut Entry, _| {
+            std::mem::replace(&mut entry.waiters_mut().busy_by, holder.take())
+        };
         // The former holder is dropped outside of the mutex. Without an entry nothing was taken out of `holder`.
         drop(self.with_entry(note));
         holder
@@ -55,7 +59,7 @@ impl QueueSlot<'_> {
     pub(crate) fn holder(&self) -> Option<Box<HeldBy>> {
         let known = |entry: &mut Entry, _| match &entry.holder {
             Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner.text(), 0))),
-            None => entry.busy_by.clone(),
+            None => entry.waiters()?.busy_by.clone(),
         };
         self.with_entry(known).flatten()
     }

@@ -46,7 +46,8 @@ impl Registry {
 impl Entry {
     /// What the slot of the first in line is worth.
     fn state_of_head(&self) -> SlotState {
-        if self.queue.has_offer() {
+        let waiters = self.waiters();
+        if waiters.is_some_and(|waiters| waiters.queue.has_offer()) {
             return SlotState::Offered;
         }
         match &self.holder {
@@ -54,7 +55,7 @@ impl Entry {
                 SlotState::Behind(Arc::clone(&holder.hold))
             }
             _ => SlotState::Free {
-                yields: self.yield_first,
+                yields: waiters.is_some_and(|waiters| waiters.yield_first),
             },
         }
     }
@@ -71,9 +72,10 @@ impl<'a> QueueSlot<'a> {
     /// What the slot is worth. Changes nothing.
     pub(crate) fn state(&self) -> SlotState {
         let state = self.with_entry(|entry, ticket| {
-            if entry.queue.is_head(ticket) {
+            let queue = &entry.waiters_mut().queue;
+            if queue.is_head(ticket) {
                 entry.state_of_head()
-            } else if entry.queue.has(ticket) {
+            } else if queue.has(ticket) {
                 SlotState::InLine
             } else {
                 SlotState::Lost
@@ -86,16 +88,17 @@ impl<'a> QueueSlot<'a> {
     /// the waiter is polled, and comes back if it has lost its place because it was not.
     pub(crate) fn state_at_rest(&mut self) -> SlotState {
         self.waker.note_step(false);
-        if self.with_entry(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
+        if self.with_entry(|entry, ticket| entry.waiters_mut().queue.has(ticket)) != Some(true) {
             self.joining.rank = self.ticket.take();
             self.join_queue(None);
         }
         let seen = self.with_entry(|entry, ticket| {
-            if !entry.queue.is_head_at_rest() {
+            let queue = &entry.waiters_mut().queue;
+            if !queue.is_head_at_rest() {
                 return (SlotState::InLine, None);
             }
             // Only the head is woken when the last one before them has left.
-            let next = entry.queue.next_after(ticket).cloned();
+            let next = queue.next_after(ticket).cloned();
             (entry.state_of_head(), next)
         });
         let (state, next) = seen.unwrap_or((SlotState::InLine, None));
@@ -107,13 +110,13 @@ impl<'a> QueueSlot<'a> {
 
     /// Takes over the hold in its slot, if there is one with enough of its lease left.
     pub(crate) fn take_offer(&mut self) -> Option<OpenShare> {
-        let hold = self.with_entry(|entry, ticket| entry.queue.take(ticket))??;
+        let hold = self.with_entry(|entry, ticket| entry.waiters_mut().queue.take(ticket))??;
         self.take_over(&hold)
     }
 
     /// Has the hold in its slot released in the server, and keeps the place.
     pub(crate) fn refuse_offer(&self) {
-        let hold = self.with_entry(|entry, ticket| entry.queue.take(ticket));
+        let hold = self.with_entry(|entry, ticket| entry.waiters_mut().queue.take(ticket));
         if let Some(hold) = hold.flatten() {
             self.registry.give_back(&hold);
         }

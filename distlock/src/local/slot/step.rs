@@ -128,26 +128,27 @@ impl<'a> QueueSlot<'a> {
                 .entry(self.joining.resource.clone())
                 .or_insert_with(|| {
                     is_new = true;
-                    Box::new(Entry::new())
+                    Entry::default()
                 });
+            let waiters = entry.waiters_mut();
             if let Some(others) = others {
-                entry.yield_to(others);
+                waiters.yield_to(others);
             }
-            self.is_of_new_entry = is_new && !entry.yield_first;
+            self.is_of_new_entry = is_new && !waiters.yield_first;
             let waker = Arc::clone(&self.waker);
             // Taken: a waiter that loses its place because it was not polled joins at the end.
             let rank = self.joining.rank.take();
-            let ticket = entry.queue.join(waker, self.joining.takes_over, rank);
+            let ticket = waiters.queue.join(waker, self.joining.takes_over, rank);
             self.ticket = Some(ticket);
             let needs_checks = self
                 .registry
                 .checked
-                .check_later(entry, self.joining.resource);
+                .check_later(waiters, self.joining.resource);
             // A hold that was handed to a waiter behind its place.
             let unwanted = if self.joining.takes_over {
                 None
             } else {
-                entry.queue.take(ticket)
+                waiters.queue.take(ticket)
             };
             (unwanted, needs_checks)
         };
@@ -167,7 +168,8 @@ impl<'a> QueueSlot<'a> {
             self.join_queue(None);
         }
         self.ticket.is_none()
-            || self.with_entry(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
+            || self.with_entry(|entry, ticket| entry.waiters_mut().queue.is_head(ticket))
+                == Some(true)
     }
 
     /// A message has arrived. If this client has a hold of the key, that hold did not cause the message.
@@ -183,8 +185,11 @@ impl<'a> QueueSlot<'a> {
 
     /// Whether it is the first in line, with others behind it.
     pub(crate) fn is_first_of_several(&self) -> bool {
-        self.with_entry(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
-            == Some(true)
+        let is_first = |entry: &mut Entry, ticket| {
+            let queue = &entry.waiters_mut().queue;
+            queue.is_head(ticket) && queue.len() > 1
+        };
+        self.with_entry(is_first) == Some(true)
     }
 
     /// The next step, and when a head of its queue last gave up because the server does not answer.
@@ -225,9 +230,10 @@ impl<'a> QueueSlot<'a> {
         }
         let now = session.now();
         let follows = self.with_entry(|entry, _| {
-            let follows = entry.queue.run_goes_on(now);
+            let queue = &mut entry.waiters_mut().queue;
+            let follows = queue.run_goes_on(now);
             if follows {
-                entry.queue.count_grant();
+                queue.count_grant();
             }
             follows
         });
@@ -241,16 +247,18 @@ impl<'a> QueueSlot<'a> {
         let now = || self.registry.session.now();
         let mut given_up_at = None;
         let step = self.with_entry(|entry, ticket| {
-            given_up_at = entry.given_up_at;
-            if !entry.queue.is_head(ticket) {
-                let is_queued = entry.queue.has(ticket);
+            let waiters = entry.waiters_mut();
+            given_up_at = waiters.given_up_at.unless_never();
+            let queue = &mut waiters.queue;
+            if !queue.is_head(ticket) {
+                let is_queued = queue.has(ticket);
                 return is_queued.then_some((NextStep::WaitInLine, None));
             }
             // The offer stays in the slot until the waiter takes it, and means that it is its turn.
-            if collects && entry.queue.has_offer() {
+            if collects && queue.has_offer() {
                 return Some((NextStep::Attempt { yield_first: false }, None));
             }
-            let mut handed_over = entry.queue.take(ticket);
+            let mut handed_over = queue.take(ticket);
             if takes_over && !collects && handed_over.is_none() {
                 handed_over = entry.take_back(now);
             }
@@ -260,7 +268,7 @@ impl<'a> QueueSlot<'a> {
                 }
                 _ => NextStep::Attempt {
                     // Taken: other processes go first once for each release that they heard of.
-                    yield_first: std::mem::take(&mut entry.yield_first),
+                    yield_first: std::mem::take(&mut entry.waiters_mut().yield_first),
                 },
             };
             Some((step, handed_over))
@@ -339,23 +347,26 @@ impl<'a> QueueSlot<'a> {
             let own_message = match granted_at {
                 Some(_) => own_message,
                 // Handed over: the number is that of the same hold.
-                None => entry.round_robin.own_message(),
+                None => entry.waiters_mut().round_robin.own_message(),
             };
+            let queue = &mut entry.waiters_mut().queue;
             let left_over = granted_at.and_then(|now| {
                 if follows {
-                    entry.queue.went_on()
+                    queue.went_on()
                 } else {
-                    entry.queue.began(now)
+                    queue.began(now)
                 }
             });
             let former = match kind.line() {
                 Line::Shared => None,
                 Line::Local | Line::Server => entry.set_holder(hold, own_message),
             };
-            let effect = entry.queue.granted(ticket);
+            let queue = &mut entry.waiters_mut().queue;
+            let effect = queue.granted(ticket);
             // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
             // arrive.
-            let dismissed = kind.is_shared().then(|| entry.queue.dismiss());
+            let dismissed = kind.is_shared().then(|| queue.dismiss());
+            entry.forget_waiters();
             (former, left_over, effect, dismissed)
         });
         self.ticket = None;
@@ -407,7 +418,8 @@ impl Drop for QueueSlot<'_> {
             let Some(entry) = entries.get_mut(self.joining.resource) else {
                 return;
             };
-            let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
+            let queue = &mut entry.waiters_mut().queue;
+            let effect = queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
                 entries.remove(self.joining.resource);
             }
