@@ -19,12 +19,12 @@ use self::boot::LONGEST_UNWATCHED;
 #[cfg(test)]
 pub(crate) use self::boot::tests::suspend;
 use self::runtimes::TokioClock;
-pub(crate) use self::tick::AtomicTick;
 #[cfg_attr(
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 pub use self::tick::Tick;
+pub(crate) use self::tick::{AtomicTick, nanos};
 use crate::sync::Change;
 #[cfg(any(test, feature = "redis"))]
 use crate::sync::time::Instant;

@@ -98,7 +98,7 @@ impl AtomicTick {
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// In nanoseconds. What is longer than five centuries counts as that.
-pub(super) fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -279,9 +279,9 @@ impl Guard {
         Ok(OwnedKey {
             kind: resource.kind,
             key: resource.key.text().to_owned(),
-            owner: hold.owner,
+            owner: hold.owner(),
             permits: hold.permits,
-            token: hold.token,
+            token: hold.token(),
             expires_after: resource.key.expires_after(),
             may_come_late: false,
         })

@@ -167,7 +167,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn owner(&self) -> Owner {
-        self.first().owner
+        self.first().owner()
     }
 
     /// Returns the fencing token of the grant, if the lock is a fenced one. It is higher than the token of every earlier grant
@@ -187,7 +187,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn fencing_token(&self) -> Option<u64> {
-        self.first().token
+        self.first().token()
     }
 
     /// Explains why the guard of a lock that is not a fenced one has no such method.

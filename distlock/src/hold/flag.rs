@@ -1,15 +1,16 @@
 //! A flag that is set once. Setting it wakes all that wait for it.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Change, Changes};
+use crate::sync::{Change, Changes, OnceBox};
 
-/// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
+/// A flag that is set once.
 #[derive(Debug, Default)]
 pub(crate) struct Flag {
     is_set: AtomicBool,
     /// Whether anybody has ever waited. Most flags are set and dropped without that, and wake nobody.
     is_watched: AtomicBool,
-    changes: Changes,
+    /// Made for the first one that waits: each hold has a flag.
+    changes: OnceBox<Changes>,
 }
 
 impl Flag {
@@ -37,15 +38,17 @@ impl Flag {
         // Here and in `next_change`, `is_watched` is read and written in one step, so one of the two steps comes first. AcqRel:
         // the second one sees what was done before the first. So either this finds that somebody waits, or the waiter's look
         // finds the change.
-        if self.is_watched.fetch_or(false, Ordering::AcqRel) {
-            self.changes.announce();
+        if self.is_watched.fetch_or(false, Ordering::AcqRel)
+            && let Some(changes) = self.changes.get()
+        {
+            changes.announce();
         }
     }
 
     /// Completes when the flag is set or a change is announced, from this call on.
     pub(crate) fn next_change(&self) -> Change<'_> {
         // The future is made first. It completes at each change after that, even if it was not polled yet.
-        let changed = self.changes.next();
+        let changed = self.changes.get_or_init(Box::default).next();
         self.is_watched.swap(true, Ordering::AcqRel);
         changed
     }

@@ -1,7 +1,9 @@
 //! A grant, and an attempt that may become one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::guard_client::GuardClient;
 use super::term::Term;
 use super::terms::HoldTerms;
 use crate::backend::Attempt;
@@ -20,6 +22,7 @@ pub(crate) struct InDoubtAttempt {
 /// A grant of a backend.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
+    pub(crate) client: &'a Arc<GuardClient>,
     /// What was asked for.
     pub(crate) attempt: &'a Attempt,
     pub(crate) terms: &'a HoldTerms,

@@ -15,50 +15,30 @@ use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
 use super::terms::HoldTerms;
 use super::{Flag, Grant, GuardEnd, Hold};
-use crate::clock::{Clock, Tick};
+use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::resource::identity::Identity;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{OnceLock, Semaphore};
+use crate::sync::{OnceBox, Semaphore};
 
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;
 
-/// What the guards of a client share. It does not keep the client alive.
-#[derive(Debug)]
-pub(crate) struct GuardClient {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) clock: Clock,
-}
-
-impl GuardClient {
-    /// The origin of a guard of this client, with a margin before its deadline.
-    pub(crate) fn origin(self: &Arc<Self>, margin: Duration) -> Origin {
-        let client = Arc::clone(self);
-        Origin { client, margin }
-    }
-}
-
-/// The origin of a guard: its client, and a margin.
-#[derive(Clone, Debug)]
-pub(crate) struct Origin {
-    pub(crate) client: Arc<GuardClient>,
-    /// The guard stops counting as held this long before its deadline, because the clocks of several servers may drift.
-    pub(crate) margin: Duration,
-}
+const NANOS_PER_MILLI: u128 = 1_000_000;
 
 /// One guard's reference into a [`Hold`].
 #[derive(Debug)]
 pub(crate) struct HoldRef {
     hold: Arc<Hold>,
-    origin: Origin,
     term: GuardTerm,
+    /// The guard stops counting as held this number of milliseconds before its deadline, because the clocks of several servers may
+    /// drift. Zero except for a quorum.
+    margin_ms: u32,
     /// Written by [`Hold::leave`], under the hold's mutex.
     ended: AtomicBool,
     /// Set when the guard ends. The hold has a flag of its own, for when it is lost or freed.
     over: Flag,
     /// Admits one nested hold of the key at a time, or any number of shared ones. Made for the first one.
-    gate: OnceLock<Arc<Semaphore>>,
+    gate: OnceBox<Arc<Semaphore>>,
 }
 
 // A panic leaves nothing half-changed here: no foreign code runs under the mutex of a hold.
@@ -66,32 +46,31 @@ impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {
     /// The first guard's reference to a hold that was granted.
-    pub(crate) fn granted(grant: Grant<'_>, origin: Origin) -> Arc<Self> {
+    pub(crate) fn granted(grant: Grant<'_>) -> Arc<Self> {
         let term = grant.term();
-        Self::new(Hold::granted(grant, term), origin, term)
+        let margin = grant.terms.margin;
+        Self::new(Hold::granted(grant, term), margin, term)
     }
 
     /// The first guard's reference to a hold that was handed over, if enough of its lease is left.
-    pub(crate) fn succeed(
-        hold: &Arc<Hold>,
-        origin: Origin,
-        terms: &HoldTerms,
-    ) -> Option<Arc<Self>> {
-        let now = origin.client.clock.now();
+    pub(crate) fn succeed(hold: &Arc<Hold>, terms: &HoldTerms) -> Option<Arc<Self>> {
+        let now = hold.client.clock.now();
         // Without a fixed lease: a waiter that has one takes no hold over.
         let term = Term::kept(now, terms.max_hold);
         hold.succeed(term, terms.call_site, now)
-            .then(|| Self::new(Arc::clone(hold), origin, term))
+            .then(|| Self::new(Arc::clone(hold), Duration::ZERO, term))
     }
 
-    fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
+    fn new(hold: Arc<Hold>, margin: Duration, term: Term) -> Arc<Self> {
+        let margin_ms = margin.as_nanos().div_ceil(NANOS_PER_MILLI);
         Arc::new(Self {
             hold,
-            origin,
             term: GuardTerm::new(term),
+            // That of the longest lease fits.
+            margin_ms: u32::try_from(margin_ms).unwrap_or(u32::MAX),
             ended: AtomicBool::new(false),
             over: Flag::default(),
-            gate: OnceLock::new(),
+            gate: OnceBox::new(),
         })
     }
 
@@ -101,7 +80,7 @@ impl HoldRef {
 
     /// The id of the client that acquired the hold.
     pub(crate) fn client(&self) -> Uuid {
-        self.origin.client.identity.id()
+        self.hold.owner().client()
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -125,19 +104,19 @@ impl HoldRef {
 
     /// What the client's clock shows.
     pub(crate) fn now(&self) -> Tick {
-        self.origin.client.clock.now()
+        self.hold.client.clock.now()
     }
 
     /// The time to compare with deadlines: the current time plus the margin.
     fn judged_at(&self) -> Tick {
-        self.now().after(self.origin.margin)
+        self.now().after(self.margin())
     }
 
     /// The gate, and how many of its permits a nested hold takes: all of them, or one if it is shared.
     pub(crate) fn gate(&self, shared: bool) -> (Arc<Semaphore>, u32) {
         let gate = self
             .gate
-            .get_or_init(|| Arc::new(Semaphore::new(GATE_PERMITS as usize)));
+            .get_or_init(|| Box::new(Arc::new(Semaphore::new(GATE_PERMITS as usize))));
         (Arc::clone(gate), if shared { 1 } else { GATE_PERMITS })
     }
 
@@ -145,7 +124,7 @@ impl HoldRef {
     pub(crate) fn take_gate_of(&self, old: &Self) {
         let (gate, _) = old.gate(false);
         // This part is not in any scope yet, so it has no gate.
-        let _first = self.gate.set(gate);
+        let _first = self.gate.set(Box::new(gate));
     }
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
@@ -180,7 +159,7 @@ impl HoldRef {
 
     /// Whether the hold is left to another process, or to a former identity of the client.
     pub(crate) fn is_left_alone(&self) -> bool {
-        self.origin.client.identity.is_known_invalid()
+        self.hold.client.identity.is_known_invalid()
     }
 
     fn is_held_at(&self, now: Tick) -> bool {
@@ -221,7 +200,7 @@ impl HoldRef {
         match self.hold.lease(Lease::deadline).min(self.term().end()) {
             // A lease without an end has no margin before it.
             Tick::NEVER => Tick::NEVER,
-            end => end.before(self.origin.margin),
+            end => end.before(self.margin()),
         }
     }
 
@@ -242,7 +221,7 @@ impl HoldRef {
 
     /// Sleeps for `time` by the client's clock.
     pub(crate) async fn sleep(&self, time: Duration) {
-        let clock = &self.origin.client.clock;
+        let clock = &self.hold.client.clock;
         clock.sleep_until(clock.now().after(time)).await;
     }
 
@@ -254,12 +233,8 @@ impl HoldRef {
         term: Term,
         margin: Duration,
     ) -> Result<Arc<Self>, NestError> {
-        let origin = Origin {
-            client: Arc::clone(&self.origin.client),
-            margin,
-        };
         self.hold.nest(self.enclosing(closed), term)?;
-        Ok(Self::new(Arc::clone(&self.hold), origin, term))
+        Ok(Self::new(Arc::clone(&self.hold), margin, term))
     }
 
     /// This guard, for what is to be nested into it in a scope that ends when `closed` is set.
@@ -275,7 +250,7 @@ impl HoldRef {
 
     /// The margin of this guard.
     pub(crate) fn margin(&self) -> Duration {
-        self.origin.margin
+        Duration::from_millis(self.margin_ms.into())
     }
 
     /// Admits another hold of the key beside this guard's, unless `closed` is set or this guard or the hold is over.
@@ -293,7 +268,7 @@ impl HoldRef {
                 () = self.over.wait() => return,
                 () = self.hold.over.wait() => return,
                 // The lease may have been renewed during the sleep, so the loop looks again.
-                () = self.origin.client.clock.sleep_until(self.hold.lease(Lease::deadline).min(self.term().end())) => {}
+                () = self.hold.client.clock.sleep_until(self.hold.lease(Lease::deadline).min(self.term().end())) => {}
             }
         }
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use self::guards::LeaseGuards;
 use self::verification::Verification;
 use super::term::Term;
-use crate::clock::Tick;
+use crate::clock::{Tick, nanos};
 use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
 
@@ -58,8 +58,8 @@ pub(crate) struct Lease {
     /// The server has no copy of the hold after this time. It is the latest sum of the time when a command was sent and
     /// the lease that the command asked for.
     latest_end: Tick,
-    /// The lease that the watchdog asks for each time.
-    watchdog: Duration,
+    /// The lease that the watchdog asks for each time, in nanoseconds. A `Duration` takes twice the bytes.
+    watchdog_nanos: u64,
     /// The guards that keep the hold.
     pub(crate) guards: LeaseGuards,
     /// The margin in milliseconds: the deadline is this long before the end of the lease in the server.
@@ -84,7 +84,7 @@ impl Lease {
             state: State::Held,
             deadline: end,
             latest_end: end,
-            watchdog,
+            watchdog_nanos: nanos(watchdog),
             guards: LeaseGuards::default(),
             margin_ms: 0,
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
@@ -110,6 +110,11 @@ impl Lease {
         if matches!(term, Term::Kept | Term::KeptUntil(_)) {
             self.renew_at = self.renew_by(self.renew_at);
         }
+    }
+
+    /// The lease that the watchdog asks for each time.
+    fn watchdog(&self) -> Duration {
+        Duration::from_nanos(self.watchdog_nanos)
     }
 
     fn margin(&self) -> Duration {
@@ -174,7 +179,7 @@ impl Lease {
         // A rule of tests/model: hand_over_needs_half_of_the_lease.
         self.is_held(now)
             && !self.guards.stays()
-            && self.server_end().left(now) >= self.watchdog / 2
+            && self.server_end().left(now) >= self.watchdog() / 2
     }
 
     /// Returns the action that is due at `now`. A renewal that is due by `soon` is due already, unless the last one has just
@@ -240,7 +245,7 @@ impl Lease {
     /// When to renew: at `planned`, or earlier if less than two thirds of the watchdog's lease would be left then. This
     /// happens when a guard that the watchdog keeps joins a hold with a short lease.
     fn renew_by(&self, planned: Tick) -> Tick {
-        let rest = self.watchdog - self.watchdog / RENEWALS_PER_LEASE;
+        let rest = self.watchdog() - self.watchdog() / RENEWALS_PER_LEASE;
         planned.min(self.server_end().before(rest))
     }
 
@@ -253,9 +258,10 @@ impl Lease {
         };
         let fixed = with_margin(self.guards.until());
         let kept = if self.guards.any_is_kept() {
-            self.watchdog
+            self.watchdog()
         } else {
-            self.watchdog.min(with_margin(self.guards.renewed_until()))
+            self.watchdog()
+                .min(with_margin(self.guards.renewed_until()))
         };
         fixed.max(kept).max(MIN_LEASE)
     }
@@ -282,13 +288,13 @@ impl Lease {
                 let end = sent.after(lease).before(self.margin());
                 // Invariant 2: the answer to an earlier renewal may come last.
                 self.deadline = self.deadline.max(end);
-                self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
+                self.renew_at = self.renew_by(sent.after(self.watchdog() / RENEWALS_PER_LEASE));
                 self.verification.confirmed(sent);
                 self.failing_since = Tick::NEVER;
                 None
             }
             Answer::Unknown => {
-                self.not_before = now.after(Config::retry_pause(self.watchdog));
+                self.not_before = now.after(Config::retry_pause(self.watchdog()));
                 self.failing_since = self.failing_since.min(sent);
                 // The question is still open, whatever the reason for it was.
                 self.verification.verify(now);

@@ -12,6 +12,7 @@ mod around;
 mod flag;
 mod gate;
 mod grant;
+mod guard_client;
 mod hint;
 mod hold_ref;
 pub(crate) mod lease;
@@ -22,6 +23,7 @@ mod term;
 mod terms;
 mod view;
 
+use std::num::NonZeroU64;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +32,9 @@ pub(crate) use self::around::Around;
 pub(crate) use self::flag::Flag;
 pub(crate) use self::gate::GatePermit;
 pub(crate) use self::grant::{Grant, InDoubtAttempt};
+pub(crate) use self::guard_client::GuardClient;
 use self::hint::Hint;
-pub(crate) use self::hold_ref::{GuardClient, HoldRef};
+pub(crate) use self::hold_ref::HoldRef;
 use self::lease::Answer;
 pub(crate) use self::lease::Lease;
 use self::nesting::EnclosingGuard;
@@ -60,12 +63,14 @@ use crate::telemetry::Meter;
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) resource: Resource,
-    pub(crate) owner: Owner,
+    /// The client that acquired it.
+    client: Arc<GuardClient>,
+    /// The number of its owner.
+    number: u64,
     pub(crate) permits: u32,
-    /// The fencing token of the grant, if the kind has one.
-    pub(crate) token: Option<u64>,
-    /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
-    pub(crate) in_doubt: Option<InDoubtAttempt>,
+    token: Option<NonZeroU64>,
+    /// An earlier attempt of this owner that was not answered: it may be carried out after the release. Boxed, because that is rare.
+    pub(crate) in_doubt: Option<Box<InDoubtAttempt>>,
     pub(crate) asked_over: AskedOver,
     pub(crate) meter: Meter,
     pub(crate) release_sent_over: ReleaseSentOver,
@@ -83,6 +88,7 @@ impl Hold {
     /// A hold that was granted to a guard with this term.
     fn granted(grant: Grant<'_>, term: Term) -> Arc<Self> {
         let Grant {
+            client,
             attempt,
             terms,
             token,
@@ -98,10 +104,11 @@ impl Hold {
         let lease = attempt.lease;
         Arc::new(Self {
             resource: target.resource.clone(),
-            owner: target.owner,
+            client: Arc::clone(client),
+            number: target.owner.number(),
             permits: target.permits,
-            token,
-            in_doubt,
+            token: token.and_then(NonZeroU64::new),
+            in_doubt: in_doubt.map(Box::new),
             asked_over: AskedOver::new(epoch),
             meter,
             release_sent_over: ReleaseSentOver::default(),
@@ -116,12 +123,26 @@ impl Hold {
         })
     }
 
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::new(self.client.identity.id(), self.number)
+    }
+
+    /// The number of its owner, which tells the holds of a client apart.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The fencing token of the grant, if the kind has one. Servers count from 1.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.token.map(NonZeroU64::get)
+    }
+
     /// The hold as commands to the server name it.
     pub(crate) fn target(&self) -> Target {
         Target {
             permits: self.permits,
             in_doubt: self.in_doubt.is_some(),
-            ..Target::of(&self.resource, self.owner)
+            ..Target::of(&self.resource, self.owner())
         }
     }
 

@@ -22,8 +22,9 @@ fn granted() -> Arc<HoldRef> {
         identity: Identity::of(Uuid::nil()),
         clock: Clock::tokio(),
     };
-    let origin = Arc::new(client).origin(Duration::ZERO);
+    let client = Arc::new(client);
     let grant = Grant {
+        client: &client,
         attempt: &Attempt::new(target, LEASE),
         terms: &HoldTerms {
             lease: None,
@@ -33,14 +34,14 @@ fn granted() -> Arc<HoldRef> {
         },
         token: None,
         margin: Duration::ZERO,
-        sent: origin.client.clock.now(),
-        now: origin.client.clock.now(),
+        sent: client.clock.now(),
+        now: client.clock.now(),
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
         meter: Meter::of(&resource, None),
     };
-    HoldRef::granted(grant, origin)
+    HoldRef::granted(grant)
 }
 
 fn nested(beside: &HoldRef, closed: &AtomicBool) -> Result<Arc<HoldRef>, NestError> {

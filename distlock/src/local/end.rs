@@ -76,7 +76,7 @@ impl Registry {
                 // After all else, also if that panics: the next waiter has the hold, and waits for nothing but this.
                 defer! { wake.wake(); }
                 announce();
-                telemetry::handed_over(&hold.resource, hold.owner, held);
+                telemetry::handed_over(&hold.resource, hold.owner(), held);
                 hold.meter.handed_over();
                 hold.meter.held(held);
                 Ok(None)
@@ -257,6 +257,6 @@ impl Registry {
 }
 
 fn tell_released(hold: &Hold, held: Duration) {
-    telemetry::released(&hold.resource, hold.owner, held);
+    telemetry::released(&hold.resource, hold.owner(), held);
     hold.meter.held(held);
 }

@@ -118,7 +118,7 @@ impl Entry {
     pub(super) fn is_held_by(&self, hold: &Hold) -> bool {
         self.holder
             .as_ref()
-            .is_some_and(|holder| holder.hold.owner == hold.owner)
+            .is_some_and(|holder| holder.hold.owner() == hold.owner())
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -168,6 +168,6 @@ impl Entry {
             runner: Runner::current(),
         });
         let former = former.map(|former| former.hold);
-        former.filter(|former| former.owner != hold.owner)
+        former.filter(|former| former.owner() != hold.owner())
     }
 }

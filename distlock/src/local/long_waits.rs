@@ -79,7 +79,7 @@ impl Registry {
             holders.entry(resource).or_insert_with(|| {
                 let mut held = self.used_kinds.same_data(resource);
                 let held = held.find_map(|held| entries.get(&held)?.holder.as_ref());
-                held.map(|holder| holder.hold.owner)
+                held.map(|holder| holder.hold.owner())
             });
         }
         // The log below is foreign code, which never runs under this mutex.

@@ -41,7 +41,7 @@ impl SharedHolds {
     pub(super) fn note(&self, hold: &Hold, watchdog: &Watchdog) {
         if let Some(runner) = Runner::current() {
             let is_held = |number| watchdog.has(number);
-            self.0.lock().add(runner, hold.owner.number(), is_held);
+            self.0.lock().add(runner, hold.number(), is_held);
         }
     }
 
@@ -65,7 +65,7 @@ impl SharedHolds {
             .filter_map(|number| watchdog.find(number));
         held.find(|hold| {
             let Resource { kind, key } = &hold.resource;
-            let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner);
+            let is_around = || wait.inside.iter().any(|(owner, _)| *owner == hold.owner());
             (kind.family(), key) == (family, &resource.key)
                 && hold.count() > 0
                 && (!hold.in_a_scope.is_set() || is_around())

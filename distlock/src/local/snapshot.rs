@@ -253,7 +253,7 @@ impl Registry {
             Some(HoldSnapshot {
                 key: key.text().to_owned(),
                 kind: *kind,
-                owner: hold.owner,
+                owner: hold.owner(),
                 held_for: shown.held,
                 lease_left: kind.has_lease().then_some(shown.left),
                 count: shown.count,
@@ -360,7 +360,7 @@ impl SeenKey {
         let busy_until = waiters.and_then(|waiters| waiters.busy_until.unless_never());
         let blocked_by = match (holder, busy_until) {
             (Some(holder), _) => BlockedBy::OwnHold {
-                owner: holder.hold.owner,
+                owner: holder.hold.owner(),
                 place: holder.hold.latest_guard().call_site,
             },
             (None, Some(until)) => BlockedBy::OtherClient {

@@ -134,7 +134,7 @@ impl Current {
     /// # Examples
     /// See [`current`].
     pub fn token(&self) -> Option<u64> {
-        self.hold().token
+        self.hold().token()
     }
 
     /// Returns the identity of the hold in the server. For a Redlock it is that of the first server of the guard.
@@ -142,7 +142,7 @@ impl Current {
     /// # Examples
     /// See [`Owner`].
     pub fn owner(&self) -> Owner {
-        self.hold().owner
+        self.hold().owner()
     }
 
     /// Returns a future that completes when the hold is lost or its guard ends. See [`Guard::lost`](crate::Guard::lost).

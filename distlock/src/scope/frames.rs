@@ -220,7 +220,7 @@ impl Around for EnclosingScope {
             let members = view.members();
             let of_client = members.iter().filter(|member| member.client() == client);
             let hold =
-                |member: &Arc<HoldRef>| (member.hold().owner, member.hold().resource.key.clone());
+                |member: &Arc<HoldRef>| (member.hold().owner(), member.hold().resource.key.clone());
             of_client.map(hold).collect()
         };
         views.flat_map(holds).collect()

@@ -30,7 +30,7 @@ impl Losses {
     pub(super) fn note(&self, hold: &Hold, loss: Loss, at: Tick) {
         let lost = LostHold {
             resource: hold.resource.clone(),
-            owner: hold.owner,
+            owner: hold.owner(),
             loss,
             at,
             call_site: hold.latest_guard().call_site,

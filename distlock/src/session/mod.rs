@@ -136,7 +136,7 @@ impl Session {
         // A rule of tests/model: connection_is_compared_once_the_hold_is_watched.
         if self.watchdog.watch(hold, hold.next_check()) {
             hold.meter.hold_began();
-            telemetry::granted(&hold.resource, hold.owner, hold.token);
+            telemetry::granted(&hold.resource, hold.owner(), hold.token());
             self.tracking.began(&hold.resource);
         }
         // Compared after the hold is watched: `reconnected` finds it if the connection is replaced later.
@@ -184,7 +184,7 @@ impl Session {
 
     /// Removes a hold from the watchdog.
     pub(crate) fn unwatch(&self, hold: &Hold) {
-        if self.watchdog.unwatch(hold.owner) {
+        if self.watchdog.unwatch(hold.number()) {
             self.no_longer_watched(hold);
         }
     }
@@ -239,7 +239,7 @@ impl Session {
         defer! { self.releaser.abandon(); }
         // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
         foreign::each(self.watchdog.holds_within(COPIED_MUTEX), |hold| {
-            if self.watchdog.unwatch(hold.owner) {
+            if self.watchdog.unwatch(hold.number()) {
                 // Also if the log or the metrics panic: the hold is not watched any more, so nobody else does it.
                 defer! { hold.over.set(); }
                 self.tell_lost(&hold, Loss::NewIdentity);

@@ -1,6 +1,6 @@
 //! What tasks and threads meet in: atomics, mutexes, wake-ups, channels, tasks, timers, and calls of [foreign code](foreign).
 //!
-//! Each item is that of the standard library, of `parking_lot` or of tokio. The unit tests that are compiled with
+//! Each item is that of the standard library, of `once_cell`, of `parking_lot` or of tokio. The unit tests that are compiled with
 //! `--cfg distlock_shuttle` get another one, which lets the explorer `shuttle` decide at each use which task goes on: the folder
 //! `test_util/interleavings/` has these tests. An `Arc` is always the standard library's, and a semaphore and a channel are tokio's:
 //! tokio's own tests explore those.
@@ -26,6 +26,8 @@ mod unordered;
 mod waker;
 
 pub(crate) use std::sync::OnceLock;
+
+pub(crate) use once_cell::race::OnceBox;
 
 pub(crate) use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 

@@ -194,6 +194,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "sent_over",
             "hint",
             "around",
+            "guard_client",
         ],
     ),
     (

@@ -58,7 +58,7 @@ impl QueueSlot<'_> {
     /// The holder of the key, as far as the queue knows.
     pub(crate) fn holder(&self) -> Option<Box<HeldBy>> {
         let known = |entry: &mut Entry, _| match &entry.holder {
-            Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner.text(), 0))),
+            Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner().text(), 0))),
             None => entry.waiters()?.busy_by.clone(),
         };
         self.with_entry(known).flatten()

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use scopeguard::defer;
 
@@ -298,8 +297,7 @@ impl<'a> QueueSlot<'a> {
 
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
-        let origin = self.registry.session.of_guards.origin(Duration::ZERO);
-        let Some(hold_ref) = HoldRef::succeed(hold, origin, self.joining.terms) else {
+        let Some(hold_ref) = HoldRef::succeed(hold, self.joining.terms) else {
             self.registry.give_back(hold);
             return None;
         };

@@ -198,7 +198,7 @@ impl Release {
         let ended = match released {
             Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
                 self.session.found_lost(&self.hold);
-                telemetry::ended_before_the_loss(self.key(), self.hold.owner, self.unconfirmed);
+                telemetry::ended_before_the_loss(self.key(), self.hold.owner(), self.unconfirmed);
                 Err(Error::lost(key, Loss::Gone))
             }
             Released::Freed { .. } | Released::NotOurs => match self.late {

@@ -143,7 +143,7 @@ impl Session {
     pub(super) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         let _ending = Ending::new(self);
         // Somebody else has declared the loss, or has released the hold.
-        if !self.watchdog.unwatch(hold.owner) {
+        if !self.watchdog.unwatch(hold.number()) {
             return;
         }
         // Also if a subscriber of the log or the metrics panic: nobody else does it, since the hold is not watched any more.
@@ -153,7 +153,7 @@ impl Session {
         if loss == Loss::Gone {
             telemetry::ended_before_the_loss(
                 &hold.resource.key,
-                hold.owner,
+                hold.owner(),
                 hold.lease(|lease| lease.verification.unconfirmed()),
             );
         }
@@ -166,7 +166,7 @@ impl Session {
         self.no_longer_watched(hold);
         telemetry::lost(
             &hold.resource,
-            hold.owner,
+            hold.owner(),
             loss,
             hold.latest_guard().call_site,
         );
@@ -180,7 +180,7 @@ impl Session {
     fn found_lost(&self, hold: &Hold) {
         // First: the metrics and the log may panic.
         self.losses.note(hold, Loss::Gone, self.now());
-        telemetry::found_lost(&hold.resource, hold.owner, hold.latest_guard().call_site);
+        telemetry::found_lost(&hold.resource, hold.owner(), hold.latest_guard().call_site);
         hold.meter.lost(Loss::Gone);
     }
 

@@ -152,7 +152,7 @@ fn look_for_old(session: &Session, now: Tick) -> Tick {
         tracking
             .plan
             .lock()
-            .add(name, hold.owner.number(), now, is_watched);
+            .add(name, hold.number(), now, is_watched);
     }
     let mut plan = tracking.plan.lock();
     plan.tidy(is_watched);

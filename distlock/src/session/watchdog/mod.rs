@@ -33,7 +33,6 @@ use crate::hold::lease::Answer;
 use crate::hold::{Confirmed, Hold, Lease, WatchdogAction};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
-use crate::resource::owner::Owner;
 use crate::sync::{Mutex, MutexGuard};
 use crate::sync::{Notify, foreign};
 use crate::telemetry;
@@ -50,14 +49,14 @@ impl Watchdog {
     /// Watches the hold from now on. Returns whether it was not watched before.
     pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) -> bool {
         let mut agenda = self.agenda.lock();
-        let is_new = agenda.add(hold.owner.number(), Arc::clone(hold), at);
+        let is_new = agenda.add(hold.number(), Arc::clone(hold), at);
         self.wake_by(agenda, at);
         is_new
     }
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
-    pub(super) fn schedule_check(&self, owner: Owner, at: Tick) {
-        self.look(self.agenda.lock(), owner, at);
+    pub(super) fn schedule_check(&self, number: u64, at: Tick) {
+        self.look(self.agenda.lock(), number, at);
     }
 
     /// Plans a look at each of these holds at its time, unless an earlier one is planned.
@@ -71,7 +70,7 @@ impl Watchdog {
 
     /// Plans the next look at the hold.
     pub(super) fn look_again(&self, hold: &Hold) {
-        self.schedule_check(hold.owner, hold.next_check());
+        self.schedule_check(hold.number(), hold.next_check());
     }
 
     /// Plans a look for long waits at `due`.
@@ -88,8 +87,8 @@ impl Watchdog {
         }
     }
 
-    fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
-        agenda.schedule_check(owner.number(), at);
+    fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, number: u64, at: Tick) {
+        agenda.schedule_check(number, at);
         self.wake_by(agenda, at);
     }
 
@@ -103,8 +102,8 @@ impl Watchdog {
         }
     }
 
-    pub(super) fn unwatch(&self, owner: Owner) -> bool {
-        self.agenda.lock().remove(owner.number())
+    pub(super) fn unwatch(&self, number: u64) -> bool {
+        self.agenda.lock().remove(number)
     }
 
     /// The hold of this client's owner with this number.
@@ -159,7 +158,7 @@ impl Watchdog {
     fn restart(&self, now: Tick) {
         for hold in self.holds() {
             hold.with_lease(Lease::forget_in_flight);
-            self.schedule_check(hold.owner, now);
+            self.schedule_check(hold.number(), now);
         }
     }
 
@@ -237,7 +236,7 @@ fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting)
         let end = hold.lease(|lease| lease.is_held(now).then(|| lease.end()));
         match end.filter(|end| now < *end) {
             Some(end) => {
-                ends.push((hold.owner.number(), end));
+                ends.push((hold.number(), end));
                 waiting.add(session, hold);
             }
             None => {
@@ -315,7 +314,7 @@ fn attend_to(
 ) -> Option<(u32, Duration)> {
     match hold.next_action(now, soon) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
-        WatchdogAction::Later(at) => session.watchdog.schedule_check(hold.owner, at),
+        WatchdogAction::Later(at) => session.watchdog.schedule_check(hold.number(), at),
         WatchdogAction::Lost(loss) => {
             let epoch = session.backend.epoch(&hold.resource.key);
             session.lose(hold, loss, epoch);
@@ -352,7 +351,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             session.lose(&hold, loss, epoch);
             continue;
         }
-        checks.push((hold.owner.number(), hold.next_check()));
+        checks.push((hold.number(), hold.next_check()));
         if let Confirmed::Longer = confirmed {
             hold.over.announce_change();
         }

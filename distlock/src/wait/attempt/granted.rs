@@ -69,6 +69,7 @@ impl Attempts<'_> {
         }
         let terms = &self.request.hold;
         let grant = Grant {
+            client: &self.session().of_guards,
             attempt,
             terms,
             token,
@@ -80,8 +81,7 @@ impl Attempts<'_> {
             epoch: sent.epoch,
             meter: Meter::of(&target.resource, self.session().config.metrics_key_class),
         };
-        let hold_ref = HoldRef::granted(grant, self.session().of_guards.origin(terms.margin));
-        let share = OpenShare::new(self.registry, hold_ref);
+        let share = OpenShare::new(self.registry, HoldRef::granted(grant));
         // None of them is handed over alone: their guard ends all of them, by one command where it can.
         if self.attempts.len() > 1 {
             share.hold().with_lease(|lease| lease.guards.keep_hold());

@@ -407,7 +407,7 @@ async fn is_there(one: &ClientRequest, hold: &Hold) -> bool {
     let Ok(inspected) = session.backend.inspect(&hold.resource).await else {
         return false;
     };
-    let owner = hold.owner.text();
+    let owner = hold.owner().text();
     // A writer's name has its mode behind the owner.
     let is_ours = |name: &[u8]| match name.strip_prefix(owner.as_bytes()) {
         Some(rest) => rest.is_empty() || rest == b":write",

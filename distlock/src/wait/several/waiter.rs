@@ -46,7 +46,7 @@ impl ReleaseWatch {
     /// Until when the waiter waits for this hold, which blocks it now, or for an unknown one.
     pub(super) fn until(&mut self, holder: Option<&Arc<Hold>>, now: Tick) -> Tick {
         let released = holder.filter(|holder| holder.count() == 0);
-        let owner = released.map(|holder| holder.owner);
+        let owner = released.map(|holder| holder.owner());
         // The release of another hold has a time of its own: that of the former one was answered.
         if owner != self.owner {
             self.owner = owner;
