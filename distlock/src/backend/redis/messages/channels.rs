@@ -54,7 +54,7 @@ enum State {
 struct Entry {
     server: ServerNumber,
     state: State,
-    shares: usize,
+    shares: u32,
     signal: watched::Sender,
     /// When its state is looked at, if that is planned.
     look_at: Option<Tick>,
