@@ -168,10 +168,15 @@ impl Backend for RedisBackend {
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
         let slot = |renewal: &Renewal| self.servers.route(&renewal.target.resource.key).home().slot;
         match batch {
-            [first, rest @ ..] if rest.iter().any(|one| slot(one) != slot(first)) => {
-                Box::pin(self.renew_by_slot(batch))
+            [first, rest @ ..] => {
+                let of_first = slot(first);
+                if rest.iter().any(|one| slot(one) != of_first) {
+                    Box::pin(self.renew_by_slot(batch))
+                } else {
+                    Box::pin(self.renew_in_slot(batch))
+                }
             }
-            _ => Box::pin(self.renew_in_slot(batch)),
+            [] => Box::pin(self.renew_in_slot(batch)),
         }
     }
 

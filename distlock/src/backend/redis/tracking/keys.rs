@@ -17,13 +17,20 @@ pub(crate) fn key_of(target: &Target) -> Cow<'_, str> {
     }
 }
 
+const EXISTS: &str = "EXISTS";
+
 /// The command that reads the keys of these holds; `None` without any.
 pub(crate) fn read<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Option<Cmd> {
-    let mut targets = targets.into_iter().peekable();
-    targets.peek()?;
-    let mut read = redis::cmd("EXISTS");
-    for target in targets {
-        read.arg(&*key_of(target));
+    let keys: Vec<Cow<'_, str>> = targets.into_iter().map(key_of).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    // With room for all of them: each renewal of many old holds makes such a command.
+    let bytes: usize = keys.iter().map(|key| key.len()).sum();
+    let mut read = Cmd::with_capacity(1 + keys.len(), EXISTS.len() + bytes);
+    read.arg(EXISTS);
+    for key in &keys {
+        read.arg(&**key);
     }
     Some(read)
 }
