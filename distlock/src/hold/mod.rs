@@ -42,7 +42,7 @@ pub(crate) use self::nesting::NestError;
 use self::sent_over::{AskedOver, ReleaseSentOver};
 use self::state::State;
 pub(crate) use self::state::{
-    AtRelease, Confirmed, GuardEnd, LatestGuard, ShownHold, WatchdogAction,
+    AtRelease, Confirmed, DueRenewal, GuardEnd, LatestGuard, ShownHold, WatchdogAction,
 };
 use self::term::GuardTerm;
 pub(crate) use self::term::Term;
@@ -308,7 +308,7 @@ impl Hold {
         self.state.lock().next_action(now, soon)
     }
 
-    /// Takes the answer to a renewal that stated `count`.
+    /// Takes the answer to a renewal that stated `count`. Returns also when the watchdog should look at this hold next.
     pub(crate) fn renewed(
         &self,
         sent: Tick,
@@ -316,8 +316,10 @@ impl Hold {
         lease: Duration,
         answer: Answer,
         now: Tick,
-    ) -> Confirmed {
-        self.state.lock().renewed(sent, count, lease, answer, now)
+    ) -> (Confirmed, Tick) {
+        let mut state = self.state.lock();
+        let confirmed = state.renewed(sent, count, lease, answer, now);
+        (confirmed, state.next_check())
     }
 }
 

@@ -65,12 +65,20 @@ pub(crate) enum GuardEnd {
     Lost { loss: Loss, last: bool },
 }
 
+/// A renewal that is to be sent.
+pub(crate) struct DueRenewal {
+    /// The count that it states.
+    pub(crate) count: u32,
+    pub(crate) lease: Duration,
+    /// When the hold is lost if the renewal is not answered.
+    pub(crate) end: Tick,
+}
+
 /// What the watchdog has to do about a hold.
 pub(crate) enum WatchdogAction {
     /// Look again at this time.
     Later(Tick),
-    /// Send a renewal that states this count.
-    Renew { count: u32, lease: Duration },
+    Renew(DueRenewal),
     /// It was lost just now.
     Lost(Loss),
     /// Nothing: the hold is over, and the code that has ended it does the rest.
@@ -271,11 +279,12 @@ impl State {
         let unstated = self.is_unstated();
         match self.lease.due(now, soon, unstated) {
             Due::Nothing(next) => WatchdogAction::Later(next),
-            Due::Renew(lease) => WatchdogAction::Renew {
+            Due::Renew(lease) => WatchdogAction::Renew(DueRenewal {
                 // A hold that is handed over has no guard for a moment. The server has no holder with a count of 0.
                 count: self.count.max(1),
                 lease,
-            },
+                end: self.lease.end(),
+            }),
             Due::Lost(loss) => WatchdogAction::Lost(loss),
             Due::Over => WatchdogAction::Over,
         }

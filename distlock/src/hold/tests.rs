@@ -92,7 +92,7 @@ async fn renewal_that_is_confirmed_after_a_guard_found_the_loss_lengthens_nothin
         last: true,
     };
     assert_eq!(guard.finish(end), lost);
-    let confirmed = guard.hold().renewed(end, 1, LEASE, Answer::Renewed, end);
+    let (confirmed, _) = guard.hold().renewed(end, 1, LEASE, Answer::Renewed, end);
     assert_eq!(confirmed, Confirmed::AsBefore);
     assert_eq!(guard.hold().lease(Lease::server_end), end);
 }

@@ -30,7 +30,7 @@ use crate::config::{
     INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
 };
 use crate::hold::lease::Answer;
-use crate::hold::{Confirmed, Hold, Lease, WatchdogAction};
+use crate::hold::{Confirmed, DueRenewal, Hold, Lease, WatchdogAction};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::sync::{Mutex, MutexGuard};
@@ -174,6 +174,9 @@ impl Watchdog {
 /// A hold, the count to state and the lease to ask for.
 type Planned = (Arc<Hold>, u32, Duration);
 
+/// A hold that waits for a batch, and whether a look at it is planned for the time when it would be lost.
+type Queued = (Arc<Hold>, bool);
+
 /// The watchdog task of one client. It also has old holds tracked by the server, and watches for suspends of the machine, for
 /// all sleepers of its client.
 pub(super) async fn run(session: Arc<Session>) {
@@ -198,11 +201,15 @@ async fn renew_until_retired(session: &Arc<Session>) {
     while !session.retirement.has_begun() {
         let now = session.now();
         let soon = now.after(session.config.watchdog_timeout / RENEWALS_PER_LEASE / RENEWED_EARLY);
-        take_up(session, now, soon, &mut waiting);
+        for hold in watchdog.take_due(now, soon) {
+            waiting.add(session, hold);
+        }
         while let Some((server, batch)) = waiting.next_batch(session, now, soon) {
             let renewed = renew(Arc::clone(session), now, batch);
             renewals.push(renewed.map(move |()| server));
         }
+        // Usually there are none: each look at a hold costs a cache miss.
+        waiting.look_at_those_left(session, now, soon);
         if now >= inspect_at {
             // If this look is late, the others may not have run either since they were asked.
             let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
@@ -227,33 +234,13 @@ async fn renew_until_retired(session: &Arc<Session>) {
     }
 }
 
-/// Handles losses at once. A hold that is to be renewed waits for a batch, and is looked at again when it would be lost.
-fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting) {
-    let due = session.watchdog.take_due(now, soon);
-    // If a waker panics, the task begins anew and looks at every hold.
-    let mut ends = Vec::with_capacity(due.len());
-    for hold in due {
-        let end = hold.lease(|lease| lease.is_held(now).then(|| lease.end()));
-        match end.filter(|end| now < *end) {
-            Some(end) => {
-                ends.push((hold.number(), end));
-                waiting.add(session, hold);
-            }
-            None => {
-                attend_to(session, &hold, now, soon);
-            }
-        }
-    }
-    session.watchdog.schedule_checks(&ends);
-}
-
 /// The holds that wait for a batch.
 ///
 /// The holds of a batch share the server, because it answers for all of them or for none, and the family, because each has a
 /// separate script.
 #[derive(Default)]
 struct Waiting {
-    lines: BTreeMap<(u32, Family), VecDeque<Arc<Hold>>>,
+    lines: BTreeMap<(u32, Family), VecDeque<Queued>>,
     /// How many batches are under way to each server.
     under_way: HashMap<u32, usize>,
 }
@@ -262,7 +249,30 @@ impl Waiting {
     fn add(&mut self, session: &Session, hold: Arc<Hold>) {
         let Resource { kind, key } = &hold.resource;
         let line = (session.backend.home(key).server, kind.family());
-        self.lines.entry(line).or_default().push_back(hold);
+        self.lines.entry(line).or_default().push_back((hold, false));
+    }
+
+    /// Handles losses at once among the holds that have just been added and could not be sent. The others are looked at again when
+    /// they would be lost.
+    fn look_at_those_left(&mut self, session: &Arc<Session>, now: Tick, soon: Tick) {
+        // If a waker panics, the task begins anew and looks at every hold.
+        let mut ends = Vec::new();
+        for line in self.lines.values_mut() {
+            let added = line
+                .iter_mut()
+                .rev()
+                .take_while(|(_, is_planned)| !is_planned);
+            for (hold, is_planned) in added {
+                *is_planned = true;
+                let end = hold.lease(|lease| lease.is_held(now).then(|| lease.end()));
+                match end.filter(|end| now < *end) {
+                    Some(end) => ends.push((hold.number(), end)),
+                    // It is lost. Nothing is sent for it when its place in the line comes.
+                    None => drop(attend_to(session, hold, now, soon)),
+                }
+            }
+        }
+        session.watchdog.schedule_checks(&ends);
     }
 
     /// The first batch for a server that has not too many under way, and the number of that server.
@@ -278,14 +288,21 @@ impl Waiting {
             if *under_way >= RENEWALS_AT_ONCE {
                 continue;
             }
-            let mut batch = Vec::new();
+            let room = line.len().min(RENEWAL_BATCH);
+            let mut batch = Vec::with_capacity(room);
+            // If a waker panics, the task begins anew and looks at every hold.
+            let mut ends = Vec::with_capacity(room);
             while batch.len() < RENEWAL_BATCH
-                && let Some(hold) = line.pop_front()
+                && let Some((hold, _)) = line.pop_front()
             {
-                if let Some((count, lease)) = attend_to(session, &hold, now, soon) {
+                if let Some(renewal) = attend_to(session, &hold, now, soon) {
+                    let DueRenewal { count, lease, end } = renewal;
+                    ends.push((hold.number(), end));
                     batch.push((hold, count, lease));
                 }
             }
+            // Losses do not wait for the answer.
+            session.watchdog.schedule_checks(&ends);
             if !batch.is_empty() {
                 *under_way += 1;
                 return Some((*server, batch));
@@ -305,15 +322,15 @@ impl Waiting {
     }
 }
 
-/// Takes the action that is due for a hold. If that is a renewal, returns its count and its lease.
+/// Takes the action that is due for a hold. If that is a renewal, returns it.
 fn attend_to(
     session: &Arc<Session>,
     hold: &Arc<Hold>,
     now: Tick,
     soon: Tick,
-) -> Option<(u32, Duration)> {
+) -> Option<DueRenewal> {
     match hold.next_action(now, soon) {
-        WatchdogAction::Renew { count, lease } => return Some((count, lease)),
+        WatchdogAction::Renew(renewal) => return Some(renewal),
         WatchdogAction::Later(at) => session.watchdog.schedule_check(hold.number(), at),
         WatchdogAction::Lost(loss) => {
             let epoch = session.backend.epoch(&hold.resource.key);
@@ -346,12 +363,12 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let mut checks = Vec::with_capacity(planned.len());
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         // With the count that was sent: the present one may be another, and is then stated next.
-        let confirmed = hold.renewed(sent, count, lease, answer, now);
+        let (confirmed, next_check) = hold.renewed(sent, count, lease, answer, now);
         if let Confirmed::Lost(loss) = confirmed {
             session.lose(&hold, loss, epoch);
             continue;
         }
-        checks.push((hold.number(), hold.next_check()));
+        checks.push((hold.number(), next_check));
         if let Confirmed::Longer = confirmed {
             hold.over.announce_change();
         }
