@@ -267,8 +267,14 @@ impl Waiting {
                 let end = hold.lease(|lease| lease.is_held(now).then(|| lease.end()));
                 match end.filter(|end| now < *end) {
                     Some(end) => ends.push((hold.number(), end)),
-                    // It is lost. Nothing is sent for it when its place in the line comes.
-                    None => drop(attend_to(session, hold, now, soon)),
+                    // It is lost, and nothing is sent for it when its place in the line comes. Or another guard has just joined it: then
+                    // it is renewed in its place.
+                    None => {
+                        if let Some(renewal) = attend_to(session, hold, now, soon) {
+                            hold.with_lease(Lease::forget_in_flight);
+                            ends.push((hold.number(), renewal.end));
+                        }
+                    }
                 }
             }
         }
