@@ -228,7 +228,11 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn is_held(&self) -> bool {
-        self.view().is_held()
+        match &self.0 {
+            Shares::One(share) => share.hold_ref().is_held(),
+            Shares::Several(several) => several.view.is_held(),
+            Shares::Quorum(quorum) => quorum.view().is_held(),
+        }
     }
 
     /// Returns how long the guard still holds the key, unless its lease is renewed or [extended](Guard::extend); zero if it

@@ -236,6 +236,7 @@ impl Registry {
                             .with_own_message(own_message);
                         waiters.yield_to(left_to);
                     }
+                    entry.forget_waiters();
                 }
                 if is_holder {
                     entry.holder = None;

@@ -2,8 +2,8 @@
 //!
 //! Each item is that of the standard library, of `once_cell`, of `parking_lot` or of tokio. The unit tests that are compiled with
 //! `--cfg distlock_shuttle` get another one, which lets the explorer `shuttle` decide at each use which task goes on: the folder
-//! `test_util/interleavings/` has these tests. An `Arc` is always the standard library's, and a semaphore and a channel are tokio's:
-//! tokio's own tests explore those.
+//! `test_util/interleavings/` has these tests. An `Arc`, an `OnceLock` and an `OnceBox` stay what they are. So do a semaphore and a
+//! channel: tokio's own tests explore those.
 
 #![allow(unused_imports, reason = "not every set of features uses each of them")]
 
