@@ -109,8 +109,8 @@ pub(crate) fn once(
     Ok(answer)
 }
 
-/// Removes the number under a key, unless that is another one than was seen. An expirable semaphore of which nobody has permits is
-/// a number as any other.
+/// Removes the number under a key. A number that differs from the one that was seen stays. An expirable semaphore counts as a number
+/// while nobody has a permit of it.
 pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
     let number = match state.values.get(key.name()).map(|entry| &entry.value) {
         Some(Value::Permits(permits)) if permits.number_acquired() == 0 => Some(permits.free()),
