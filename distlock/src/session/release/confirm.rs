@@ -1,9 +1,9 @@
 //! A release that its caller sends, and repeats until it is answered.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::poll_immediate;
 use scopeguard::defer;
 use smallvec::{SmallVec, smallvec};
 
@@ -408,11 +408,16 @@ pub(super) async fn noting<T>(
     mut reply: Reply<'_, T>,
     note_sent: impl FnOnce(),
 ) -> Result<T, Fault> {
-    match poll_immediate(&mut reply).await {
-        Some(answer) => answer,
-        None => {
+    let mut note_sent = Some(note_sent);
+    // Not a poll and then an `await`, which would poll the whole command twice.
+    poll_fn(|cx| {
+        let answer = reply.as_mut().poll(cx);
+        if answer.is_pending()
+            && let Some(note_sent) = note_sent.take()
+        {
             note_sent();
-            reply.await
         }
-    }
+        answer
+    })
+    .await
 }
