@@ -189,12 +189,15 @@ pub(super) type Fill<'a> = &'a (dyn Fn(Call) -> Call + Sync);
 const ARGS_OF_A_KEY: usize = 3;
 const BYTES_OF_A_KEY: usize = 192;
 
+/// A call has room for so many keys from the start. The room for one key would cost the allocator as much.
+const FEW_KEYS: usize = 4;
+
 impl Call {
-    /// A call with room for one key, which is the usual one.
+    /// A call with room for a few keys.
     fn new(verb: &str, script: &str) -> Self {
         // Three, for the verb, the script and the number of keys.
-        let args = 3 + ARGS_OF_A_KEY;
-        let bytes = verb.len() + script.len() + BYTES_OF_A_KEY;
+        let args = 3 + FEW_KEYS * ARGS_OF_A_KEY;
+        let bytes = verb.len() + script.len() + FEW_KEYS * BYTES_OF_A_KEY;
         let mut cmd = Cmd::with_capacity(args, bytes);
         cmd.arg(verb).arg(script);
         Self(cmd)
@@ -216,7 +219,7 @@ impl Call {
         count: usize,
         keys: impl Iterator<Item = &'a str>,
     ) -> Self {
-        if count > 1 {
+        if count > FEW_KEYS {
             // One more, for the number of keys.
             let args = count * ARGS_OF_A_KEY + 1;
             let sizes = repeat_n(BYTES_OF_A_KEY / ARGS_OF_A_KEY, args);
