@@ -72,7 +72,7 @@ impl Registry {
     /// end of the key's queue.
     pub(crate) fn join<'a>(self: &'a Arc<Self>, joining: Joining<'a>) -> QueueSlot<'a> {
         let line = joining.resource.kind.line();
-        let mut slot = QueueSlot::new(self, joining);
+        let mut slot = QueueSlot::new(self, joining, Arc::default());
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(joining.resource));
         if queues_now {
             let others = self.yielded.take(joining.resource, joining.since);
@@ -84,7 +84,7 @@ impl Registry {
 
 impl<'a> QueueSlot<'a> {
     /// A slot that is not in the queue yet.
-    pub(super) fn new(registry: &'a Arc<Registry>, joining: Joining<'a>) -> Self {
+    fn new(registry: &'a Arc<Registry>, joining: Joining<'a>, waker: Arc<SlotWaker>) -> Self {
         let kind = joining.resource.kind;
         registry.used_kinds.note(kind);
         Self {
@@ -93,7 +93,7 @@ impl<'a> QueueSlot<'a> {
             queues: kind.line() != Line::Server && !joining.is_let_in,
             joining,
             ticket: None,
-            waker: Arc::default(),
+            waker,
             own_message: None,
             follows: false,
             is_of_new_entry: false,
@@ -316,8 +316,7 @@ impl<'a> QueueSlot<'a> {
         waker: &Arc<SlotWaker>,
         rank: Option<Ticket>,
     ) -> Self {
-        let mut slot = Self::new(registry, joining);
-        slot.waker = Arc::clone(waker);
+        let mut slot = Self::new(registry, joining, Arc::clone(waker));
         slot.joining.rank = rank;
         slot
     }
