@@ -101,26 +101,32 @@ impl RedisBackend {
     }
 
     /// Runs a script for a key. Marks of answered requests are removed by commands beside it.
-    pub(super) async fn run(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and each command has room for this"
+    )]
+    pub(super) fn run(
         &self,
         key: &Key,
         script: &Script,
         with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        let answered = self.take_answered(key);
-        if answered.is_empty() {
-            let value = self.servers.route(key).run(script, with).await?;
-            return Ok(self.refused_messages.read(value, key, &self.servers));
+    ) -> impl Future<Output = Result<Value, Fault>> {
+        async move {
+            // In a line of its own: the mutex is not kept.
+            let is_none_answered = self.answered.lock().is_empty();
+            let value = if is_none_answered {
+                self.servers.route(key).run(script, with).await?
+            } else {
+                // Boxed: this is rare, and each command would have room for it.
+                Box::pin(self.run_and_remove(key, script, with)).await?
+            };
+            Ok(self.refused_messages.read(value, key, &self.servers))
         }
-        // Boxed: this is rare, and each command would have room for it.
-        let value = Box::pin(self.run_and_remove(answered, key, script, with)).await?;
-        Ok(self.refused_messages.read(value, key, &self.servers))
     }
 
     /// Runs a script for a key, and removes the marks of answered requests beside it.
     async fn run_and_remove(
         &self,
-        answered: Vec<(Key, Vec<String>)>,
         key: &Key,
         script: &Script,
         with: Fill<'_>,
@@ -130,7 +136,7 @@ impl RedisBackend {
             remove.arg(&marks);
             self.servers.route(&key).send(remove).await
         };
-        let removed = all(answered.into_iter().map(remove));
+        let removed = all(self.take_answered(key).into_iter().map(remove));
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.route(key).run(script, with), removed);
         value

@@ -29,28 +29,34 @@ enum Sent<'a> {
 impl RedisBackend {
     /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks. One with many locks goes
     /// alone: its attempt would keep others from the rest of a batch. `key`: of its first lock.
-    pub(super) async fn run_or_join(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and each command has room for this"
+    )]
+    pub(super) fn run_or_join(
         &self,
         kind: BatchKind,
         (key, locks): (&Key, usize),
         operation: &(dyn Fn() -> Operation + Sync),
         script: &Script,
         with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        // Without a runtime nothing could send a batch.
-        let Some(here) = self.batches(kind).here() else {
-            return self.run(key, script, with).await;
-        };
-        // Kept until the answer: while enough operations are under way alone, the next ones collect for a batch.
-        let _alone = match here.alone() {
-            Some(alone) => alone,
-            None if locks > MOST_IN_OPERATION => here.alone_anyway(),
-            None => match self.send_with_others(here, key, operation).await {
-                Sent::Together(answer) => return answer,
-                Sent::NotYet(alone) => alone,
-            },
-        };
-        self.run(key, script, with).await
+    ) -> impl Future<Output = Result<Value, Fault>> {
+        async move {
+            // Without a runtime nothing could send a batch.
+            let Some(here) = self.batches(kind).here() else {
+                return self.run(key, script, with).await;
+            };
+            // Kept until the answer: while enough operations are under way alone, the next ones collect for a batch.
+            let _alone = match here.alone() {
+                Some(alone) => alone,
+                None if locks > MOST_IN_OPERATION => here.alone_anyway(),
+                None => match self.send_with_others(here, key, operation).await {
+                    Sent::Together(answer) => return answer,
+                    Sent::NotYet(alone) => alone,
+                },
+            };
+            self.run(key, script, with).await
+        }
     }
 
     /// Has an operation wait for the next batch, and waits for its answer.

@@ -193,12 +193,10 @@ impl Backend for RedisBackend {
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        Box::pin(async move {
-            match targets.first() {
-                Some(first) => lock::release_all(self, &first.resource.key, targets).await,
-                None => Ok(Vec::new()),
-            }
-        })
+        match targets.first() {
+            Some(first) => Box::pin(lock::release_all(self, &first.resource.key, targets)),
+            None => Box::pin(ready(Ok(Vec::new()))),
+        }
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {

@@ -38,10 +38,20 @@ impl Route<'_> {
     // What goes to a cluster is boxed here: it is more than twice as large, and each command to one server would have room for it.
 
     /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
-    pub(crate) async fn run(self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
-        match self {
-            Route::Single(node) => node.run(script, with).await,
-            Route::Slot(cluster, slot) => Box::pin(cluster.run(slot, script, with)).await,
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and each command has room for this"
+    )]
+    pub(crate) fn run(
+        self,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> impl Future<Output = Result<Value, Fault>> {
+        async move {
+            match self {
+                Route::Single(node) => node.run(script, with).await,
+                Route::Slot(cluster, slot) => Box::pin(cluster.run(slot, script, with)).await,
+            }
         }
     }
 

@@ -64,18 +64,28 @@ struct Sent {
 
 impl Node {
     /// Runs a script by its digest, or by its source if the server does not know it.
-    pub(crate) async fn run(&self, script: &Script, with: Fill<'_>) -> Result<Value, Fault> {
-        let publish = Publish::Plain;
-        let mut answer = self
-            .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
-            .await;
-        // EVAL also stores the script, so a script takes the second round trip only once after a start of the server.
-        if let Err(Failed::NoScript) = answer {
-            answer = self
-                .try_send(with(script.by_source(publish)).into_cmd(), script.bit())
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and each command has room for this"
+    )]
+    pub(crate) fn run(
+        &self,
+        script: &Script,
+        with: Fill<'_>,
+    ) -> impl Future<Output = Result<Value, Fault>> {
+        async move {
+            let publish = Publish::Plain;
+            let mut answer = self
+                .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
                 .await;
+            // EVAL also stores the script, so a script takes the second round trip only once after a start of the server.
+            if let Err(Failed::NoScript) = answer {
+                answer = self
+                    .try_send(with(script.by_source(publish)).into_cmd(), script.bit())
+                    .await;
+            }
+            answer.map_err(|failed| self.fault(failed))
         }
-        answer.map_err(|failed| self.fault(failed))
     }
 
     /// Runs a script and has the server track keys beside it. The answer is [`Value::Nil`] if it was not sent.
@@ -204,20 +214,23 @@ impl Node {
         Ok(answers.into_iter().map(Result::ok).collect())
     }
 
-    async fn try_send(&self, command: Cmd, script: u64) -> Result<Value, Failed> {
-        let mut connected = self
-            .link
-            .connected(self.response_timeout)
-            .await
-            .map_err(Failed::With)?;
-        let answer = command.query_async::<Value>(&mut connected.connection);
-        let answer = timeout(self.response_timeout, answer).await;
-        let sent = Sent {
-            epoch: connected.epoch,
-            waited: self.response_timeout,
-            script,
-        };
-        self.read(answer.ok(), sent)
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and each command has room for this"
+    )]
+    fn try_send(&self, command: Cmd, script: u64) -> impl Future<Output = Result<Value, Failed>> {
+        async move {
+            let connected = self.link.connected(self.response_timeout).await;
+            let mut connected = connected.map_err(Failed::With)?;
+            let answer = command.query_async::<Value>(&mut connected.connection);
+            let answer = timeout(self.response_timeout, answer).await;
+            let sent = Sent {
+                epoch: connected.epoch,
+                waited: self.response_timeout,
+                script,
+            };
+            self.read(answer.ok(), sent)
+        }
     }
 
     /// What the answer to a command means. It is `None` if none came in time.
