@@ -110,6 +110,7 @@ mod until_free;
 mod waiter;
 mod yielding;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -139,7 +140,7 @@ pub(crate) async fn try_once(
     }
 }
 
-/// Waits until all requested keys are granted. Every acquisition that is not a re-entry goes this way.
+/// Waits until the only requested key is granted. Every acquisition of one key that is not a re-entry goes this way.
 #[allow(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
@@ -158,10 +159,6 @@ pub(crate) fn acquire(
             return unless_closed(shares, registry, request);
         }
         registry.session.tend_tasks();
-        if request.has_several_keys() {
-            let shares = Box::pin(several::acquire(registry, request)).await?;
-            return unless_closed(shares, registry, request);
-        }
         // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
         // dropped.
         let shares;
@@ -176,6 +173,21 @@ pub(crate) fn acquire(
         }
         unless_closed(shares, registry, request)
     }
+}
+
+/// Waits until all requested keys are granted. Boxed: an acquisition of several keys has no room for that of one.
+pub(crate) fn acquire_all<'a>(
+    registry: &'a Arc<Registry>,
+    request: &'a Request,
+) -> Pin<Box<dyn Future<Output = Result<OpenShares, Error>> + Send + 'a>> {
+    if request.is_single_try() || !request.has_several_keys() {
+        return Box::pin(acquire(registry, request));
+    }
+    Box::pin(async move {
+        registry.session.tend_tasks();
+        let shares = several::acquire(registry, request).await?;
+        unless_closed(shares, registry, request)
+    })
 }
 
 /// Attaches the hold that the request goes [through](RequestedKey::through).

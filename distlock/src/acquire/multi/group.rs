@@ -101,7 +101,7 @@ impl Group {
 
     pub(super) async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
         let registry = &self.one.registry;
-        let granted = wait::acquire(registry, request).await?;
+        let granted = wait::acquire_all(registry, request).await?;
         Ok(granted
             .into_iter()
             .map(|open| HoldShare::new(open, None))

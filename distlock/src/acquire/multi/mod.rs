@@ -147,7 +147,9 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                     parts
                 }
                 Err(closed) => {
-                    passed = unless_closed(groups, pass_closed(scopes, closed)).await?;
+                    // Boxed, here and below: this is rare, and each acquisition would have room for it.
+                    let pass = pass_closed(scopes, closed);
+                    passed = Box::pin(unless_closed(groups, pass)).await?;
                     too_slow_for = Duration::ZERO;
                     continue;
                 }
@@ -163,7 +165,6 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         let began = groups[first].one.registry.session.now();
         let tried = match groups {
             [_] if granted.is_some() => Tried::Granted(parts),
-            // Boxed: most acquisitions have one group, and each would have room for it.
             _ => Box::pin(try_others(groups, granted, parts)).await?,
         };
         let Parts { mut shares, gates } = match tried {
@@ -174,7 +175,6 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
                     refused += 1;
                     let taken_for = groups[first].one.registry.session.now().since(began);
                     let rest = groups[at].rest(taken_for, refused).map(Ok);
-                    // Boxed: this is rare, and each acquisition would have room for it.
                     Box::pin(unless_closed(groups, rest)).await?;
                 }
                 (first, too_slow_for) = (at, Duration::ZERO);
