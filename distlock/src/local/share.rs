@@ -301,8 +301,7 @@ impl OpenShare {
 
 /// Ends all shares, and waits until as many releases as are needed are confirmed.
 pub(crate) async fn end_all(shares: HoldShares, needs: usize) -> Result<(), Error> {
-    let ended = shares.into_iter().map(HoldShare::end).collect();
-    release_several(ended, needs).await
+    release_several(shares.into_iter().map(HoldShare::end), needs).await
 }
 
 /// Shares that have no guard yet, since others are missing.

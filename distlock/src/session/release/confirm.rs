@@ -242,35 +242,36 @@ impl Drop for Release {
 }
 
 /// Sends several releases of one client in one command, and returns the result of each.
-pub(super) async fn confirm_all(
+// Not an `async fn`, whose future would have the releases twice.
+pub(super) fn confirm_all(
     mut releases: SmallVec<[Release; 1]>,
-) -> SmallVec<[Result<(), Error>; 1]> {
-    let Some(first) = releases.first() else {
-        return SmallVec::new();
-    };
-    let session = Arc::clone(&first.session);
-    let since = first.since;
+) -> impl Future<Output = Vec<Result<(), Error>>> {
     releases.iter_mut().for_each(Release::take_unconfirmed);
-    let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
-    let deadlines = releases.iter().map(|one| one.deadline);
-    // As long as one of the holds may be in the server, another try is worth while.
-    let latest = deadlines.max().unwrap_or_default();
-    let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
-    match send(&session, targets, note_sent, since, latest).await {
-        Ok(Answer {
-            released,
-            doubtful,
-            epoch,
-        }) => releases
-            .into_iter()
-            .zip(released)
-            .map(|(release, released)| release.settle(released, doubtful, epoch))
-            .collect(),
-        // The drops leave the releases to the background.
-        Err((fault, after)) => releases
-            .iter()
-            .map(|one| Err(fault.clone().into_error(one.key(), after)))
-            .collect(),
+    async move {
+        let Some(first) = releases.first() else {
+            return Vec::new();
+        };
+        let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
+        let deadlines = releases.iter().map(|one| one.deadline);
+        // As long as one of the holds may be in the server, another try is worth while.
+        let latest = deadlines.max().unwrap_or_default();
+        let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
+        match send(&first.session, targets, note_sent, first.since, latest).await {
+            Ok(Answer {
+                released,
+                doubtful,
+                epoch,
+            }) => releases
+                .into_iter()
+                .zip(released)
+                .map(|(release, released)| release.settle(released, doubtful, epoch))
+                .collect(),
+            // The drops leave the releases to the background.
+            Err((fault, after)) => releases
+                .iter()
+                .map(|one| Err(fault.clone().into_error(one.key(), after)))
+                .collect(),
+        }
     }
 }
 
