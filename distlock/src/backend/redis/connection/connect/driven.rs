@@ -33,6 +33,12 @@ impl Driven {
         Self { connection, _task }
     }
 
+    /// Sends one command. By the methods of a [`Cmd`] the driver has a box for each command.
+    pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let answer = self.connection.send_packed_command(command).await?;
+        answer.extract_error()
+    }
+
     /// Subscribes to channels.
     pub(crate) async fn subscribe(&mut self, channels: impl ToRedisArgs) -> RedisResult<()> {
         self.connection.subscribe(channels).await

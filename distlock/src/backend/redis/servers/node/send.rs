@@ -222,7 +222,7 @@ impl Node {
         async move {
             let connected = self.link.connected(self.response_timeout).await;
             let mut connected = connected.map_err(Failed::With)?;
-            let answer = command.query_async::<Value>(&mut connected.connection);
+            let answer = connected.connection.send(&command);
             let answer = timeout(self.response_timeout, answer).await;
             let sent = Sent {
                 epoch: connected.epoch,
