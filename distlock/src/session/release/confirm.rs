@@ -128,9 +128,9 @@ impl Release {
 
     /// Whether one command can release both.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let now = self.session.now();
         let slot = |one: &Self| one.session.backend.home(one.key()).slot;
-        let plain = |one: &Self| one.hold.resource.kind.is_plain_lock() && one.taken_until() <= now;
+        let plain =
+            |one: &Self| one.hold.resource.kind.is_plain_lock() && one.taken_until() <= one.since;
         Arc::ptr_eq(&self.session, &other.session)
             && plain(self)
             && plain(other)

@@ -61,7 +61,7 @@ impl SeveralKeysWaiter<'_> {
             return Ok(outcome);
         }
         self.join_other_queues();
-        let mut times = self.times();
+        let mut times = None;
         loop {
             let overview = self.overview();
             if overview.has_lost_its_place {
@@ -76,7 +76,9 @@ impl SeveralKeysWaiter<'_> {
                 return self.ask_for_parts(overview.free).await;
             };
             let offered = overview.offered;
-            match self.waited(holder.as_ref(), offered, &mut times).await {
+            // From here on: usually nothing is in the way, and the clock is not read.
+            let times = times.get_or_insert_with(|| self.times());
+            match self.waited(holder.as_ref(), offered, times).await {
                 Collecting::GoesOn => {}
                 Collecting::InVain => {
                     return Ok(Some(self.collected_in_vain(at, times.unhindered)));
@@ -87,7 +89,7 @@ impl SeveralKeysWaiter<'_> {
         }
     }
 
-    /// The times of an acquisition that begins to collect now.
+    /// The times of an acquisition that begins to collect now, and has found a key that is not free.
     fn times(&self) -> Times {
         let now = self.session().now();
         let unhindered = now.since(self.unhindered_since);

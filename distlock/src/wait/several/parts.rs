@@ -105,7 +105,8 @@ impl SeveralKeysWaiter<'_> {
         for part in parts {
             if part.contains(&self.at()) {
                 self.ask_for(part.clone());
-                match self.ask_server().await? {
+                // This part is the first one, so nothing was awaited since then.
+                match self.ask_server(began).await? {
                     // The usual case: one command has asked for all keys, so nothing else is missing.
                     Some(RoundOutcome::All(shares)) if self.asked.are_all() => {
                         self.request().have_guards(&shares);
@@ -169,7 +170,7 @@ impl SeveralKeysWaiter<'_> {
     pub(super) async fn ask_alone(&mut self) -> Result<Option<RoundOutcome>, Error> {
         self.rank = self.waiter.turn.slot.ticket();
         self.ask_for(Part::from_elem(self.at(), 1));
-        let outcome = self.ask_server().await?;
+        let outcome = self.ask_server(self.session().now()).await?;
         let Some(RoundOutcome::All(shares)) = outcome else {
             return Ok(outcome);
         };

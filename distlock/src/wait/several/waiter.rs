@@ -140,10 +140,9 @@ impl<'a> SeveralKeysWaiter<'a> {
         }
     }
 
-    /// Sends one attempt on the keys that are asked for, its own among them. Sleeps if its own was not granted.
-    pub(super) async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
+    /// Sends one attempt, at `sent`, on the keys that are asked for, its own among them. Sleeps if its own was not granted.
+    pub(super) async fn ask_server(&mut self, sent: Tick) -> Result<Option<RoundOutcome>, Error> {
         let was_active = self.waiter.is_active();
-        let sent = self.session().now();
         let outcome = match self.waiter.attempt(sent).await? {
             AttemptEnd::Outcome(outcome) => outcome,
             AttemptEnd::HandedOver(_) => return Ok(Some(self.elsewhere(self.at()))),
