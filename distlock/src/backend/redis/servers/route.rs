@@ -24,6 +24,7 @@ pub(crate) enum Route<'a> {
 
 impl Servers {
     /// Where commands for a key go.
+    #[inline]
     pub(crate) fn route(&self, key: &Key) -> Route<'_> {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
