@@ -73,8 +73,10 @@ impl CountDownLatch {
     /// Waiting does not count as a use, and neither does setting a latch that exists. If another program, or a handle without
     /// this setting, has set the latch, it does not expire.
     ///
-    /// A wait for a latch that expires fails with [`Error::Lost`] within seconds, because it was not counted down. A new count
-    /// can then be set. The time must be longer than any time between two count-downs.
+    /// A wait that is under way when the latch expires fails with [`Error::Lost`] within seconds, because the latch was not counted
+    /// down. A wait that begins after that completes at once, as for a latch that was opened. A new count can then be set, and a late
+    /// count-down of the earlier run would count for it: give each run a key of its own. The time must be longer than any time
+    /// between two count-downs.
     ///
     /// In the server this is the time to live of the key, as after `getKeys().expire(..)` of Redisson. Redisson's count-downs do
     /// not move the end. Its threads that sleep in `await` do not learn that the latch has expired.
@@ -203,6 +205,10 @@ impl CountDownLatch {
     }
 
     /// Waits until the count is 0, or for at most a [`timeout`](LatchWait::timeout). Await the result.
+    ///
+    /// A wait that finds no latch at its first look completes at once: the latch was opened, was not set yet, or has
+    /// [expired](CountDownLatch::expire_after). If the work behind the latch must be done, keep a record of it and read that after
+    /// the wait.
     ///
     /// # Errors
     /// When awaited, the errors of [`LatchWait`](LatchWait#errors).
