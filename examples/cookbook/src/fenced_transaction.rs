@@ -3,6 +3,10 @@
 //! The lock is outside and the commit inside. No lock can stop a process that is paused between its last look at the lock and its
 //! commit. Each row therefore keeps the highest fencing token that has written it, and an update with a lower one changes
 //! nothing.
+//!
+//! The token does not tell a repetition from a new withdrawal: it has a higher token, too. If the lock or the connection is lost while
+//! the commit is under way, nobody knows whether the money was taken. Each withdrawal therefore has an id, which its transaction
+//! stores, and a repetition finds it there.
 
 use distlock::{Client, distributed_lock};
 use sqlx::SqlitePool;
@@ -14,35 +18,46 @@ pub const SCHEMA: &str = "CREATE TABLE account (id INTEGER PRIMARY KEY, balance 
 
 const DEBIT: &str = "UPDATE account SET balance = balance - ?, token = ? WHERE id = ? AND token <= ? AND balance >= ?";
 
-const RECORD: &str = "INSERT INTO debit (account, amount) VALUES (?, ?)";
+const RECORD: &str = "INSERT INTO debit (request, account, amount) VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING";
 
 /// The second table that the transaction writes to.
-pub const DEBITS: &str = "CREATE TABLE debit (account INTEGER NOT NULL, amount INTEGER NOT NULL)";
+pub const DEBITS: &str = "CREATE TABLE debit (request TEXT PRIMARY KEY, account INTEGER NOT NULL, amount INTEGER NOT NULL)";
 
-/// Takes money from an account.
+/// Takes money from an account, once for each `request`. Whoever makes the request chooses its id, and keeps it for repetitions.
 ///
 /// # Errors
-/// Those of the lock and of the database, and if the account has too little money or a newer holder has written to it.
+/// Those of the lock and of the database, and if the account has too little money or a newer holder has written to it. After
+/// [`Error::Lost`](distlock::Error::Lost) and after an error of the commit the money may have been taken: the caller repeats the
+/// request with the same id.
 #[distributed_lock(key = "account:<account>", mode = "fenced", token = token, client = locks, wait = "5s")]
 pub async fn withdraw(
     locks: &Client,
     pool: &SqlitePool,
+    request: &str,
     account: i64,
     amount: i64,
 ) -> Result<(), Failure> {
-    debit(pool, account, amount, token).await
+    debit(pool, request, account, amount, token).await
 }
 
-/// The transaction. It ends while the lock is held: if the lock is lost, its future is dropped and it is rolled back.
-async fn debit(pool: &SqlitePool, account: i64, amount: i64, token: u64) -> Result<(), Failure> {
+/// The transaction. If the lock is lost, its future is dropped. The transaction is rolled back then, except if its commit was sent
+/// before: the database carries that out.
+async fn debit(
+    pool: &SqlitePool,
+    request: &str,
+    account: i64,
+    amount: i64,
+    token: u64,
+) -> Result<(), Failure> {
     // A token has at most 53 bits.
     let token = i64::try_from(token)?;
     let mut transaction = pool.begin().await?;
-    sqlx::query(RECORD)
-        .bind(account)
-        .bind(amount)
-        .execute(&mut *transaction)
-        .await?;
+    let record = sqlx::query(RECORD).bind(request).bind(account).bind(amount);
+    if record.execute(&mut *transaction).await?.rows_affected() == 0 {
+        // The money was taken before.
+        transaction.rollback().await?;
+        return Ok(());
+    }
     let debit = sqlx::query(DEBIT)
         .bind(amount)
         .bind(token)
@@ -62,7 +77,9 @@ async fn debit(pool: &SqlitePool, account: i64, amount: i64, token: u64) -> Resu
 mod tests {
     use std::time::Duration;
 
+    use distlock::MemoryServer;
     use sqlx::sqlite::SqlitePoolOptions;
+    use tokio::sync::mpsc;
 
     use super::*;
 
@@ -93,9 +110,9 @@ mod tests {
             .unwrap();
         let paused = guard.token();
         guard.lost().await;
-        withdraw(&locks, &pool, 42, 30).await.unwrap();
+        withdraw(&locks, &pool, "a", 42, 30).await.unwrap();
         // The paused holder runs again and does not know that it has lost the lock.
-        assert!(debit(&pool, 42, 50, paused).await.is_err());
+        assert!(debit(&pool, "b", 42, 50, paused).await.is_err());
         assert_eq!(number(&pool, "SELECT balance FROM account").await, 70);
         assert_eq!(number(&pool, "SELECT count(*) FROM debit").await, 1);
     }
@@ -103,9 +120,10 @@ mod tests {
     #[tokio::test]
     async fn twenty_withdrawals_at_once_take_what_is_there_and_no_more() {
         let (locks, pool) = (Client::in_memory(), bank().await);
-        let tasks = (0..20).map(|_| {
+        let tasks = (0..20).map(|n| {
             let (locks, pool) = (locks.clone(), pool.clone());
-            tokio::spawn(async move { withdraw(&locks, &pool, 42, 10).await.is_ok() })
+            let request = n.to_string();
+            tokio::spawn(async move { withdraw(&locks, &pool, &request, 42, 10).await.is_ok() })
         });
         let mut done = 0;
         for task in tasks.collect::<Vec<_>>() {
@@ -114,5 +132,40 @@ mod tests {
         assert_eq!(done, 10);
         assert_eq!(number(&pool, "SELECT balance FROM account").await, 0);
         assert_eq!(number(&pool, "SELECT sum(amount) FROM debit").await, 100);
+    }
+
+    #[tokio::test]
+    async fn request_whose_lock_is_lost_during_its_commit_takes_the_money_once_when_it_is_repeated()
+    {
+        // A loss is found by a renewal, once a second.
+        let locks = Client::builder().watchdog_timeout(Duration::from_secs(3));
+        let locks = locks.in_memory(&MemoryServer::new()).unwrap();
+        let pool = bank().await;
+        // The database stands still in its commits until `go_on` is dropped.
+        let (commits, mut committing) = mpsc::unbounded_channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let mut connection = pool.acquire().await.unwrap();
+        let mut handle = connection.lock_handle().await.unwrap();
+        handle.set_commit_hook(move || {
+            let _told = commits.send(());
+            let _dropped = may_go_on.recv();
+            true
+        });
+        drop(handle);
+        drop(connection);
+        let loses_it = async {
+            committing.recv().await.unwrap();
+            let lock = locks.fenced_lock("account:42");
+            assert!(lock.force_release().await.unwrap());
+        };
+        let (first, ()) = tokio::join!(withdraw(&locks, &pool, "a", 42, 30), loses_it);
+        let error = first.unwrap_err().downcast::<distlock::Error>().unwrap();
+        assert!(error.is_lost(), "{error}");
+        drop(go_on);
+        for _ in 0..2 {
+            withdraw(&locks, &pool, "a", 42, 30).await.unwrap();
+            assert_eq!(number(&pool, "SELECT balance FROM account").await, 70);
+        }
+        assert_eq!(number(&pool, "SELECT sum(amount) FROM debit").await, 30);
     }
 }
