@@ -80,7 +80,7 @@
 //!
 //! | event | the hold |
 //! | --- | --- |
-//! | the handler responds | is released before the response is returned, and the release is confirmed |
+//! | the handler responds | is released before the response is returned, and the release is confirmed; or it goes to another request of the process that waits for the key |
 //! | the handler responds, with [`HoldUntil::Body`] | continues with the response body, and ends with it |
 //! | the client disconnects | is released in the background, after the handler was dropped; with [`run_to_completion`] the handler continues under the lock |
 //! | the handler panics | is released in the background while the panic unwinds |

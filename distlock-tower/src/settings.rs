@@ -159,7 +159,8 @@ pub enum HoldUntil {
     /// example because the client disconnects.
     ///
     /// The body runs inside the critical section. Its last frame is passed on only after the release is confirmed, or
-    /// has failed without a loss. A client that has the whole response finds the lock free. A frame is known to be the
+    /// has failed without a loss, or after the hold has gone to another request of the process that waits for the key. Otherwise a client
+    /// that has the whole response finds the lock free. A frame is known to be the
     /// last one if
     ///
     /// * the body reports its end after this frame, or

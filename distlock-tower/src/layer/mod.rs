@@ -34,7 +34,9 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 ///   and then the answer is 408 `urn:distlock:body-timeout`. See [`request_body_timeout`](LockLayer::request_body_timeout),
 ///   also for gRPC calls with a stream of the client.
 /// * The lock is released, and the release is confirmed, before the response is returned. A client that has the response
-///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body.
+///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body. If another request of the process
+///   waits for the key, the hold may go to that request without an answer of the server. A loss that is not known by then is told to
+///   that request.
 /// * If the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
 /// * If the client disconnects, the handler is dropped and the lock is released in the background. With
 ///   [`run_to_completion`](LockLayer::run_to_completion) the handler continues under the lock instead.

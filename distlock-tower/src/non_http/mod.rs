@@ -22,7 +22,8 @@ use crate::settings::LockSettings;
 ///
 /// * The inner service is called only while the lock is held. It runs inside the critical section, where
 ///   [`distlock::current`] finds the hold.
-/// * The lock is released, and the release is confirmed, before the response is returned.
+/// * The lock is released, and the release is confirmed, before the response is returned. If another request of the process waits
+///   for the key, the hold may go to that request without an answer of the server.
 /// * If the hold is lost, the inner service's future is dropped.
 ///
 /// The layer cannot make responses of an unknown type, so it reports failures as [`LockError`], which also wraps the

@@ -204,7 +204,8 @@ impl<G: FromGuard> Acquire<G> {
     /// Acquires the lock, runs `body` inside the critical section, and releases the lock.
     ///
     /// This is the usual way to use a lock. `body` is first polled when the lock is held, and it is dropped as soon as the
-    /// hold is lost. The release is confirmed before the result is returned. `body` may borrow from its surroundings and
+    /// hold is lost. The release is confirmed before the result is returned, unless the hold is
+    /// [handed over](crate::Guard::release) to another task of this client. `body` may borrow from its surroundings and
     /// does not have to be `Send`. A thread of `spawn_blocking` and a task that `body` has spawned are not dropped with it: they
     /// [go on](crate::guide::ownership#spawned-tasks) without the lock.
     ///

@@ -10,12 +10,17 @@ impl Guard {
     /// Releases the lock and waits for the confirmation.
     ///
     /// If the lock was re-entered and the hold has other guards, only the count decreases. The last guard frees the
-    /// lock and wakes a waiter. If another task of this client waits for the key, the hold may be handed over to it
-    /// without a round trip.
+    /// lock and wakes a waiter.
+    ///
+    /// If another task of this client waits for the key, the hold may be handed over to it, and the server is not asked. The result
+    /// is `Ok` then unless the loss of the hold is known already. A loss that is found later is told to that task. Only plain
+    /// locks, spin locks and write locks are handed over, and none that has a [lease](crate::Acquire::lease) of its own, a
+    /// [`hold_at_least`](crate::Acquire::hold_at_least), several keys or several servers. The release of any other hold asks the
+    /// server.
     ///
     /// # Errors
-    /// * [`Error::Lost`]: the hold was lost before its release, so another owner may have been inside the critical
-    ///   section. A value of another type under the key is such a loss as well.
+    /// * [`Error::Lost`]: the hold was lost before its release, as far as the client or the server that was asked knows. Another
+    ///   owner may have been inside the critical section. A value of another type under the key is such a loss as well.
     /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
     ///   by its lease at the latest.
     /// * [`Error::Denied`]: the server refused. [`Error::WrongType`]: the key of a fair lock's queue holds another type of value.

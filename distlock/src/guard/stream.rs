@@ -45,7 +45,8 @@ impl Guard {
     ///
     /// * Each item is produced as if inside [`scope`](Guard::scope): an acquisition of this key re-enters the hold, and
     ///   the lease is compared with the clock before each poll. The enclosing scopes are those of the first poll.
-    /// * At the end of the stream the lock is released. The end is yielded after the release is confirmed.
+    /// * At the end of the stream the lock is released. The end is yielded after the release is confirmed, or
+    ///   after the hold is [handed over](Guard::release) to another task of this client.
     /// * If the hold is lost, the next poll drops `items` and yields the loss as the last item.
     ///
     /// The code that takes the items runs outside of the critical section. If it acquires this key, it waits until the
