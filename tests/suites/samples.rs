@@ -3,6 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use distlock::{Client, Error, MemoryServer};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 /// The lines of an orderly end, in this order: both signals, no more connections, a bound on the requests under way, and the locks.
 const ORDERLY_END: [&str; 5] = [
@@ -154,6 +160,63 @@ fn each_server_of_a_readme_bounds_the_time_for_its_requests_and_then_closes_its_
         }
     }
     assert_eq!(servers, 3);
+}
+
+/// How many reports the task in the background has written.
+static REPORTS: AtomicUsize = AtomicUsize::new(0);
+
+async fn write_reports() {
+    loop {
+        sleep(Duration::from_secs(60)).await;
+        REPORTS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes reports while this replica leads, until `stopped` is true. The caller awaits it before `Client::close`.
+async fn work(client: Client, mut stopped: watch::Receiver<bool>) -> Result<(), Error> {
+    let leader = client.leader("report");
+    let campaign = leader.run(|_term| write_reports());
+    tokio::select! {
+        _ = stopped.wait_for(|stopped| *stopped) => Ok(()), // drops the work, and gives the lead back
+        ended = campaign => ended.map(drop), // an error that lasts, such as `Error::Denied`
+    }
+}
+
+#[test]
+fn task_in_the_background_is_that_of_the_readme() {
+    let this = include_str!("samples.rs");
+    let program = &this[this.find("/// Writes reports").unwrap()..];
+    let (program, _) = program.split_once("\n}\n").unwrap();
+    assert!(page("README.md").contains(program), "{program}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_in_the_background_works_again_after_an_outage_that_is_longer_than_its_lease() {
+    let server = MemoryServer::new();
+    let clients = [(); 2].map(|()| Client::builder().in_memory(&server).unwrap());
+    let (stop, stopped) = watch::channel(false);
+    let replicas = clients
+        .clone()
+        .map(|client| tokio::spawn(work(client, stopped.clone())));
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(REPORTS.load(Ordering::Relaxed), 1, "one replica works");
+
+    server.take_down();
+    sleep(Duration::from_secs(600)).await;
+    let before = REPORTS.load(Ordering::Relaxed);
+    assert_eq!(before, 1, "nobody works without a lock");
+    server.bring_up();
+    sleep(Duration::from_secs(300)).await;
+    assert!(REPORTS.load(Ordering::Relaxed) > before);
+
+    stop.send_replace(true);
+    for replica in replicas {
+        let ended = timeout(Duration::from_secs(1), replica).await;
+        ended.expect("it ends").unwrap().unwrap();
+    }
+    for client in clients {
+        client.close(Duration::from_secs(5)).await.unwrap();
+    }
 }
 
 #[test]
