@@ -7,7 +7,7 @@ use std::time::Duration;
 use distlock::test_util::stored;
 use distlock::{Guard, MemoryServer};
 use distlock_tests::faults::{Fault, Faults, Op};
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 use super::{KEY, LEASE, acquired, client, paused, quiet};
 
@@ -76,6 +76,31 @@ fn watchdog_goes_on_in_a_runtime_that_lives_whatever_the_ending_one_has_called_l
             quiet(&server, &client).await;
         });
     }
+}
+
+/// Time has passed in the first runtime, and nobody has read its clock since.
+#[test]
+fn hold_of_a_new_runtime_is_no_older_in_one_that_has_rested_for_longer_than_a_lease() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = client(&server, &faults);
+    let (first, second) = (paused(), paused());
+    first.block_on(async {
+        let guard = client.lock("k:0").acquire().await.unwrap();
+        guard.release().await.unwrap();
+        quiet(&server, &client).await;
+        // Tasks of the client may read the clock for a while.
+        sleep(10 * LEASE).await;
+        advance(2 * LEASE).await;
+    });
+    let guard = second.block_on(client.lock(KEY).acquire().into_future());
+    let guard = guard.unwrap();
+    // The watchdog wakes up there.
+    first.block_on(async {
+        sleep(Duration::from_millis(50)).await;
+        assert!(client.lock(KEY).is_locked().await.unwrap());
+    });
+    assert!(guard.is_held());
+    second.block_on(guard.release()).unwrap();
 }
 
 /// On a plain thread there is no runtime but those that were seen, and the newest of them has ended.
