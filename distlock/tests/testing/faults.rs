@@ -84,6 +84,18 @@ async fn server_that_restarts_without_its_data_is_found_out_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn server_that_has_forgotten_all_still_knows_which_clients_are_connected() {
+    let server = MemoryServer::new();
+    let client = Client::builder().name("stock").in_memory(&server).unwrap();
+    server.forget_all();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    let holder = report.holders[0].client.as_ref();
+    assert_eq!(holder.map(|client| &*client.name), Some("stock"));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_command_is_not_carried_out_and_a_wait_tries_again() {
     let (server, client, _) = replicas();
     let lock = client.lock("k");

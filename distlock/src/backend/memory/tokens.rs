@@ -52,6 +52,15 @@ impl Tokens {
         self.last.remove(name);
     }
 
+    /// Loses the last tokens of all keys. The time does not go back by that.
+    #[cfg(feature = "testing")]
+    pub(super) fn without_data(self) -> Self {
+        Self {
+            time: self.time,
+            ..Self::default()
+        }
+    }
+
     /// The tokens that are kept.
     #[cfg(feature = "test-util")]
     pub(super) fn kept(&self) -> impl Iterator<Item = (&Name, u64)> {
@@ -78,6 +87,17 @@ mod tests {
                 assert!(tokens.last.is_empty());
             }
         }
+    }
+
+    #[cfg(feature = "testing")]
+    #[test]
+    fn tokens_grow_after_all_data_was_lost_and_the_clock_was_set_back() {
+        let name = Name::from("k");
+        let mut tokens = Tokens::default();
+        assert_eq!(tokens.of_grant(&name, true, 0, 1_000), 1_000);
+        let mut tokens = tokens.without_data();
+        assert_eq!(tokens.last("k"), None);
+        assert_eq!(tokens.of_grant(&name, true, 0, 400), 1_001);
     }
 
     #[test]

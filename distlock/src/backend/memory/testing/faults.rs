@@ -238,11 +238,14 @@ impl MemoryServer {
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn forget_all(&self) {
         let mut state = self.store.state.lock();
-        // Subscriptions are no data, and no two openings of a latch have one number.
-        let channels = std::mem::take(&mut state.channels);
+        // Subscriptions and clients are connections and no data, no two openings of a latch have one number, and the time does not
+        // go back.
+        let former = std::mem::take(&mut *state);
         *state = State {
-            channels,
-            openings: state.openings,
+            channels: former.channels,
+            clients: former.clients,
+            openings: former.openings,
+            tokens: former.tokens.without_data(),
             ..State::default()
         };
         drop(state);
