@@ -24,6 +24,10 @@ use crate::output::note;
 /// How often the rest of a group is checked for its end. The kernel reports the end of the leader alone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
+/// What becomes of a command that the system does not let this process signal.
+pub(crate) const UNREACHED: &str =
+    "may not be signalled, because it has changed its user, and goes on";
+
 /// A command that runs.
 pub(crate) struct Child {
     pid: Pid,
@@ -105,10 +109,10 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command, and to what it has started if that is in its group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        // Errors mean that it has ended.
-        let _ended = if self.has_group {
+    /// Sends a signal to the command, and to what it has started if that is in its group. Returns whether the system allows that for
+    /// one of them: it does not for a command that has changed its user, as under `sudo`.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let sent = if self.has_group {
             kill_process_group(self.pid, signal)
         } else if self.ended.is_some() {
             // It was reaped, so its number may belong to another process by now.
@@ -116,6 +120,8 @@ impl Child {
         } else {
             kill_process(self.pid, signal)
         };
+        // Other errors mean that it has ended.
+        sent != Err(Errno::PERM)
     }
 
     /// Passes a signal on that this process has received.
@@ -125,7 +131,12 @@ impl Child {
         if !self.has_group && by_terminal && is_in_foreground() {
             return;
         }
-        self.signal(signal);
+        if !self.signal(signal) {
+            let signal = signal.as_raw();
+            note(format_args!(
+                "distlock: signal {signal} for the command: it {UNREACHED}"
+            ));
+        }
     }
 
     /// Waits until the rest of the group has ended, after the command has. From `kill_at` on it is killed. `until_gone`: waits also for
@@ -137,7 +148,11 @@ impl Child {
         let mut is_killed = false;
         while self.has_group && group::runs(self.pid, !is_killed) {
             if Instant::now() >= kill_at {
-                self.signal(Signal::KILL);
+                if !self.signal(Signal::KILL) && !is_killed {
+                    note(format_args!(
+                        "distlock: what is left of the command's process group {UNREACHED}"
+                    ));
+                }
                 if !until_gone {
                     return;
                 }

@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::bound::Bound;
-use super::child::Child;
+use super::child::{Child, UNREACHED};
 use super::held::{Held, KEY_VARIABLE};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
@@ -61,20 +61,18 @@ pub(super) async fn command(
                 return Ok(Ended::Command { status, is_overdue });
             }
             () = &mut lost, if kill_at.is_none() => {
-                kill_at = Some(terminate(&child, args));
                 let names = names(&args.keys);
-                note(format_args!("distlock: the lock {names} is lost: the command gets SIGTERM"));
+                kill_at = Some(terminate(&child, args, &format!("the lock {names} is lost")));
             }
             Some(()) = OptionFuture::from(longest.map(Bound::reached)), if kill_at.is_none() => {
                 is_overdue = true;
-                kill_at = Some(terminate(&child, args));
-                note(format_args!("distlock: the time of --max-hold is over: the command gets SIGTERM"));
+                kill_at = Some(terminate(&child, args, "the time of --max-hold is over"));
             }
             Some(()) = OptionFuture::from(kill_at.map(sleep_until)), if !is_killed => {
-                child.signal(Signal::KILL);
+                let outcome = outcome(child.signal(Signal::KILL), "gets SIGKILL");
                 is_killed = true;
                 let after = humantime::format_duration(args.kill_after);
-                note(format_args!("distlock: the command still runs after {after}: it gets SIGKILL"));
+                note(format_args!("distlock: the command still runs after {after}: it {outcome}"));
             }
             signal = signals.next() => child.pass_on(signal),
         }
@@ -122,12 +120,18 @@ fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
     })
 }
 
-/// Tells the command to end. Returns when it is killed.
-fn terminate(child: &Child, args: &Run) -> Instant {
-    child.signal(Signal::TERM);
+/// Tells the command to end, and says why. Returns when it is killed.
+fn terminate(child: &Child, args: &Run, why: &str) -> Instant {
+    let outcome = outcome(child.signal(Signal::TERM), "gets SIGTERM");
     // A command that is stopped would not see it.
     child.signal(Signal::CONT);
+    note(format_args!("distlock: {why}: the command {outcome}"));
     Instant::now() + args.kill_after
+}
+
+/// What becomes of a command to which a signal was sent.
+fn outcome(is_allowed: bool, gets: &str) -> &str {
+    if is_allowed { gets } else { UNREACHED }
 }
 
 /// The error and the exit status of a command that cannot be started.
@@ -160,6 +164,13 @@ mod tests {
             Command::Run(run) => run,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn command_that_may_not_be_signalled_is_not_said_to_get_the_signal() {
+        assert_eq!(outcome(true, "gets SIGTERM"), "gets SIGTERM");
+        let outcome = outcome(false, "gets SIGTERM");
+        assert!(outcome.contains("may not be signalled"), "{outcome}");
     }
 
     #[tokio::test]
