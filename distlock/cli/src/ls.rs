@@ -30,11 +30,16 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
     }
     let width = terminal::columns().filter(|_| !args.wide);
     let mut shown = Shown::new(width);
-    shown.rows(&found)?;
+    // A list that nobody reads any more, as of `distlock ls | head`, is no reason to go on to scan the server.
+    if !shown.rows(&found)? {
+        return Ok(0);
+    }
     // What the other nodes of a cluster have is shown, if one of them does not answer.
     if !gathered? {
         while let Some(page) = look.next().await? {
-            shown.rows(&page)?;
+            if !shown.rows(&page)? {
+                return Ok(0);
+            }
         }
     }
     if shown.is_empty() {
@@ -92,9 +97,10 @@ impl Shown {
         self.table.is_empty()
     }
 
-    fn rows(&mut self, found: &[KeyReport]) -> Result<(), Failed> {
+    /// Shows more locks. Returns whether somebody reads them.
+    fn rows(&mut self, found: &[KeyReport]) -> Result<bool, Failed> {
         if found.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let is_first = self.is_empty();
         let rows: Vec<_> = found.iter().map(report::row).collect();
@@ -102,12 +108,14 @@ impl Shown {
         if is_first {
             lines[0] = terminal::stdout().bold(&lines[0]);
         }
-        output::text(&(lines.join("\n") + "\n"))?;
+        if !output::part(&(lines.join("\n") + "\n"))? {
+            return Ok(false);
+        }
         if !self.are_rights_told {
             self.are_rights_told = tell_missing_rights(found);
         }
         tell_faults(found);
-        Ok(())
+        Ok(true)
     }
 }
 

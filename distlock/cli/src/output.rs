@@ -34,15 +34,20 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failed> {
 
 /// Writes a text.
 pub(crate) fn text(text: &str) -> Result<(), Failed> {
+    part(text).map(drop)
+}
+
+/// Writes a part of a text. Returns whether somebody still reads.
+pub(crate) fn part(text: &str) -> Result<bool, Failed> {
     let mut stdout = io::stdout().lock();
     // A last line without an end would stay behind.
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
         // As of `distlock ls | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failed::new(Status::Software, error)),
     }
 }

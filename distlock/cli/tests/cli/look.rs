@@ -131,6 +131,32 @@ async fn lock_among_many_keys_is_shown_before_all_are_looked_at_and_an_interrupt
 }
 
 #[tokio::test]
+async fn look_ends_when_the_reader_of_its_list_has_gone() {
+    let server = RedisServer::start().await;
+    // Spread over all pages.
+    let keys: Vec<_> = (0..20).map(|n| format!("job:{n}")).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    let _held = holder(&server, &[&["run"], &keys[..]].concat()).await;
+    server.cli(&["DEBUG", "POPULATE", "300000", "text"]).await;
+    let proxy = Proxy::start(server.addr()).await;
+    let slow = proxy.flow(Select::ALL, Way::Down, Flow::Delay(DELAY));
+    let url = proxy.url();
+    for command in ["ls", "watch"] {
+        let before = server.command_calls("scan").await;
+        let look = ["--url", &url, command, "--all", "--max-keys", "1000000"];
+        let mut look = Process::start(PROGRAM, look);
+        look.expect("KEY", SOON).await;
+        drop(look.take_output());
+        let ended = look.wait(SOON).await;
+        assert_eq!((ended.code(), look.stderr()), (Some(0), String::new()));
+        let pages = server.command_calls("scan").await - before;
+        // A look at all keys takes 600.
+        assert!(pages < 570, "{command}: {pages} pages");
+    }
+    assert!(slow.hits() > 0);
+}
+
+#[tokio::test]
 async fn look_rests_after_each_page_for_as_long_as_the_page_took() {
     let server = RedisServer::start().await;
     server.cli(&["DEBUG", "POPULATE", "20000", "text"]).await;
