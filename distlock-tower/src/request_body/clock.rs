@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Only the time counts in which the reader waits and the client has not sent anything: from a poll that finds no
-//!    data to the wake-up that follows it. The time that a handler spends on other work never counts.
+//!    data to the wake-up that follows it, also if that brought bytes that are no piece yet. The time that a handler
+//!    spends on other work never counts.
 //! 2. The clock does not expire after it was stopped, or when the lock is no longer held.
 
 use std::mem;
@@ -32,6 +33,17 @@ struct State {
     woken_at: Option<Instant>,
     reader: Option<Waker>,
     hold: Option<Waker>,
+}
+
+impl State {
+    /// Ends the current wait at its first wake-up, or now if it had none.
+    fn end_wait(&mut self) {
+        let woken_at = self.woken_at.take();
+        if let Some(since) = self.waiting_since.take() {
+            let until = woken_at.unwrap_or_else(Instant::now);
+            self.waited += until.saturating_duration_since(since);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -121,19 +133,16 @@ impl BodyClock {
 
     /// Notes that the client has sent something, or that the body has ended.
     pub(super) fn received(&self) {
-        let mut state = self.state.lock();
-        let woken_at = state.woken_at.take();
-        if let Some(since) = state.waiting_since.take() {
-            let until = woken_at.unwrap_or_else(Instant::now);
-            state.waited += until.saturating_duration_since(since);
-        }
+        self.state.lock().end_wait();
     }
 
-    /// Notes that the client has not sent anything.
+    /// Notes that the reader has found no data.
     pub(super) fn waits(&self) -> Wait {
         let mut state = self.state.lock();
-        // A wake-up without data ends no wait.
-        state.woken_at = None;
+        // Bytes may have arrived that are no piece yet. The reader came back for them when it liked.
+        if state.woken_at.is_some() {
+            state.end_wait();
+        }
         let now = Instant::now();
         let since = *state.waiting_since.get_or_insert(now);
         let left = self.limit.saturating_sub(state.waited);

@@ -1,6 +1,7 @@
 //! The bound on the time that a request's body takes while its lock is held.
 
 use std::convert::Infallible;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -170,6 +171,46 @@ async fn piece_that_arrived_while_the_handler_worked_counts_only_until_its_arriv
     };
     let (response, ()) = tokio::join!(responding, sending);
     assert_eq!(Answer::of(response.unwrap()).await.text, "ab");
+}
+
+/// Some bytes arrive while the handler works, but no piece: half of a chunk's header, for example.
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_no_piece_yet_end_the_wait_that_they_woke() {
+    let client = Client::in_memory();
+    let handler = service_fn(async |request: Request<Body>| {
+        let mut body = request.into_body();
+        tokio::select! {
+            biased;
+            _ = body.frame() => unreachable!("nothing has arrived yet"),
+            () = tokio::task::yield_now() => {}
+        }
+        sleep(40 * SEC).await;
+        let read = to_bytes(body, 9).await.unwrap();
+        Ok::<_, Infallible>(Response::new(Body::from(read)))
+    });
+    let (more, mut bytes) = mpsc::unbounded_channel::<Option<Bytes>>();
+    // `None` is a wake-up that brought no piece.
+    let pieces = stream::poll_fn(move |cx| {
+        Poll::Ready(match ready!(bytes.poll_recv(cx)) {
+            Some(Some(piece)) => Some(Ok::<_, Infallible>(piece)),
+            Some(None) => {
+                assert!(bytes.poll_recv(cx).is_pending());
+                return Poll::Pending;
+            }
+            None => None,
+        })
+    });
+    let body = Body::from_stream(pieces);
+    let responding = layer(&client).layer(handler).oneshot(request(body));
+    let sending = async {
+        sleep(SEC).await;
+        more.send(None).unwrap();
+        sleep(40 * SEC).await;
+        more.send(Some("a".into())).unwrap();
+        drop(more);
+    };
+    let (response, ()) = tokio::join!(responding, sending);
+    assert_eq!(Answer::of(response.unwrap()).await.text, "a");
 }
 
 #[tokio::test(start_paused = true)]
