@@ -10,7 +10,6 @@ use super::plain_placeholder;
 use crate::errors::Errors;
 use crate::function::{Binding, Function};
 use crate::options::args::Args;
-use crate::options::keys::Key;
 
 /// Refuses keys that use variables which the function does not have.
 ///
@@ -19,21 +18,17 @@ use crate::options::keys::Key;
 pub(crate) fn check(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
     let mut errors = Errors::default();
-    for key in args.keys.listed() {
-        match key {
-            Key::Template(template) => {
-                let placeholders = template.placeholders();
-                let named = placeholders.flat_map(|placeholder| variables(&placeholder.expr));
-                for name in named.filter(|name| !known(name)) {
-                    let message = unknown_variable(name, function, bindings);
-                    errors.push(Error::new(template.literal.span(), message));
-                }
-                errors.handle(plain_placeholder::check(template, bindings));
-            }
-            Key::Expr(expr) => {
-                errors.handle(brackets_around_parameter(expr.to_token_stream(), bindings));
-            }
+    for template in args.keys.templates() {
+        let placeholders = template.placeholders();
+        let named = placeholders.flat_map(|placeholder| variables(&placeholder.expr));
+        for name in named.filter(|name| !known(name)) {
+            let message = unknown_variable(name, function, bindings);
+            errors.push(Error::new(template.literal.span(), message));
         }
+        errors.handle(plain_placeholder::check(template, bindings));
+    }
+    for expr in args.keys.expressions() {
+        errors.handle(plain_parameter(expr.to_token_stream(), bindings));
     }
     errors.finish_with(())
 }
@@ -96,27 +91,126 @@ fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> 
 }
 
 /// Refuses `format!("pay:<id>")`, which is the same key for every id, if `id` is a parameter.
-fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
+fn plain_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
     for tree in expr {
-        let text = match &tree {
-            TokenTree::Group(group) => {
-                brackets_around_parameter(group.stream(), bindings)?;
-                continue;
+        match tree {
+            TokenTree::Group(group) => plain_parameter(group.stream(), bindings)?,
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let found = bindings.iter().find_map(|b| placeholder_of(&text, &b.name));
+                if let Some(written) = found {
+                    return Err(Error::new(literal.span(), in_an_expression(written)));
+                }
             }
-            other => other.to_string(),
-        };
-        let bracketed = |Binding { name, .. }: &&Binding| {
-            let names = [name, &name.unraw()].map(|name| format!("<{name}>"));
-            names.iter().any(|name| text.contains(name))
-        };
-        if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
-            let in_format = name.unraw();
-            let message = format!(
-                "`<{name}>` is plain text in an expression, because only a string literal by itself is a template; \
-                 in `format!` write `{{{in_format}}}`"
-            );
-            return Err(Error::new(tree.span(), message));
+            TokenTree::Ident(_) | TokenTree::Punct(_) => {}
         }
     }
     Ok(())
+}
+
+/// The first `<name>`, `<name.field>` or `<name[..]>` in the text, also with blanks inside of the brackets.
+fn placeholder_of<'t>(text: &'t str, name: &Ident) -> Option<&'t str> {
+    let name = name.unraw().to_string();
+    text.match_indices('<').find_map(|(start, _)| {
+        let end = start + text[start..].find('>')?;
+        let inside = text[start + 1..end].trim();
+        let path = inside.strip_prefix("r#").unwrap_or(inside);
+        let rest = path.strip_prefix(&name)?;
+        let is_whole_name = rest.is_empty() || rest.starts_with(['.', '[', '?', ' ']);
+        is_whole_name.then_some(&text[start..=end])
+    })
+}
+
+fn in_an_expression(written: &str) -> String {
+    let meant = written.trim_matches(['<', '>', ' ']);
+    let name = meant.strip_prefix("r#").unwrap_or(meant);
+    // A format string takes no more than a name.
+    let is_name = name.chars().all(|c| c == '_' || c.is_alphanumeric());
+    let in_format = if is_name {
+        format!("`{{{name}}}`")
+    } else {
+        format!("`{{}}` with the argument `{meant}`")
+    };
+    format!(
+        "`{written}` is plain text in an expression, because only a string literal that is the `key` itself, or an element \
+         of `keys = [..]`, is a template; in `format!` write {in_format}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of these options on a method.
+    fn refused(options: &str) -> Option<String> {
+        let args: Args = syn::parse_str(options).unwrap();
+        let method = "async fn pay(&self, id: u64, order: Order, r#type: u8) -> bool { true }";
+        let method: Function = syn::parse_str(method).unwrap();
+        let checked = check(&args, &method, &method.bindings());
+        checked.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn placeholder_of_a_parameter_in_a_literal_of_an_expression_is_refused() {
+        for (options, plain, write) in [
+            (r#"key = format!("pay:<id>")"#, "`<id>`", "`{id}`"),
+            (r##"key = String::from(r#"pay:<id>"#)"##, "`<id>`", "`{id}`"),
+            (r#"key = f("pay:< id >")"#, "`< id >`", "`{id}`"),
+            (r#"key = f("pay:<type>")"#, "`<type>`", "`{type}`"),
+            (r#"key = f("pay:<r#type>")"#, "`<r#type>`", "`{type}`"),
+            (r#"key = f("<self>:jobs")"#, "`<self>`", "`{self}`"),
+            (
+                r#"key = if vip { "vip:<order.id>" } else { "<id>" }"#,
+                "`<order.id>`",
+                "`{}` with the argument `order.id`",
+            ),
+            (
+                r#"key = "<self.tenant>:jobs".to_owned()"#,
+                "`<self.tenant>`",
+                "argument `self.tenant`",
+            ),
+            (
+                r#"keys = vec!["order:<order.0>"]"#,
+                "`<order.0>`",
+                "argument `order.0`",
+            ),
+            (
+                r#"key = f("<x>:<order[0]>")"#,
+                "`<order[0]>`",
+                "argument `order[0]`",
+            ),
+            (r#"keys = ["<id>", ..["pay:<id>"]]"#, "`<id>`", "`{id}`"),
+            (
+                r#"keys = ["<id>", f("<order.id>")]"#,
+                "`<order.id>`",
+                "`order.id`",
+            ),
+            (
+                r#"key = f("<id.len()>")"#,
+                "`<id.len()>`",
+                "argument `id.len()`",
+            ),
+        ] {
+            let said = refused(options).unwrap_or_else(|| panic!("{options} is accepted"));
+            assert!(said.starts_with(plain), "{options}: {said}");
+            assert!(said.contains(write), "{options}: {said}");
+        }
+    }
+
+    #[test]
+    fn other_text_in_brackets_and_comparisons_are_accepted_in_an_expression() {
+        for options in [
+            r#"key = format!("order:{id}")"#,
+            r#"key = format!("<order_id>:{id}")"#,
+            r#"key = format!("<idle>:<x.id>")"#,
+            r#"key = format!("id<{id}>")"#,
+            r#"key = f("a<id")"#,
+            r#"key = f("<>")"#,
+            "key = (id < order.id) > (order.id > id)",
+            r#"key = concat!("<", "id>")"#,
+            r#"keys = ["<id>", ..["a<id"]]"#,
+        ] {
+            assert_eq!(refused(options), None, "{options}");
+        }
+    }
 }

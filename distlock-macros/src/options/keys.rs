@@ -70,11 +70,11 @@ impl Keys {
         }
     }
 
-    /// The keys that are written out, without those that an expression yields.
-    pub(crate) fn listed(&self) -> Vec<&Key> {
+    /// The keys that are templates, without those that an expression yields.
+    pub(crate) fn templates(&self) -> Vec<&Template> {
         match self {
-            Self::Single(key) => vec![key],
-            Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
+            Self::Single(key) => key.template().into_iter().collect(),
+            Self::List(elements) => elements.iter().filter_map(Element::template).collect(),
             Self::Expr(_) => Vec::new(),
         }
     }
@@ -89,6 +89,13 @@ impl Key {
                 ..
             }) => Template::parse(template).map(Self::Template),
             whole => Ok(Self::Expr(whole)),
+        }
+    }
+
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Template(template) => Some(template),
+            Self::Expr(_) => None,
         }
     }
 
@@ -114,9 +121,9 @@ fn is_text(value: &Expr) -> bool {
 }
 
 impl Element {
-    fn key(&self) -> Option<&Key> {
+    fn template(&self) -> Option<&Template> {
         match self {
-            Self::Key(key) => Some(key),
+            Self::Key(key) => key.template(),
             Self::Spread(_) => None,
         }
     }
