@@ -33,7 +33,7 @@ pub(crate) fn function(
     let captured: Vec<_> = bindings.iter().filter(captured).collect();
     let unused = unused(args, &captured, async_body.braces());
     let mut sig = function.sig.clone();
-    lints::move_expectations(&mut sig, &unused);
+    lints::adapt_expectations(&mut sig, &captured, &unused);
     let locked = |output, braces| {
         let output = return_type::erase_impl_trait(output);
         Expansion {

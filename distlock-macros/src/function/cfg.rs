@@ -1,6 +1,6 @@
-//! The conditions that may remove a parameter.
+//! The conditions of a parameter and of its attributes: `#[cfg]`, which may remove the parameter, and `#[cfg_attr]`.
 //!
-//! rustc evaluates those of a parameter after the expansion, so each statement that names the parameter needs them too.
+//! rustc evaluates them after the expansion, so each statement that names the parameter needs them too.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser as _};
@@ -11,26 +11,34 @@ use syn::{Attribute, Meta, Token, parse_quote};
 ///
 /// Its other attributes are left out: they may have no meaning on a statement.
 pub(crate) fn conditions(attrs: &[Attribute]) -> Vec<Attribute> {
-    attrs
-        .iter()
-        .flat_map(|attr| metas(&attr.meta))
-        .map(|meta| parse_quote!(#[#meta]))
-        .collect()
+    replace_each(attrs, |meta| {
+        let is_condition = meta.path().is_ident("cfg");
+        is_condition.then(|| meta.clone()).into_iter().collect()
+    })
 }
 
-fn metas(meta: &Meta) -> Vec<Meta> {
-    match meta {
-        meta if meta.path().is_ident("cfg") => vec![meta.clone()],
-        Meta::List(list) if list.path.is_ident("cfg_attr") => {
-            // rustc itself reports a `cfg_attr` that cannot be parsed.
-            let (predicate, attrs) = cfg_attr.parse2(list.tokens.clone()).unwrap_or_default();
-            let nested = attrs.iter().flat_map(metas);
-            nested
-                .map(|meta| parse_quote!(cfg_attr(#predicate, #meta)))
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+/// The attributes that `replace` returns for each of these. One inside of `#[cfg_attr]` stays under its condition.
+pub(super) fn replace_each(
+    attrs: &[Attribute],
+    replace: impl Fn(&Meta) -> Vec<Meta>,
+) -> Vec<Attribute> {
+    let metas = attrs.iter().flat_map(|attr| replaced(&attr.meta, &replace));
+    metas.map(|meta| parse_quote!(#[#meta])).collect()
+}
+
+fn replaced(meta: &Meta, replace: &impl Fn(&Meta) -> Vec<Meta>) -> Vec<Meta> {
+    let conditional = match meta {
+        Meta::List(list) if list.path.is_ident("cfg_attr") => cfg_attr.parse2(list.tokens.clone()),
+        _ => return replace(meta),
+    };
+    // rustc itself reports a `cfg_attr` that cannot be parsed.
+    let Ok((predicate, attrs)) = conditional else {
+        return replace(meta);
+    };
+    let nested = attrs.iter().flat_map(|meta| replaced(meta, replace));
+    nested
+        .map(|meta| parse_quote!(cfg_attr(#predicate, #meta)))
+        .collect()
 }
 
 /// The predicate and the attributes in the parentheses of `cfg_attr(..)`.

@@ -9,6 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, FnArg, Meta, Signature, Token, parse_quote};
 
 use super::binding::{Binding, names};
+use super::cfg::replace_each;
 
 /// What an attribute can say about a lint.
 const LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
@@ -20,33 +21,43 @@ type Listed = Punctuated<Meta, Token![,]>;
 
 /// The attributes for the variable in the place of a parameter.
 pub(crate) fn of_unused(attrs: &[Attribute]) -> Vec<Attribute> {
-    let metas = attrs.iter().filter_map(|attr| part(&attr.meta, is_unused));
-    metas.map(|meta| parse_quote!(#[#meta])).collect()
+    replace_each(attrs, |meta| part(meta, is_unused).into_iter().collect())
 }
 
-/// Takes what [`of_unused`] finds out of `#[expect(..)]` of these parameters: rustc would say that the expectation of the
-/// parameter, which is used, is not fulfilled.
-pub(crate) fn move_expectations(sig: &mut Signature, moved: &[&Binding]) {
+/// Takes the lints of [`of_unused`] out of `#[expect(..)]` of the parameters that the expansion mentions. Such a parameter is
+/// used, so rustc would report an expectation that is not fulfilled.
+///
+/// The variable in the place of an unused parameter has the expectation. A parameter that the body names has no such variable,
+/// and gets an `#[allow(..)]`: a `#[cfg]` in the body may remove the name after the expansion.
+pub(crate) fn adapt_expectations(sig: &mut Signature, mentioned: &[&Binding], unused: &[&Binding]) {
     for param in &mut sig.inputs {
         let FnArg::Typed(param) = param else {
             continue;
         };
         let own = names(&param.pat);
-        if !moved.iter().any(|binding| own.contains(&binding.name)) {
-            continue;
+        let is_among =
+            |bindings: &[&Binding]| bindings.iter().any(|binding| own.contains(&binding.name));
+        if is_among(mentioned) {
+            let is_moved = is_among(unused);
+            param.attrs = replace_each(&param.attrs, |meta| without_expectation(meta, is_moved));
         }
-        let attrs = std::mem::take(&mut param.attrs).into_iter();
-        param.attrs = attrs.filter_map(without_expectation).collect();
     }
 }
 
-fn without_expectation(attr: Attribute) -> Option<Attribute> {
-    let is_expectation = attr.path().is_ident("expect") && part(&attr.meta, is_unused).is_some();
-    if !is_expectation {
-        return Some(attr);
-    }
-    let others = part(&attr.meta, |lint| !is_unused(lint))?;
-    Some(parse_quote!(#[#others]))
+fn without_expectation(meta: &Meta, is_moved: bool) -> Vec<Meta> {
+    let expected = part(meta, is_unused).filter(|_| meta.path().is_ident("expect"));
+    let Some(expected) = expected else {
+        return vec![meta.clone()];
+    };
+    let allowed = match expected {
+        Meta::List(mut list) if !is_moved => {
+            list.path = parse_quote!(allow);
+            Some(Meta::List(list))
+        }
+        _ => None,
+    };
+    let others = part(meta, |lint| !is_unused(lint));
+    allowed.into_iter().chain(others).collect()
 }
 
 /// The same attribute with those of its lints that are `wanted`. `None` if it has none of them.
@@ -89,10 +100,11 @@ mod tests {
 
     #[test]
     fn lints_of_unused_variables_are_carried_and_expectations_leave_the_parameter() {
-        for (written, carried, left) in [
-            ("", "", ""),
-            ("#[cfg(unix)]", "", "#[cfg(unix)]"),
+        for (written, carried, left, named) in [
+            ("", "", "", ""),
+            ("#[cfg(unix)]", "", "#[cfg(unix)]", "#[cfg(unix)]"),
             (
+                "#[allow(unused_variables)]",
                 "#[allow(unused_variables)]",
                 "#[allow(unused_variables)]",
                 "#[allow(unused_variables)]",
@@ -101,28 +113,50 @@ mod tests {
                 "#[expect(unused, reason = \"x\")]",
                 "#[expect(unused, reason = \"x\")]",
                 "",
+                "#[allow(unused, reason = \"x\")]",
             ),
             (
                 "#[expect(clippy::ptr_arg, unused_variables, reason = \"x\")]",
                 "#[expect(unused_variables, reason = \"x\")]",
                 "#[expect(clippy::ptr_arg, reason = \"x\")]",
+                "#[allow(unused_variables, reason = \"x\")] #[expect(clippy::ptr_arg, reason = \"x\")]",
             ),
             (
                 "#[allow(clippy::ptr_arg)] #[warn(unused)]",
                 "#[warn(unused)]",
                 "#[allow(clippy::ptr_arg)] #[warn(unused)]",
+                "#[allow(clippy::ptr_arg)] #[warn(unused)]",
+            ),
+            (
+                "#[cfg_attr(unix, expect(unused), cfg(test))]",
+                "#[cfg_attr(unix, expect(unused))]",
+                "#[cfg_attr(unix, cfg(test))]",
+                "#[cfg_attr(unix, allow(unused))] #[cfg_attr(unix, cfg(test))]",
+            ),
+            (
+                "#[cfg_attr(unix)]",
+                "",
+                "#[cfg_attr(unix)]",
+                "#[cfg_attr(unix)]",
             ),
         ] {
-            let mut sig: Signature = syn::parse_str(&format!("fn f({written} x: u8)")).unwrap();
+            let sig: Signature = syn::parse_str(&format!("fn f({written} x: u8)")).unwrap();
             let Some(FnArg::Typed(param)) = sig.inputs.first() else {
                 panic!("{written} is not parsed");
             };
             let lints = of_unused(&param.attrs);
             assert_eq!(quote!(#(#lints)*).to_string(), tokens(carried), "{written}");
             let x = Binding::unconditional(Ident::new("x", proc_macro2::Span::call_site()));
-            move_expectations(&mut sig, &[&x]);
-            let expected = tokens(&format!("fn f({left} x: u8)"));
-            assert_eq!(sig.to_token_stream().to_string(), expected, "{written}");
+            for (mentioned, unused, attrs) in [
+                (vec![&x], vec![&x], left),
+                (vec![&x], vec![], named),
+                (vec![], vec![], written),
+            ] {
+                let mut sig = sig.clone();
+                adapt_expectations(&mut sig, &mentioned, &unused);
+                let expected = tokens(&format!("fn f({attrs} x: u8)"));
+                assert_eq!(sig.to_token_stream().to_string(), expected, "{written}");
+            }
         }
     }
 }

@@ -47,6 +47,27 @@ pub async fn forgotten_part((id, name): (u64, &str)) -> Result<u64, Error> {
     Ok(id)
 }
 
+/// The parameter is used on another platform, where the `cfg` keeps the statement.
+#[distributed_lock(key = "k")]
+pub async fn named_behind_a_cfg(
+    #[expect(unused_variables)] who: String,
+    #[expect(unused, reason = "no platform needs it")] mut by: String,
+) -> Result<(), Error> {
+    #[cfg(any())]
+    drop((who, by));
+    Ok(())
+}
+
+#[distributed_lock(key = "k")]
+pub async fn forgotten_under_a_condition(
+    #[cfg_attr(all(), expect(unused_variables))] id: u64,
+    #[cfg_attr(all(), expect(unused_variables))] who: String,
+) -> Result<(), Error> {
+    #[cfg(any())]
+    drop(who);
+    Ok(())
+}
+
 #[expect(unused_mut)]
 #[distributed_lock(key = "k")]
 pub async fn never_changed(mut id: u64) -> Result<u64, Error> {
