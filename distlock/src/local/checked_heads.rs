@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::entry::{Entries, KeyWaiters};
+use super::entry::{self, Entries, KeyWaiters};
 use super::queue::{HeadCheck, QueueEffect};
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::hold::Hold;
 use crate::resource::key::{Key, Resource};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, table};
 
 /// The keys whose first waiter is checked. Their mutex is taken after that of the entries.
 #[derive(Debug, Default)]
@@ -51,8 +51,9 @@ impl CheckedHeads {
         let mut tickets = BTreeSet::new();
         let mut checked = self.0.lock();
         checked.retain(|resource| {
-            // Its last waiter has left, and the entry has gone with it.
-            let Some(entry) = entries.get_mut(resource) else {
+            // Its last waiter has left, and what was known of its waiters has gone, or the whole entry.
+            let entry = entries.get_mut(resource);
+            let Some(entry) = entry.filter(|entry| entry.waiters().is_some()) else {
                 return false;
             };
             let waiters = entry.waiters_mut();
@@ -68,7 +69,7 @@ impl CheckedHeads {
             }
             let is_checked = waiters.is_checked;
             if entry.is_idle() {
-                entries.remove(resource);
+                entry::remove(entries, resource);
                 return false;
             }
             is_checked
@@ -86,6 +87,7 @@ impl CheckedHeads {
                 }
                 left.is_empty() || !entry.is_idle()
             });
+            table::shrink(entries);
         }
         FoundHeads {
             asked,

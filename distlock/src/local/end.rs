@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use scopeguard::{defer, guard};
 
-use super::entry::Entry;
+use super::entry::{self, Entry};
 use super::queue::QueueEffect;
 use super::registry::Registry;
 use super::round_robin::RoundRobin;
@@ -241,7 +241,7 @@ impl Registry {
                 if is_holder {
                     entry.holder = None;
                     if entry.is_idle() {
-                        entries.remove(resource);
+                        entry::remove(&mut entries, resource);
                         yielded = Some(left_to);
                     }
                 }

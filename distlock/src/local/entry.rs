@@ -14,9 +14,16 @@ use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::hold::Hold;
 use crate::resource::key::Resource;
+use crate::sync::table;
 
 /// The keys that have waiters or a holder in this client.
 pub(super) type Entries = HashMap<Resource, Entry, RandomState>;
+
+/// Removes the entry of a key that has neither a waiter nor a holder.
+pub(super) fn remove(entries: &mut Entries, resource: &Resource) {
+    entries.remove(resource);
+    table::shrink(entries);
+}
 
 /// One key that has waiters or a holder in this client. Small, because up to half of the slots of a table are empty.
 #[derive(Debug, Default)]

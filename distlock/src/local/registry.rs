@@ -17,7 +17,7 @@ use foldhash::fast::RandomState;
 use scopeguard::defer;
 
 use super::checked_heads::{CheckedHeads, FoundHeads};
-use super::entry::{Entries, Entry};
+use super::entry::{self, Entries, Entry};
 use super::queue::Queue;
 use super::shared_holds::SharedHolds;
 use super::used_kinds::UsedKinds;
@@ -167,7 +167,7 @@ impl Registry {
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();
         if entries.get(resource).is_some_and(|entry| entry.is_idle()) {
-            entries.remove(resource);
+            entry::remove(&mut entries, resource);
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod on_demand;
 pub(crate) mod random;
 pub(crate) mod runtime;
 mod select;
+pub(crate) mod table;
 pub(crate) mod task;
 mod thread_local;
 pub(crate) mod time;

@@ -8,7 +8,7 @@ use scopeguard::defer;
 
 use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef, HoldTerms};
-use crate::local::entry::Entry;
+use crate::local::entry::{self, Entry};
 use crate::local::queue::Ticket;
 use crate::local::registry::Registry;
 use crate::local::round_robin::RoundRobin;
@@ -418,7 +418,9 @@ impl Drop for QueueSlot<'_> {
             let queue = &mut entry.waiters_mut().queue;
             let effect = queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
-                entries.remove(self.joining.resource);
+                entry::remove(&mut entries, self.joining.resource);
+            } else {
+                entry.forget_waiters();
             }
             effect
         };

@@ -12,7 +12,7 @@ use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::local::waker::SlotWaker;
 use crate::resource::key::Key;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, table};
 use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
@@ -122,10 +122,7 @@ impl Counts {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(self.per_key.remove(key)),
         }
-        // After a rush of keys the memory goes back. The two bounds are far apart, so that this is rare.
-        if self.per_key.capacity() > 64 + 4 * self.per_key.len() {
-            self.per_key.shrink_to(2 * self.per_key.len());
-        }
+        table::shrink(&mut self.per_key);
     }
 }
 

@@ -18,6 +18,7 @@ use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
+use crate::sync::table;
 
 /// An acquisition that waits.
 #[derive(Clone, Debug)]
@@ -101,10 +102,7 @@ impl Waits {
                 }
             }
         }
-        // As for the counts of the keys: the memory of a rush goes back.
-        if self.by_hold.capacity() > 64 + 4 * self.by_hold.len() {
-            self.by_hold.shrink_to(2 * self.by_hold.len());
-        }
+        table::shrink(&mut self.by_hold);
         Some(wait)
     }
 

@@ -9,7 +9,7 @@ use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
-use crate::sync::{Mutex, foreign};
+use crate::sync::{Mutex, foreign, table};
 use crate::sync::{Notify, oneshot};
 
 /// What a waiter is told.
@@ -44,6 +44,15 @@ struct Keys {
     next_number: u64,
     /// The keys that the task has not begun to watch.
     new: Vec<Resource>,
+}
+
+impl Keys {
+    /// Removes a key that has no waiters any more.
+    fn remove(&mut self, resource: &Resource) -> Option<Watched> {
+        let gone = self.watched.remove(resource);
+        table::shrink(&mut self.watched);
+        gone
+    }
 }
 
 /// A key with its waiters. It goes with the last of them.
@@ -105,7 +114,7 @@ impl Drop for FreeWaiter<'_> {
             };
             let waiter = watched.waiters.remove(&self.number);
             let is_empty = watched.waiters.is_empty();
-            let gone = is_empty.then(|| keys.watched.remove(self.resource));
+            let gone = is_empty.then(|| keys.remove(self.resource));
             (waiter, gone.flatten())
         };
         if let (_waiter, Some(gone)) = left {
@@ -247,7 +256,7 @@ impl FreeWatches {
                 before.into_iter().partition(|(_, waiter)| is_meant(waiter));
             watched.waiters.extend(rest);
             let is_empty = watched.waiters.is_empty();
-            let gone = is_empty.then(|| keys.watched.remove(resource));
+            let gone = is_empty.then(|| keys.remove(resource));
             (meant, gone.flatten())
         };
         // A watch that sleeps next would not hear of the next waiters, who wake it otherwise.

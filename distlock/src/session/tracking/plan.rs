@@ -23,6 +23,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::clock::Tick;
 use crate::config::{TRACK_AGAIN_AFTER, TRACK_REFUSED_AGAIN};
+use crate::sync::table;
 
 /// How many keys may stay whose holds have gone, beside as many as have one.
 const SPARE: usize = 1_000;
@@ -219,6 +220,7 @@ impl Plan {
         entry.numbers.retain(|number| is_watched(*number));
         if entry.numbers.is_empty() {
             self.keys.remove(name);
+            table::shrink(&mut self.keys);
             return false;
         }
         let again = entry.state == (State::Reading { again: true });
@@ -246,6 +248,7 @@ impl Plan {
                 || entry.numbers.iter().any(|number| is_watched(*number))
         });
         self.kept = self.keys.len();
+        table::shrink(&mut self.keys);
         let keys = &self.keys;
         self.due.retain(|(_, name)| keys.contains_key(name));
     }

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 
 use crate::clock::Tick;
 use crate::config::RENEWAL_BATCH;
+use crate::sync::table;
 
 /// How many looks at holds that have gone may stay filed. Few bytes, and so many holds come and go for each clean-up.
 const SPARE: usize = 1000;
@@ -54,7 +55,9 @@ impl<H: Clone> Agenda<H> {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> bool {
-        self.holds.remove(&number).is_some()
+        let was_watched = self.holds.remove(&number).is_some();
+        table::shrink(&mut self.holds);
+        was_watched
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&H> {
@@ -297,5 +300,14 @@ mod tests {
             agenda.remove(number);
         }
         assert_eq!(due(&mut agenda, 5_000).len(), 10);
+    }
+
+    #[test]
+    fn table_of_holds_shrinks_when_a_rush_of_them_has_gone() {
+        let mut agenda = agenda((0..5_000).map(|number| (number, 50)));
+        for number in 0..5_000 {
+            agenda.remove(number);
+        }
+        assert!(agenda.holds.capacity() <= 64);
     }
 }

@@ -27,6 +27,7 @@ use foldhash::fast::RandomState;
 use super::notifications::Notifications;
 use crate::backend::{Signal, watched};
 use crate::clock::Tick;
+use crate::sync::table;
 
 /// A channel's name.
 pub(crate) type Channel = Arc<str>;
@@ -138,7 +139,7 @@ impl Channels {
         let is_late = match entry.state {
             State::Wanted | State::Refused(_) => {
                 self.cancel_look(channel);
-                let removed = self.entries.remove(channel);
+                let removed = self.remove(channel);
                 notifications
                     .ended
                     .extend(removed.map(|entry| entry.signal));
@@ -375,6 +376,12 @@ impl Channels {
             .collect()
     }
 
+    fn remove(&mut self, channel: &Channel) -> Option<Entry> {
+        let removed = self.entries.remove(channel);
+        table::shrink(&mut self.entries);
+        removed
+    }
+
     /// A channel is not subscribed any more: without shares its entry is removed, with shares it is wanted again.
     fn drop_subscription(&mut self, channel: &Channel, notifications: &mut Notifications) {
         self.cancel_look(channel);
@@ -382,7 +389,7 @@ impl Channels {
             return;
         };
         if entry.shares == 0 {
-            let removed = self.entries.remove(channel);
+            let removed = self.remove(channel);
             notifications
                 .ended
                 .extend(removed.map(|entry| entry.signal));

@@ -290,3 +290,15 @@ proptest! {
         prop_assert_eq!(channels.len(), servers.iter().map(BTreeSet::len).sum::<usize>());
     }
 }
+
+#[test]
+fn table_of_channels_shrinks_when_a_rush_of_them_has_gone() {
+    let mut channels = Channels::new(LINGER);
+    let names: Vec<_> = (0..5_000).map(|n| name(&format!("c{n}"))).collect();
+    let signals: Vec<_> = names.iter().map(|c| channels.join(c, HERE)).collect();
+    for channel in &names {
+        let _late = channels.leave(channel, Tick::default());
+    }
+    drop(signals);
+    assert!(channels.entries.capacity() <= 64);
+}
