@@ -89,9 +89,17 @@
 //! | the request's body takes longer than [`request_body_timeout`](LockLayer::request_body_timeout) | is released before the answer is returned, after the handler was dropped |
 //! | [`max_hold`](LockLayer::max_hold) is exceeded, or the lock is lost | is over; the handler or the body is dropped |
 //!
-//! A disconnect is noticed by the server, which reads the connection. A client that has sent its next request on the same
-//! HTTP/1.1 connection already (pipelining) and then disconnects is not noticed: the hold ends when the handler ends. Use
-//! [`max_hold`](LockLayer::max_hold) if this matters.
+//! A disconnect is noticed by the server, which reads the connection. Over HTTP/1.1 the server does not notice it in two cases:
+//!
+//! * **The client has sent its next request** on the same connection already (pipelining).
+//! * **A part of the request's body is unread.** The layer does not read the body while the request waits for its lock. A request
+//!   whose client has left then keeps its place in line, and its handler is called. This applies to bodies that are sent in
+//!   chunks, to large bodies, and to clients that wait for `100 Continue`. A small body with a `content-length` arrives in one
+//!   piece, so the server notices the disconnect. If the [key comes from the body](Unkeyed::key_from_body), or if a layer outside
+//!   reads the whole body, the server notices it as well.
+//!
+//! The hold ends when the handler ends. [`wait`](LockLayer::wait) bounds how long such a request stays in line, and
+//! [`max_hold`](LockLayer::max_hold) bounds the hold.
 //!
 //! If the lock server does not answer the release, the response is delayed until it answers, for at most the client's
 //! [`unavailable_after`](distlock::Builder::unavailable_after), 5 s by default. The release is then repeated in the
@@ -164,7 +172,8 @@
 //! connection is closed, they see a broken pipe and no status, and cannot know that nothing was done. Before it answers in
 //! place of the handler, the layer therefore reads the rest of the request's body and throws it away: up to 4 MiB, see
 //! [`drain_limit`](LockLayer::drain_limit), and for up to 1 s. Clients that send more may still see a broken pipe. They
-//! should send `Expect: 100-continue` and wait for the answer, as curl does.
+//! should send `Expect: 100-continue` and wait for the answer, as curl does. If such a client leaves while its request waits,
+//! the server [does not notice it](#when-the-hold-ends).
 //!
 //! ## In an OpenAPI description
 //!

@@ -40,6 +40,7 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 /// * If the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
 /// * If the client disconnects, the handler is dropped and the lock is released in the background. With
 ///   [`run_to_completion`](LockLayer::run_to_completion) the handler continues under the lock instead.
+///   Over HTTP/1.1 there are [cases](crate#when-the-hold-ends) in which the server does not notice that.
 ///
 /// The handler finds the hold as [`Held`](crate::Held) in the request's extensions. A request that gets no lock is
 /// answered with `application/problem+json`; the layer adds no errors to the service. The [crate's docs](crate#answers)
@@ -214,8 +215,9 @@ impl<R> LockLayer<R> {
     ///
     /// Each request is handled in a separate task. The task inherits the lock scopes, the tracing span and the
     /// [`with_client`](distlock::with_client) of the request, but no task-locals of other crates. If a client
-    /// disconnects while its request waits for the lock, the request still gives up its place in line. With
-    /// [`HoldUntil::Body`], the response body is dropped with the connection, and the hold ends with it.
+    /// disconnects while its request waits for the lock, and the server [notices it](crate#when-the-hold-ends), the request still
+    /// gives up its place in line. With [`HoldUntil::Body`], the response body is dropped with the connection, and the hold ends
+    /// with it.
     ///
     /// A handler can outlive its connection and a graceful shutdown. [`Client::close`](distlock::Client::close) waits
     /// for it as long as it holds its lock. A handler that is still running when the runtime shuts down is dropped.

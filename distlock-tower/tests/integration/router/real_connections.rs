@@ -8,6 +8,10 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::post;
 use distlock::Client;
+use distlock::test_util::sizes;
+use distlock_tower::LockLayer;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use super::{held_key, orders};
 use crate::support::{SEC, eventually, freed, http_client, replicas};
@@ -94,5 +98,51 @@ async fn client_disconnect_drops_the_handler_and_frees_the_lock() {
     eventually("locked", async || lock.is_locked().await.unwrap()).await;
     request.abort();
     assert!(request.await.is_err());
+    freed(&client, "order:7").await;
+}
+
+/// Sends a request by hand. The connection is open as long as the value lives.
+async fn open(base: &str, path: &str, rest: &str) -> TcpStream {
+    let address = base.strip_prefix("http://").unwrap();
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{rest}");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    connection
+}
+
+/// The server reads no connection whose request has an unread body. The crate's docs say so in "When the hold ends".
+#[tokio::test]
+async fn client_that_leaves_while_its_request_waits_gives_up_its_place_unless_its_body_is_unread() {
+    const SIZED: &str = "content-length: 1\r\n\r\nx";
+    const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+    async fn count(State(handled): State<Arc<AtomicUsize>>) {
+        handled.fetch_add(1, Ordering::SeqCst);
+    }
+    let client = Client::in_memory();
+    let handled = Arc::new(AtomicUsize::new(0));
+    let by_path = Router::new().route("/orders/{id}", post(count));
+    let by_body = Router::new().route("/orders", post(count));
+    let key_from_body = LockLayer::new(&client).key_from_body(9, |_, _| "order:7");
+    let app = by_path
+        .route_layer(orders(&client).wait(600 * SEC))
+        .merge(by_body.route_layer(key_from_body.wait(600 * SEC)));
+    let base = serve(app.with_state(handled.clone())).await;
+
+    let other = client.lock("order:7").acquire().await.unwrap();
+    let clients = [
+        open(&base, "/orders/7", SIZED).await,
+        open(&base, "/orders", CHUNKED).await,
+        open(&base, "/orders/7", CHUNKED).await,
+    ];
+    let waiting = |wanted| {
+        let client = client.clone();
+        async move || sizes(&client).waiters == wanted
+    };
+    eventually("all requests wait", waiting(3)).await;
+    drop(clients);
+    eventually("two of the three requests are given up", waiting(1)).await;
+    other.release().await.unwrap();
+    let is_handled = async || handled.load(Ordering::SeqCst) == 1;
+    eventually("the third one is handled", is_handled).await;
     freed(&client, "order:7").await;
 }
