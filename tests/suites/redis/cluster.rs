@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::test_util::sizes;
 use distlock::{Client, Error, PubSub};
-use distlock_tests::{Pulse, RedisCluster, RedisServer, eventually_eq, lock_once, size};
+use distlock_tests::{Pulse, RedisCluster, RedisServer, eventually_eq, lock_once, rights, size};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -86,6 +86,45 @@ async fn one_node_that_answers_is_enough_to_connect() {
     for node in 0..3 {
         let key = cluster.key_at(node, "one-node:").await;
         lock_once(&client, &key).await;
+    }
+}
+
+/// Its users are its own: that of the client is not there yet.
+#[tokio::test]
+async fn node_that_refuses_the_login_keeps_no_client_from_the_others() {
+    let cluster = RedisCluster::shared().await;
+    let rights = rights::all_in_cluster(cluster.has_sharded_messages().await);
+    for node in [1, 2] {
+        cluster.node(node).set_user("new", &rights).await;
+    }
+    let [first, second, third] = [0, 1, 2].map(|node| cluster.node(node).addr());
+    let builder = Client::builder().credentials("new", rights::PASSWORD);
+    let url = format!("redis+cluster://{first},{second},{third}");
+    let client = builder.connect(&url).await.unwrap();
+    for node in [1, 2] {
+        let key = cluster.key_at(node, "shop:new:").await;
+        lock_once(&client, &key).await;
+    }
+}
+
+#[tokio::test]
+async fn login_that_all_nodes_refuse_is_denied_at_once() {
+    let cluster = RedisCluster::shared().await;
+    let gone = {
+        let server = RedisServer::start().await;
+        server.addr()
+    };
+    let [first, second] = [0, 1].map(|node| cluster.node(node).addr());
+    let builder = || Client::builder().credentials("nobody", rights::PASSWORD);
+    // What a node says counts more than that another one does not answer.
+    for (url, patience) in [
+        (format!("redis+cluster://{first},{second}"), 6 * SOON),
+        (format!("redis+cluster://{first},{gone}"), ms(1_000)),
+    ] {
+        let connecting = builder().connect_timeout(patience).connect(&url);
+        let denied = timeout(SOON, connecting).await.expect("an answer at once");
+        let error = denied.unwrap_err();
+        assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
     }
 }
 

@@ -57,3 +57,25 @@ pub(crate) struct NodeFault {
     pub(crate) node: String,
     pub(crate) fault: Fault,
 }
+
+/// Why none of several nodes can be used.
+#[derive(Default)]
+pub(crate) struct NodeFaults {
+    refused: Option<NodeFault>,
+    last: Option<NodeFault>,
+}
+
+impl NodeFaults {
+    pub(crate) fn add(&mut self, failed: NodeFault) {
+        if failed.fault.is_refusal() {
+            self.refused.get_or_insert(failed);
+        } else {
+            self.last = Some(failed);
+        }
+    }
+
+    /// The first refusal, which says more than that another node does not answer, or the last failure. `None` if there was none.
+    pub(crate) fn fault(self) -> Option<NodeFault> {
+        self.refused.or(self.last)
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::redis::connection::{Address, Connected, Expected, Locate, handshake};
 use crate::backend::redis::messages::PubSubMode;
 use crate::backend::redis::script::Publish;
-use crate::backend::redis::servers::failed::NodeFault;
+use crate::backend::redis::servers::failed::{NodeFault, NodeFaults};
 use crate::backend::redis::servers::node::Node;
 use crate::backend::redis::servers::shared::Shared;
 use crate::backend::{Fault, cause};
@@ -19,7 +19,7 @@ pub(super) async fn greet(
     pub_sub: PubSub,
     patience: Duration,
 ) -> Result<Publish, NodeFault> {
-    let mut last = None;
+    let mut failures = NodeFaults::default();
     for seed in seeds {
         let located: Arc<dyn Locate> = Arc::new(seed.clone());
         let messages = Arc::clone(&located);
@@ -42,23 +42,16 @@ pub(super) async fn greet(
                     PubSub::Both => Publish::Both,
                 });
             }
-            Err(fault) => {
-                // The other seeds would say the same.
-                let is_final = fault.is_final() || matches!(fault, Fault::LoginDenied(_));
-                let failed = NodeFault {
-                    node: seed.to_string(),
-                    fault,
-                };
-                if is_final {
-                    return Err(failed);
-                }
-                last = Some(failed);
-            }
+            // Users and passwords are each node's own, so the others may not refuse.
+            Err(fault) => failures.add(NodeFault {
+                node: seed.to_string(),
+                fault,
+            }),
         }
     }
     let none = || NodeFault {
         node: String::new(),
         fault: Fault::NotNow(cause("no node to connect to")),
     };
-    Err(last.unwrap_or_else(none))
+    Err(failures.fault().unwrap_or_else(none))
 }

@@ -11,7 +11,7 @@ use super::Cluster;
 use super::greet::greet;
 use super::map::no_map;
 use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog, ReconnectPause};
-use crate::backend::redis::servers::failed::NodeFault;
+use crate::backend::redis::servers::failed::{NodeFault, NodeFaults};
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
 use crate::error::show;
@@ -112,7 +112,7 @@ impl Cluster {
         if masters.iter().any(|node| node.link().is_up()) {
             return Ok(());
         }
-        let mut last = None;
+        let mut failures = NodeFaults::default();
         let patience = self.nodes.shared.connector.timeout();
         let mut connecting: Unordered<'_, _> = masters
             .iter()
@@ -122,12 +122,12 @@ impl Cluster {
             let Err(fault) = connected else {
                 return Ok(());
             };
-            last = Some(NodeFault {
+            failures.add(NodeFault {
                 node: node.name().to_owned(),
                 fault: self.unreached(node, fault),
             });
         }
-        last.map_or(Ok(()), Err)
+        failures.fault().map_or(Ok(()), Err)
     }
 
     /// Begins to open it. The caller does not wait for it.
