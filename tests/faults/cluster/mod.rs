@@ -1,5 +1,6 @@
 //! A cluster: slots that move, nodes that fail, and keys of several slots.
 
+mod first;
 mod load;
 mod lost;
 mod messages;
@@ -19,6 +20,7 @@ use crate::support::{SOON, client_with};
 
 pub(crate) fn rows() -> Vec<Listed> {
     [
+        first::rows(),
         slots::rows(),
         nodes::rows(),
         replaced::rows(),

@@ -20,14 +20,14 @@ pub(super) async fn server() -> RedisServer {
 }
 
 /// A script that runs until it is killed.
-pub(super) struct Endless {
+pub(crate) struct Endless {
     script: JoinHandle<RedisResult<Value>>,
     killer: Foreign,
 }
 
 impl Endless {
     /// The server refuses commands when this returns.
-    pub(super) async fn at(server: &RedisServer) -> Self {
+    pub(crate) async fn at(server: &RedisServer) -> Self {
         let mut foreign = Foreign::on(server).await;
         let mut killer = Foreign::on(server).await;
         let script = tokio::spawn(async move {
@@ -40,7 +40,7 @@ impl Endless {
         Self { script, killer }
     }
 
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.killer.send(&["SCRIPT", "KILL"]).await;
         assert!(self.script.await.unwrap().is_err());
     }

@@ -1,6 +1,6 @@
 //! What a server does: it stops and starts, refuses, runs out of memory, and has odd keys.
 
-mod busy;
+pub(crate) mod busy;
 mod crashes;
 mod evicting;
 mod keys;

@@ -314,15 +314,24 @@ pub(crate) fn has_commands(server: &str, answer: RedisResult<Value>) -> Result<(
     })
 }
 
-/// Whether the server has messages that only the nodes with a slot get. A server that does not say counts as one without.
-pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> bool {
+/// Whether the server has messages that only the nodes with a slot get. Fails if the server cannot say it just now. A server that
+/// refuses to say it counts as one without.
+pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> Result<bool, Fault> {
     let check = script::COMMANDS_CHECK.by_source(Publish::Plain);
     let call = check
         .keys(std::iter::empty())
         .arg("SPUBLISH")
         .arg("SSUBSCRIBE");
-    let missing: Result<Vec<String>, _> = call.into_cmd().query_async(connection).await;
-    missing.is_ok_and(|missing| missing.is_empty())
+    match call.into_cmd().query_async::<Value>(connection).await {
+        Ok(missing) => {
+            let missing = redis::from_redis_value::<Vec<String>>(missing);
+            Ok(missing.is_ok_and(|missing| missing.is_empty()))
+        }
+        Err(error) => match reply::fault(error) {
+            fault @ (Fault::NotNow(_) | Fault::Unknown(_)) => Err(fault),
+            _ => Ok(false),
+        },
+    }
 }
 
 /// For how long the server has been up at least. It subtracts two times that it has cut to whole seconds, so what it says may be

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::backend::redis::connection::{Address, Connected, Expected, Locate, handshake};
 use crate::backend::redis::messages::PubSubMode;
 use crate::backend::redis::script::Publish;
@@ -11,14 +13,17 @@ use crate::backend::redis::servers::node::Node;
 use crate::backend::redis::servers::shared::Shared;
 use crate::backend::{Fault, cause};
 use crate::config::PubSub;
+use crate::error::show;
 
-/// Finds out how the first node that answers publishes, and whether it has all that locks need.
+/// Finds out how the first node that can say so publishes, and whether it has all that locks need.
 pub(super) async fn greet(
     seeds: &[Address],
     shared: &Shared,
     pub_sub: PubSub,
     patience: Duration,
 ) -> Result<Publish, NodeFault> {
+    // Each seed has an equal part of the time, so that one that hangs leaves some for the others.
+    let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
     let mut failures = NodeFaults::default();
     for seed in seeds {
         let located: Arc<dyn Locate> = Arc::new(seed.clone());
@@ -31,17 +36,8 @@ pub(super) async fn greet(
             0,
             PubSubMode::Plain,
         );
-        // Each seed has an equal part of the time, so that one that hangs leaves some for the others.
-        let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
-        match node.link().connected(patience).await {
-            Ok(Connected { mut connection, .. }) => {
-                return Ok(match pub_sub {
-                    PubSub::Plain => Publish::Plain,
-                    _ if !handshake::has_sharded_messages(&mut connection).await => Publish::Plain,
-                    PubSub::Auto => Publish::Sharded,
-                    PubSub::Both => Publish::Both,
-                });
-            }
+        match publish_of(&node, pub_sub, patience).await {
+            Ok(publish) => return Ok(publish),
             // Users and passwords are each node's own, so the others may not refuse.
             Err(fault) => failures.add(NodeFault {
                 node: seed.to_string(),
@@ -54,4 +50,23 @@ pub(super) async fn greet(
         fault: Fault::NotNow(cause("no node to connect to")),
     };
     Err(failures.fault().unwrap_or_else(none))
+}
+
+/// How a client publishes at the cluster of this node, by what the node says. A node that is busy or loads its data does not say it.
+async fn publish_of(node: &Node, pub_sub: PubSub, patience: Duration) -> Result<Publish, Fault> {
+    let Connected { mut connection, .. } = node.link().connected(patience).await?;
+    let if_sharded = match pub_sub {
+        PubSub::Plain => return Ok(Publish::Plain),
+        PubSub::Auto => Publish::Sharded,
+        PubSub::Both => Publish::Both,
+    };
+    let patience = node.response_timeout().min(patience);
+    let asked = timeout(patience, handshake::has_sharded_messages(&mut connection));
+    let is_late = |_| Fault::NotNow(cause(format!("no answer within {}", show(patience))));
+    let has_sharded_messages = asked.await.map_err(is_late)??;
+    Ok(if has_sharded_messages {
+        if_sharded
+    } else {
+        Publish::Plain
+    })
 }
