@@ -11,6 +11,7 @@ use std::sync::{LazyLock, OnceLock};
 use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use crate::backend::Seen;
+use crate::config::PubSub;
 use crate::resource::owner::{OWNER_BUFFER, Owner};
 
 /// How the scripts publish.
@@ -22,6 +23,17 @@ pub(super) enum Publish {
     Sharded,
     /// Both ways.
     Both,
+}
+
+impl Publish {
+    /// How a client with this setting publishes at a cluster.
+    pub(super) fn by(setting: PubSub, has_sharded_messages: bool) -> Self {
+        match setting {
+            PubSub::Auto if has_sharded_messages => Self::Sharded,
+            PubSub::Both if has_sharded_messages => Self::Both,
+            PubSub::Auto | PubSub::Both | PubSub::Plain => Self::Plain,
+        }
+    }
 }
 
 /// A script, in the variants for all ways to publish.

@@ -99,6 +99,72 @@ async fn seed_that_is_pointed_at_another_cluster_takes_clients_there_and_their_h
     );
 }
 
+/// A cluster that publishes sharded messages, if the server has them, and one that publishes only plain ones, as before an upgrade.
+async fn new_and_old_cluster() -> [RedisCluster; 2] {
+    let new = cluster().await;
+    let mut old = RedisCluster::builder().replicas(false);
+    if new.has_sharded_messages().await {
+        old = old
+            .arg("--rename-command", "SPUBLISH")
+            .arg("HIDDEN", "--rename-command")
+            .arg("SSUBSCRIBE", "HIDDEN2");
+    }
+    [new, old.start().await]
+}
+
+/// The client has gone to this cluster, and hears there what a client publishes that was started later.
+async fn hears_others_at(cluster: &RedisCluster, client: &Client, names: &Names) {
+    let node = cluster.node(0);
+    let moved = || async { client.servers().contains(&node.addr().to_string()) };
+    eventually_eq(2 * SOON, "the client has gone", true, moved).await;
+    let key = cluster.key_at(0, "heard:").await;
+    let later = builder(names).connect(CLUSTER).await.unwrap();
+    let guard = later.lock(&key).acquire().wait(SOON).await.unwrap();
+    let waits = tokio::spawn(client.lock(&key).acquire().wait(2 * SOON).into_future());
+    let channels = if cluster.has_sharded_messages().await {
+        "SHARDCHANNELS"
+    } else {
+        "CHANNELS"
+    };
+    let pattern = format!("*{{{key}}}*");
+    eventually_eq(SOON, "channels", 1, async || {
+        let words = ["PUBSUB", channels, &pattern];
+        node.try_cli::<Vec<String>>(&words).await.unwrap().len()
+    })
+    .await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn cluster_behind_a_name_that_publishes_in_another_way_than_the_last_one_is_heard() {
+    let [new, old] = new_and_old_cluster().await;
+    let names = Names::new();
+    for [from, to] in [[&old, &new], [&new, &old]] {
+        names.lead(NAME, [from.node(0).addr()]);
+        let client = builder(&names).connect(CLUSTER).await.unwrap();
+        lock_once(&client, "k").await;
+        names.lead(NAME, [to.node(1).addr()]);
+        hears_others_at(to, &client, &names).await;
+    }
+}
+
+#[tokio::test]
+async fn cluster_that_is_found_when_all_nodes_are_gone_and_publishes_in_another_way_is_heard() {
+    let [new, mut old] = new_and_old_cluster().await;
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    // Nothing looks at the name while the nodes answer: it is the search for the map that does.
+    let builder = builder(&names).look_up_interval(Duration::ZERO);
+    let client = builder.connect(CLUSTER).await.unwrap();
+    lock_once(&client, "k").await;
+    for node in 0..old.size() {
+        old.node_mut(node).kill();
+    }
+    names.lead(NAME, [new.node(1).addr()]);
+    hears_others_at(&new, &client, &names).await;
+}
+
 #[tokio::test]
 async fn seed_that_leads_to_other_nodes_of_its_cluster_nowhere_or_to_a_server_alone_changes_nothing()
  {

@@ -6,7 +6,7 @@ mod link;
 
 pub(crate) use self::addresses::{Address, Locate, Located, url};
 pub(super) use self::connect::{
-    Connector, Expected, ReconnectPause, ServerCheck, ask_node_at, handshake, probe,
+    Connector, Expected, NodeAnswer, ReconnectPause, ServerCheck, ask_node_at, handshake, probe,
 };
 pub(super) use self::link::{
     Connected, ConnectedGauge, Epochs, Link, LinkConfig, Look, NameWatch, Named, OnPush, OutageLog,

@@ -15,6 +15,6 @@ pub(crate) use self::connector::Connector;
 pub(crate) use self::driven::Driven;
 pub(crate) use self::handshake::Expected;
 pub(crate) use self::pause::ReconnectPause;
-pub(crate) use self::probe::{ask_node_at, probe, probe_at, run_of_master_at};
+pub(crate) use self::probe::{NodeAnswer, ask_node_at, probe, probe_at, run_of_master_at};
 pub(crate) use self::server_check::ServerCheck;
 pub(crate) use self::step::Step;

@@ -44,13 +44,21 @@ fn silent(patience: Duration, step: &Mutex<Step>) -> Fault {
     Fault::NotNow(cause(format!("no answer within {}{step}", show(patience))))
 }
 
+/// What a node says that a name leads to.
+pub(crate) struct NodeAnswer {
+    /// The answer to the question.
+    pub(crate) answer: Value,
+    /// Whether the node has messages that only the nodes with a slot get.
+    pub(crate) has_sharded_messages: bool,
+}
+
 /// Asks a question of a node at one of the addresses that its name stands for, over a separate connection.
 pub(crate) async fn ask_node_at(
     connector: &Connector,
     address: &Address,
     at: SocketAddr,
     question: &Cmd,
-) -> Result<Value, Fault> {
+) -> Result<NodeAnswer, Fault> {
     let patience = connector.timeout() / 2;
     let endpoint = Endpoint {
         address: address.clone(),
@@ -64,8 +72,12 @@ pub(crate) async fn ask_node_at(
         let mut node = node.await?;
         let commands = handshake::ask_for_commands().query_async(&mut node).await;
         handshake::has_commands(&name, commands)?;
+        let has_sharded_messages = handshake::has_sharded_messages(&mut node).await?;
         let answer = question.query_async(&mut node).await;
-        answer.map_err(reply::fault)
+        Ok(NodeAnswer {
+            answer: answer.map_err(reply::fault)?,
+            has_sharded_messages,
+        })
     };
     timeout(patience, asked)
         .await

@@ -53,20 +53,18 @@ pub(super) async fn greet(
 }
 
 /// How a client publishes at the cluster of this node, by what the node says. A node that is busy or loads its data does not say it.
-async fn publish_of(node: &Node, pub_sub: PubSub, patience: Duration) -> Result<Publish, Fault> {
+pub(super) async fn publish_of(
+    node: &Node,
+    pub_sub: PubSub,
+    patience: Duration,
+) -> Result<Publish, Fault> {
     let Connected { mut connection, .. } = node.link().connected(patience).await?;
-    let if_sharded = match pub_sub {
-        PubSub::Plain => return Ok(Publish::Plain),
-        PubSub::Auto => Publish::Sharded,
-        PubSub::Both => Publish::Both,
-    };
+    if pub_sub == PubSub::Plain {
+        return Ok(Publish::Plain);
+    }
     let patience = node.response_timeout().min(patience);
     let asked = timeout(patience, handshake::has_sharded_messages(&mut connection));
     let is_late = |_| Fault::NotNow(cause(format!("no answer within {}", show(patience))));
     let has_sharded_messages = asked.await.map_err(is_late)??;
-    Ok(if has_sharded_messages {
-        if_sharded
-    } else {
-        Publish::Plain
-    })
+    Ok(Publish::by(pub_sub, has_sharded_messages))
 }

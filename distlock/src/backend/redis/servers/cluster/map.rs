@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Cluster;
+use super::greet::publish_of;
 use super::nodes::Informant;
 use super::slots::OwnedSlots;
 use super::topology::owned_slots;
@@ -32,6 +33,12 @@ pub(super) struct MapReader {
     /// Somebody found that the map may be wrong.
     wanted: AtomicBool,
     wake: Notify,
+}
+
+/// The owners of the slots, as a node has told them.
+struct ToldMap<'a> {
+    owned: Vec<OwnedSlots>,
+    by: &'a Address,
 }
 
 impl Cluster {
@@ -71,11 +78,17 @@ impl Cluster {
         // Before the question: the client may go to another cluster until the answer comes.
         let moves = self.nodes.moves();
         let [informants, cut_off] = self.nodes.informants();
-        let owned = match self.first_map(&informants, patience).await {
+        let ToldMap { owned, by } = match self.first_map(&informants, patience).await {
             Err(_) if !cut_off.is_empty() => self.first_map(&cut_off, patience).await,
             first => first,
         }?;
-        if self.nodes.replace(&owned, moves) {
+        let publish = if self.nodes.is_open() && !self.nodes.has_one_of(&owned) {
+            // All nodes are others than before, as behind a name that leads to another cluster. They may publish in another way.
+            publish_of(&self.nodes.node_at(by), self.opening.pub_sub, patience).await?
+        } else {
+            self.nodes.publishes()
+        };
+        if self.nodes.replace(&owned, publish, moves) {
             Ok(())
         } else {
             Err(no_map())
@@ -83,11 +96,11 @@ impl Cluster {
     }
 
     /// The map of the first of these nodes that answers with one.
-    async fn first_map(
+    async fn first_map<'a>(
         &self,
-        informants: &[Informant],
+        informants: &'a [Informant],
         patience: Duration,
-    ) -> Result<Vec<OwnedSlots>, Fault> {
+    ) -> Result<ToldMap<'a>, Fault> {
         let mut next = informants.iter();
         let mut asked = Unordered::default();
         let mut fault = no_map();
@@ -106,7 +119,7 @@ impl Cluster {
                 () = sleep(others_after), if next.len() > 0 => continue,
             };
             match answer {
-                Some(Ok(owned)) => return Ok(owned),
+                Some(Ok(map)) => return Ok(map),
                 // Says more than that another node does not answer.
                 Some(Err(denied @ Fault::Denied(..))) => fault = denied,
                 Some(Err(_)) => {}
@@ -115,11 +128,11 @@ impl Cluster {
         }
     }
 
-    async fn read_map_from(
+    async fn read_map_from<'a>(
         &self,
-        address: &Address,
+        address: &'a Address,
         patience: Duration,
-    ) -> Result<Vec<OwnedSlots>, Fault> {
+    ) -> Result<ToldMap<'a>, Fault> {
         let sending = Sending {
             asking: false,
             script: 0,
@@ -132,7 +145,10 @@ impl Cluster {
             slots
         };
         match self.nodes.node_at(address).send_here(sending, &slots).await {
-            Ok(answer) => owned_slots(&answer, address).ok_or_else(no_map),
+            Ok(answer) => Ok(ToldMap {
+                owned: owned_slots(&answer, address).ok_or_else(no_map)?,
+                by: address,
+            }),
             Err(Failed::With(fault)) => Err(fault),
             Err(_) => Err(no_map()),
         }

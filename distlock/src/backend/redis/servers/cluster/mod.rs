@@ -116,8 +116,9 @@ impl Cluster {
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
-        let publish = self.nodes.publishes();
         let make = |form: Form| {
+            // For each node that is asked: the client may go to another cluster in between.
+            let publish = self.nodes.publishes();
             let call = match form {
                 Form::Digest => script.by_digest(publish),
                 Form::Source => script.by_source(publish),

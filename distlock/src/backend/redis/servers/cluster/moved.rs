@@ -1,4 +1,4 @@
-//! What a node says of the slots, at an address that the name of a seed stands for.
+//! What a node says of its cluster, at an address that the name of a seed stands for.
 
 use std::net::SocketAddr;
 
@@ -6,20 +6,32 @@ use super::map::no_map;
 use super::slots::OwnedSlots;
 use super::topology::owned_slots;
 use crate::backend::Fault;
-use crate::backend::redis::connection::{Address, Connector, ask_node_at};
+use crate::backend::redis::connection::{Address, Connector, NodeAnswer, ask_node_at};
 
-/// The slots and their owners, as the node at this address says that a name stands for.
-pub(super) async fn map_at(
+/// A cluster, as one of its nodes describes it.
+pub(super) struct OtherCluster {
+    pub(super) owned: Vec<OwnedSlots>,
+    pub(super) has_sharded_messages: bool,
+}
+
+/// The cluster of the node at this address, which a name stands for.
+pub(super) async fn cluster_at(
     connector: &Connector,
     name: &Address,
     at: SocketAddr,
-) -> Result<Vec<OwnedSlots>, Fault> {
+) -> Result<OtherCluster, Fault> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
-    let answer = ask_node_at(connector, name, at, &question).await?;
+    let NodeAnswer {
+        answer,
+        has_sharded_messages,
+    } = ask_node_at(connector, name, at, &question).await?;
     let asked = Address::Tcp {
         host: at.ip().to_string(),
         port: at.port(),
     };
-    owned_slots(&answer, &asked).ok_or_else(no_map)
+    Ok(OtherCluster {
+        owned: owned_slots(&answer, &asked).ok_or_else(no_map)?,
+        has_sharded_messages,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use super::Cluster;
 use super::cluster_slots::ClusterSlots;
@@ -21,8 +21,6 @@ use crate::telemetry;
 /// The nodes that were used, and the map of the slots.
 pub(crate) struct Nodes {
     pub(super) shared: Shared,
-    /// Known once the cluster is open.
-    publish: OnceLock<Publish>,
     /// Whether commands can be sent. Set once.
     is_open: AtomicBool,
     state: RwLock<State>,
@@ -33,6 +31,8 @@ pub(crate) struct Nodes {
 }
 
 struct State {
+    /// How the scripts publish, and the nodes listen. Known once the cluster is open.
+    publish: Publish,
     map: SlotMap,
     nodes: HashMap<Address, Arc<Node>>,
     /// How often the client has gone to another cluster.
@@ -58,9 +58,9 @@ impl Nodes {
     pub(super) fn new(seeds: Vec<Address>, shared: Shared, cluster: Weak<Cluster>) -> Self {
         Self {
             shared,
-            publish: OnceLock::new(),
             is_open: AtomicBool::new(false),
             state: RwLock::new(State {
+                publish: Publish::Plain,
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),
                 moves: 0,
@@ -88,18 +88,12 @@ impl Nodes {
         }
     }
 
-    /// Whether it is known how the scripts publish.
-    pub(super) fn has_publish(&self) -> bool {
-        self.publish.get().is_some()
-    }
-
+    /// From now on the scripts publish in this way.
     pub(super) fn set_publish(&self, publish: Publish) {
-        if self.publish.set(publish).is_ok() {
-            // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
-            let nodes = std::mem::take(&mut self.state.write().nodes);
-            // In a statement after that one: the end of a node may run any code, so not under the lock.
-            drop(nodes);
-        }
+        // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
+        let left = self.state.write().set_publish(publish);
+        // In a statement after that one: the end of a node may run any code, so not under the lock.
+        forget(left.values());
     }
 
     /// How often the client has gone to another cluster.
@@ -155,7 +149,7 @@ impl Nodes {
 
     /// How the scripts publish.
     pub(crate) fn publishes(&self) -> Publish {
-        self.publish.get().copied().unwrap_or(Publish::Plain)
+        self.state.read().publish
     }
 
     /// The nodes that have slots.
@@ -203,7 +197,7 @@ impl Nodes {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let located: Arc<dyn Locate> = Arc::new(address.clone());
         let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.cluster))) };
-        let mode = match self.publishes() {
+        let mode = match state.publish {
             Publish::Plain => PubSubMode::Plain,
             Publish::Sharded => PubSubMode::Sharded(slots()),
             Publish::Both => PubSubMode::Both(slots()),
@@ -289,17 +283,18 @@ impl Nodes {
         let state = self.state.read();
         let owners = state.map.owners();
         let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
-        self.publishes() == Publish::Plain && owners.any(|node| node.number() == number)
+        state.publish == Publish::Plain && owners.any(|node| node.number() == number)
     }
 
     /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
-    /// holds.
-    pub(super) fn replace(&self, owned: &[OwnedSlots], moves: u64) -> bool {
+    /// holds. From now on the scripts publish in this way.
+    pub(super) fn replace(&self, owned: &[OwnedSlots], publish: Publish, moves: u64) -> bool {
         let number = self.shared.epochs.next();
         let mut state = self.state.write();
         if state.moves != moves {
             return false;
         }
+        let left = state.set_publish(publish);
         let is_changed = state.map.replace(owned, number);
         // The log and the tasks that are woken may run any code.
         drop(state);
@@ -307,23 +302,25 @@ impl Nodes {
             telemetry::slots_changed(&self.name());
             self.changed();
         }
+        forget(left.values());
         self.forget();
         true
     }
 
-    /// From now on all slots are those of another cluster. What the nodes of this one answer after that is not believed.
-    pub(super) fn move_to(&self, owned: &[OwnedSlots]) {
+    /// From now on all slots are those of another cluster, at which the scripts publish in this way. What the nodes of this one answer after that is not believed.
+    pub(super) fn move_to(&self, owned: &[OwnedSlots], publish: Publish) {
         let number = self.shared.epochs.next();
         let mut state = self.state.write();
         state.moves += 1;
+        state.publish = publish;
         let _is_changed = state.map.replace(owned, number);
         let left = std::mem::take(&mut state.nodes);
         // Leaving a connection wakes tasks, and a waker may run any code.
         drop(state);
         for node in left.values() {
             node.links().for_each(|link| link.leave());
-            node.forget();
         }
+        forget(left.values());
         // Before they are dropped: their channels need another place.
         self.changed();
     }
@@ -340,9 +337,7 @@ impl Nodes {
             .collect();
         // The metrics learn that a node is forgotten, and foreign code never runs under this lock.
         drop(state);
-        for node in &forgotten {
-            node.forget();
-        }
+        forget(&forgotten);
         if !forgotten.is_empty() {
             // Before they are dropped: their channels need another place.
             self.move_channels();
@@ -390,6 +385,24 @@ impl Nodes {
         let number = self.shared.epochs.next();
         self.state.write().map.unsettle(slot, number);
         self.shared.epochs.changed();
+    }
+}
+
+impl State {
+    /// From now on the scripts publish in this way. Returns the nodes that listen in another way.
+    #[must_use]
+    fn set_publish(&mut self, publish: Publish) -> HashMap<Address, Arc<Node>> {
+        if std::mem::replace(&mut self.publish, publish) == publish {
+            return HashMap::new();
+        }
+        std::mem::take(&mut self.nodes)
+    }
+}
+
+/// The client needs these nodes no more.
+fn forget<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) {
+    for node in nodes {
+        node.forget();
     }
 }
 

@@ -26,7 +26,7 @@ const WHAT: &str = "cluster";
 /// What is needed to look at a cluster for the first time, and how far that is.
 pub(super) struct OpenState {
     seeds: Vec<Address>,
-    pub_sub: PubSub,
+    pub(super) pub_sub: PubSub,
     since: Instant,
     /// The last failure. Its change tells that there was another try.
     failure: watch::Sender<Option<Fault>>,
@@ -67,18 +67,16 @@ impl Cluster {
     /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
     pub(crate) async fn open(&self, patience: Duration) -> Result<(), NodeFault> {
         let seeds = &self.opening.seeds;
-        if !self.nodes.has_publish() {
-            let first = greet(seeds, &self.nodes.shared, self.opening.pub_sub, patience);
-            let publish = match timeout(patience, first).await {
-                Ok(publish) => publish?,
-                Err(_) => {
-                    let fault =
-                        Fault::NotNow(cause(format!("no connection within {}", show(patience))));
-                    return Err(self.fault(fault));
-                }
-            };
-            self.nodes.set_publish(publish);
-        }
+        let first = greet(seeds, &self.nodes.shared, self.opening.pub_sub, patience);
+        let publish = match timeout(patience, first).await {
+            Ok(publish) => publish?,
+            Err(_) => {
+                let fault =
+                    Fault::NotNow(cause(format!("no connection within {}", show(patience))));
+                return Err(self.fault(fault));
+            }
+        };
+        self.nodes.set_publish(publish);
         // As in `greet`: one that hangs leaves time for the others.
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match timeout(patience, self.read_map(each)).await {

@@ -11,9 +11,10 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use super::Cluster;
-use super::moved::map_at;
+use super::moved::cluster_at;
 use super::seed_place::{Elsewhere, SeedPlace};
 use crate::backend::redis::connection::{Address, Connector, Look, Named};
+use crate::backend::redis::script::Publish;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -54,8 +55,8 @@ impl Seeds {
             return;
         }
         for at in &answer {
-            let owned = match map_at(connector, seed, *at).await {
-                Ok(owned) => owned,
+            let there = match cluster_at(connector, seed, *at).await {
+                Ok(there) => there,
                 Err(fault) => {
                     telemetry::name_leads_nowhere(at, &fault.why());
                     continue;
@@ -64,14 +65,16 @@ impl Seeds {
             let Some(cluster) = self.cluster.upgrade() else {
                 return;
             };
-            if cluster.nodes.has_one_of(&owned) {
+            if cluster.nodes.has_one_of(&there.owned) {
                 return self.with_place(seed, |place| place.is_same(&answer));
             }
             let left = cluster.nodes.name();
             match self.with_place(seed, |place| place.is_other(&answer, Instant::now())) {
                 Elsewhere::Go => {
                     telemetry::name_moved(&left, &format_args!("{seed} ({at})"));
-                    cluster.nodes.move_to(&owned);
+                    let setting = cluster.opening.pub_sub;
+                    let publish = Publish::by(setting, there.has_sharded_messages);
+                    cluster.nodes.move_to(&there.owned, publish);
                 }
                 Elsewhere::Stay { is_new: true } => telemetry::name_rotates(seed),
                 Elsewhere::Stay { is_new: false } => {}

@@ -35,7 +35,7 @@ fn give_all(nodes: &Nodes, port: u16) {
         slots: 0..=16_383,
         owner: address(port),
     };
-    assert!(nodes.replace(&[all], nodes.moves()));
+    assert!(nodes.replace(&[all], nodes.publishes(), nodes.moves()));
 }
 
 /// The node at which the channel is subscribed.
