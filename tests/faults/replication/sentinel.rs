@@ -149,6 +149,7 @@ rows! {
         f58_sentinel_that_was_learned_is_heard,
         f58_sentinel_that_is_gone_is_forgotten,
         f58_sentinels_that_are_gone_have_no_vote,
+        f58_sentinel_that_is_outvoted_takes_no_client_from_its_master,
         f58_client_that_may_not_listen_asks;
 }
 
@@ -349,6 +350,41 @@ async fn f58_sentinels_that_are_gone_have_no_vote(row: &Row) {
     let monitor = ["SENTINEL", "MONITOR", SERVICE, "127.0.0.1", &port, "1"];
     set.sentinel(2).cli(&monitor).await;
     pair().await;
+}
+
+/// It names an earlier master, which still says that it is one.
+async fn f58_sentinel_that_is_outvoted_takes_no_client_from_its_master(row: &Row) {
+    let set = SentinelSet::builder().patient().start().await;
+    let earlier = RedisServer::start().await;
+    let monitor = format!("sentinel monitor {SERVICE} 127.0.0.1 {} 1", earlier.port());
+    let outvoted = RedisServer::builder().sentinel(vec![monitor]);
+    let mut outvoted = outvoted.start().await;
+    outvoted.stop();
+    let url = set
+        .url()
+        .replace("://", &format!("://{},", outvoted.addr()));
+    let client = client_with(&url, |builder| builder).await;
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    outvoted.cont();
+    let names_it = async || {
+        let lines = outvoted.client_list().await;
+        lines
+            .iter()
+            .any(|line| line.field("cmd") == "sentinel|get-master-addr-by-name")
+    };
+    eventually_eq(FAILOVER, "the question for the master", true, names_it).await;
+    row.injected("Sentinel that names an earlier master", 1);
+    // Otherwise the client would go there within a moment.
+    assert!(timeout(ms(2_000), guard.lost()).await.is_err());
+    guard.release().await.unwrap();
+    // Nor does a new connection lead there.
+    let master = set.server(set.master().await);
+    for _ in 0..5 {
+        master.kill_clients("normal").await;
+        let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+        assert_eq!(earlier.keys().await, Vec::<String>::new());
+        guard.release().await.unwrap();
+    }
 }
 
 async fn f58_client_that_may_not_listen_asks(row: &Row) {

@@ -123,7 +123,7 @@ impl Builder {
     }
 
     /// A Sentinel with these lines in its file, and not a server of data.
-    fn sentinel(mut self, lines: Vec<String>) -> Self {
+    pub fn sentinel(mut self, lines: Vec<String>) -> Self {
         self.sentinel = Some(lines);
         self
     }

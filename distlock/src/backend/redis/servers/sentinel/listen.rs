@@ -108,7 +108,7 @@ impl Sentinels {
         }
     }
 
-    /// Leaves the present master if a Sentinel names another server that says that it is the master.
+    /// Leaves the present master if the Sentinels name another server, and that one says that it is the master.
     async fn compare(&self, server: Address) {
         let is_other = {
             let named = self.named.lock();

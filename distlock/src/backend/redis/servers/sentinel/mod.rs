@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. All Sentinels are asked at once. The first server that one of them names, and that says itself that it is a master,
-//!    counts. See [`named`] for a server that was left.
+//!    counts. If the client has a master already, most of the Sentinels have to name another one. See [`named`] for a server that
+//!    was left.
 //! 2. Who hears of another master leaves the present one in that moment. What is answered over the old connection after that
 //!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
 //! 3. Sentinels report another master by a message. Each is also asked now and then, because messages can be missed.

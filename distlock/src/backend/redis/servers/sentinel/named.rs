@@ -23,7 +23,7 @@ pub(super) struct MasterName {
 /// What becomes of a server that says that it is the master.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// It was left, and too few Sentinels name it.
+    /// It was left, or would replace another one, and too few Sentinels name it.
     Refused,
     /// It is the master. `left`: the server that connections were made to before, if that was another one.
     Accepted { left: Option<Address> },
@@ -87,17 +87,24 @@ impl MasterName {
 
     /// Whether a server counts as the master if it says that it is one.
     ///
-    /// A server that was left goes on saying so for seconds. The Sentinels hear of the new one after each other, and go on
-    /// naming the old one until then, so for some time only those count that have named another one in between. More than
-    /// half of those have to name it.
+    /// While connections are made to a master, more than half of the Sentinels that are not gone have to name another one: a
+    /// Sentinel that was cut off may still name an earlier master. Only a [message](MasterName::switch_to) needs no others.
+    ///
+    /// A server that was left goes on saying that it is the master for seconds. The Sentinels hear of the new one after each
+    /// other, and go on naming the old one until then, so for some time only those count that have named another one in between.
+    /// More than half of those have to name it.
     pub(super) fn may_be_master(&self, server: &Address, now: Instant) -> bool {
-        let Some(left) = self.left.as_ref().filter(|left| left.server == *server) else {
+        let left = self.left.as_ref().filter(|left| left.server == *server);
+        let is_other = self.master.as_ref().is_some_and(|master| master != server);
+        if left.is_none() && !is_other {
             return true;
-        };
-        let all_count = now.duration_since(left.at) >= SENTINELS_AGREE_AFTER;
-        let counted = self.by.iter().filter(|(sentinel, _)| {
-            !self.is_gone(sentinel, now) && (all_count || left.heard_by.contains(*sentinel))
-        });
+        }
+        let not_agreed = left.filter(|left| now.duration_since(left.at) < SENTINELS_AGREE_AFTER);
+        let has_heard = |sentinel| not_agreed.is_none_or(|left| left.heard_by.contains(sentinel));
+        let counted = self
+            .by
+            .iter()
+            .filter(|(sentinel, _)| !self.is_gone(sentinel, now) && has_heard(*sentinel));
         let (names, all) = counted.fold((0, 0), |(names, all), (_, named)| {
             (names + usize::from(named == server), all + 1)
         });
@@ -306,13 +313,13 @@ mod tests {
     fn search_that_finds_another_master_leaves_the_one_before_as_a_message_does() {
         let mut service = Service::settled();
         service.note(11, 2);
+        service.note(12, 2);
         let left = Some(at(1));
         let now = service.now;
         assert_eq!(service.named.found(&at(2), now), Claim::Accepted { left });
-        // Two Sentinels have not heard of it, and a search asks them.
+        // One Sentinel has not heard of it, and a search asks it.
+        service.note(13, 1);
         assert!(!service.found(1));
-        // Two of the three name the new one by now.
-        service.note(12, 2);
         service.now += SENTINELS_AGREE_AFTER;
         assert!(!service.found(1));
         // The message comes late.
@@ -322,6 +329,30 @@ mod tests {
             service.named.found(&at(2), service.now),
             Claim::Accepted { left: None }
         );
+    }
+
+    #[test]
+    fn sentinel_that_is_outvoted_brings_no_client_to_the_server_that_it_names() {
+        let mut service = Service::settled();
+        service.note(13, 2);
+        assert!(!service.found(2));
+        service.now += SENTINELS_AGREE_AFTER + SENTINEL_GONE_AFTER;
+        assert!(!service.found(2));
+        assert_eq!(service.named.master(), Some(&at(1)));
+        // A failover whose messages were missed.
+        service.note(12, 2);
+        assert!(service.found(2));
+    }
+
+    #[test]
+    fn sentinel_that_is_left_alone_is_believed_when_the_others_count_as_gone() {
+        let mut service = Service::settled();
+        service.named.forget(&at(13));
+        service.named.silent(&at(12), service.now);
+        service.note(11, 2);
+        assert!(!service.found(2));
+        service.now += SENTINEL_GONE_AFTER;
+        assert!(service.found(2));
     }
 
     #[test]
