@@ -307,7 +307,8 @@ impl Nodes {
         true
     }
 
-    /// From now on all slots are those of another cluster, at which the scripts publish in this way. What the nodes of this one answer after that is not believed.
+    /// From now on all slots are those of another cluster, at which the scripts publish in this way. What the nodes of
+    /// this one answer after that is not believed.
     pub(super) fn move_to(&self, owned: &[OwnedSlots], publish: Publish) {
         let number = self.shared.epochs.next();
         let mut state = self.state.write();
