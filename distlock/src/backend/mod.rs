@@ -38,6 +38,7 @@ pub(crate) mod glob;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod reply;
 pub(crate) mod reports;
 mod scanned;
 mod seen;
@@ -63,6 +64,7 @@ pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 pub use self::connections::ConnectionSeen;
 pub use self::connections::{ConnectionGap, Disconnection, Home};
 pub use self::fault::{Fault, cause};
+pub use self::reply::Reply;
 use self::reports::KeyReport;
 pub(crate) use self::reports::{Examined, Listed, Listeners, ValueSeen};
 pub use self::reports::{NamedClient, PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
@@ -74,9 +76,6 @@ pub use self::told::Told;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
-
-/// The pending answer of a backend.
-pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
 /// The pending answer to a batch of renewals: for each hold whether it still is its owner's.
 pub type Renewed<'a> = Pin<Box<dyn Future<Output = Vec<Result<bool, Fault>>> + Send + 'a>>;
@@ -195,7 +194,7 @@ pub trait Backend: Reports + Connections {
     /// have the same [`slot`](Home::slot). Changes nothing, so that no other client that tracks the key is told. `None`: the
     /// server tells of no changes now, and was not asked.
     fn track<'a>(&'a self, _batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
-        Box::pin(ready(Ok(None)))
+        Reply::new(ready(Ok(None)))
     }
 
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the

@@ -2,6 +2,7 @@
 //! of a latch waits until its number is 0.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl<'a> NumberRequest<'a> {
                 if retry.last().is_some() && session.now() >= forgotten {
                     return Poll::Ready(Err(retry.no_answer()));
                 }
-                sent.as_mut().poll(cx)
+                Pin::new(&mut sent).poll(cx)
             });
             let answer = crate::sync::select! {
                 // In this order: an answer that has arrived counts, even if the time is over.

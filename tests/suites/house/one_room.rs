@@ -36,6 +36,7 @@ fn mutexes_of_distlock_are_those_that_count_in_tests() {
 fn what_the_interleavings_explore_comes_through_the_room_sync() {
     let explored = [
         "backend/memory/",
+        "backend/reply.rs",
         "clock/",
         "guard/",
         "hold/",
@@ -62,7 +63,7 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
         beside.extend(explored.map(|file| format!("{file} names {name}")));
     }
     // The budget of tokio's tasks, which decides nothing here.
-    let known = ["backend/memory/mod.rs names tokio"];
+    let known = ["backend/reply.rs names tokio"];
     assert_eq!(beside, known, "use `crate::sync`");
 }
 

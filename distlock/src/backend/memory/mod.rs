@@ -14,6 +14,7 @@ mod store;
 mod testing;
 mod tokens;
 
+#[cfg(feature = "testing")]
 use std::future::ready;
 #[cfg(feature = "testing")]
 use std::panic::Location;
@@ -21,7 +22,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::coop::cooperative;
 use uuid::Uuid;
 
 use self::call::Call;
@@ -99,9 +99,6 @@ impl Drop for MemoryBackend {
 
 impl MemoryBackend {
     /// Runs a verb on the state, without what has expired, and then notifies the subscribers that it published to.
-    ///
-    /// The answer takes part in tokio's cooperation, like an answer from a socket. Otherwise a task that acquires and
-    /// releases in a loop would never yield to the other tasks of its thread.
     fn run<'a, T: Send + 'a>(
         &self,
         verb: impl FnOnce(&mut State, Call) -> Result<T, Fault>,
@@ -109,7 +106,7 @@ impl MemoryBackend {
         #[cfg(feature = "testing")]
         let planned = match self.store.faults.next() {
             Ok(planned) => planned,
-            Err(fault) => return Box::pin(cooperative(ready(Err(fault)))),
+            Err(fault) => return Reply::at_once(Err(fault)),
         };
         let now = self.store.clock.now();
         let call = Call {
@@ -141,7 +138,7 @@ impl MemoryBackend {
         if planned == Some(Planned::Lost) {
             return self.no_answer(now);
         }
-        Box::pin(cooperative(ready(answer)))
+        Reply::at_once(answer)
     }
 
     /// The run of the server. Only a test can have it begin another one.
@@ -157,7 +154,7 @@ impl MemoryBackend {
     fn no_answer<'a, T: Send + 'a>(&self, now: Tick) -> Reply<'a, T> {
         let clock = self.store.clock.clone();
         let timeout = self.response_timeout;
-        Box::pin(async move {
+        Reply::new(async move {
             clock.sleep_until(now.after(timeout)).await;
             let text = format!("no answer within {}", crate::error::show(timeout));
             Err(Fault::Unknown(super::cause(text)))

@@ -116,7 +116,7 @@ impl Backend for RedisBackend {
     }
 
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
-        Box::pin(async move {
+        Reply::new(async move {
             match self.attempt_sender(&attempt.target.resource.key)? {
                 // A fast path for the most common family.
                 Sender::Caller(_slot) if attempt.target.hold_family()? == HoldFamily::Lock => {
@@ -134,7 +134,7 @@ impl Backend for RedisBackend {
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
-        Box::pin(async move {
+        Reply::new(async move {
             let Some(first) = attempts.first() else {
                 return Ok(AttemptedAll::granted());
             };
@@ -159,9 +159,9 @@ impl Backend for RedisBackend {
         let key = &granted.first()?.target.resource.key;
         // Asked again after the grant: it may have come over a connection that was made since the attempt began.
         if let Some(left) = self.servers.grace_left(key) {
-            return Some(Box::pin(ready(Err(restarted(left)))));
+            return Some(Reply::new(ready(Err(restarted(left)))));
         }
-        let confirm = || -> Reply<'a, ()> { Box::pin(confirm::confirm(self, granted)) };
+        let confirm = || -> Reply<'a, ()> { Reply::new(confirm::confirm(self, granted)) };
         self.servers.confirms(key).then(confirm)
     }
 
@@ -183,26 +183,26 @@ impl Backend for RedisBackend {
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         // A box for each family: that of a plain lock is the smallest.
         match target.hold_family() {
-            Ok(HoldFamily::Lock) => Box::pin(lock::release(self, target)),
-            Ok(HoldFamily::Fair) => Box::pin(fair::release(self, target)),
-            Ok(HoldFamily::ReadWrite) => Box::pin(rw::release(self, target)),
-            Ok(HoldFamily::Semaphore) => Box::pin(semaphore::release(self, target)),
-            Ok(HoldFamily::Permit) => Box::pin(permit::release(self, target)),
-            Err(fault) => Box::pin(ready(Err(fault))),
+            Ok(HoldFamily::Lock) => Reply::new(lock::release(self, target)),
+            Ok(HoldFamily::Fair) => Reply::new(fair::release(self, target)),
+            Ok(HoldFamily::ReadWrite) => Reply::new(rw::release(self, target)),
+            Ok(HoldFamily::Semaphore) => Reply::new(semaphore::release(self, target)),
+            Ok(HoldFamily::Permit) => Reply::new(permit::release(self, target)),
+            Err(fault) => Reply::new(ready(Err(fault))),
         }
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
         match targets.first() {
-            Some(first) => Box::pin(lock::release_all(self, &first.resource.key, targets)),
-            None => Box::pin(ready(Ok(Vec::new()))),
+            Some(first) => Reply::new(lock::release_all(self, &first.resource.key, targets)),
+            None => Reply::new(ready(Ok(Vec::new()))),
         }
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         match target.resource.kind.family() {
-            Family::Permit => Box::pin(permit::withdraw(self, target)),
-            Family::Semaphore => Box::pin(semaphore::withdraw(self, target)),
+            Family::Permit => Reply::new(permit::withdraw(self, target)),
+            Family::Semaphore => Reply::new(semaphore::withdraw(self, target)),
             _ => self.release(target),
         }
     }
@@ -212,7 +212,7 @@ impl Backend for RedisBackend {
         resource: &'a Resource,
         seen: Option<&'a Seen>,
     ) -> Reply<'a, Forced> {
-        Box::pin(async move {
+        Reply::new(async move {
             match resource.kind.family() {
                 _ if resource.kind.is_fair() => {
                     fair::force_release(self, &resource.key, seen).await
@@ -227,7 +227,7 @@ impl Backend for RedisBackend {
     }
 
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
-        Box::pin(async move {
+        Reply::new(async move {
             match batch.first() {
                 Some(first) => peek::peek(self, &first.resource.key, batch).await,
                 None => Ok(Vec::new()),
@@ -236,7 +236,7 @@ impl Backend for RedisBackend {
     }
 
     fn track<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Option<Vec<bool>>> {
-        Box::pin(async move {
+        Reply::new(async move {
             match batch.first() {
                 Some(first) => still_held::read(self, &first.resource.key, batch).await,
                 None => Ok(Some(Vec::new())),
@@ -245,7 +245,7 @@ impl Backend for RedisBackend {
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
-        Box::pin(async move {
+        Reply::new(async move {
             // Limited like attempts: when a latch opens, all its waiters ask for the count at once.
             match self.attempt_sender(key)? {
                 Sender::Caller(_slot) => self.send_change(key, request, change).await,
@@ -261,7 +261,7 @@ impl Backend for RedisBackend {
     }
 
     fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
-        Box::pin(async move {
+        Reply::new(async move {
             // Limited, for the same reason as a change.
             match self.attempt_sender(key)? {
                 Sender::Caller(_slot) => latch::seen(self, key).await,
@@ -290,7 +290,7 @@ impl Backend for RedisBackend {
 
 impl Reports for RedisBackend {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
-        Box::pin(async move {
+        Reply::new(async move {
             // Who waits until a key is free sends nothing else.
             self.revive_subscriptions(&resource.key);
             match resource.kind.family() {
@@ -303,11 +303,11 @@ impl Reports for RedisBackend {
     }
 
     fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
-        Box::pin(examine::listeners(self, key))
+        Reply::new(examine::listeners(self, key))
     }
 
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
-        Box::pin(examine::examine(self, key))
+        Reply::new(examine::examine(self, key))
     }
 
     fn scan<'a>(
@@ -316,11 +316,11 @@ impl Reports for RedisBackend {
         wanted: ScanFilter<'a>,
         most: u32,
     ) -> Reply<'a, Scanned> {
-        Box::pin(scan::scan(self, position, wanted, most))
+        Reply::new(scan::scan(self, position, wanted, most))
     }
 
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
-        Box::pin(examine::named_clients(self, key))
+        Reply::new(examine::named_clients(self, key))
     }
 
     fn server_facts<'a>(
@@ -333,7 +333,7 @@ impl Reports for RedisBackend {
 
 impl Connections for RedisBackend {
     fn ping(&self) -> Reply<'_, ()> {
-        Box::pin(self.servers.ping())
+        Reply::new(self.servers.ping())
     }
 
     fn longest_disconnection(&self) -> Option<Disconnection> {

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use scopeguard::defer;
 use smallvec::{SmallVec, smallvec};
 
@@ -412,7 +413,7 @@ pub(super) async fn noting<T>(
     let mut note_sent = Some(note_sent);
     // Not a poll and then an `await`, which would poll the whole command twice.
     poll_fn(|cx| {
-        let answer = reply.as_mut().poll(cx);
+        let answer = reply.poll_unpin(cx);
         if answer.is_pending()
             && let Some(note_sent) = note_sent.take()
         {

@@ -131,20 +131,20 @@ fn slot_of(key: &Key) -> u16 {
 impl Backend for Faulty {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         let attempt = attempt.clone();
-        Box::pin(self.through(Op::Attempt, move |inner| {
+        Reply::new(self.through(Op::Attempt, move |inner| {
             let attempt = attempt.clone();
-            Box::pin(async move { inner.attempt(&attempt).await })
+            Reply::new(async move { inner.attempt(&attempt).await })
         }))
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
         if let Err(fault) = self.check_slots(attempts.iter().map(|attempt| &attempt.target)) {
-            return Box::pin(async move { Err(fault) });
+            return Reply::new(async move { Err(fault) });
         }
         let attempts = attempts.to_vec();
-        Box::pin(self.through(Op::Attempt, move |inner| {
+        Reply::new(self.through(Op::Attempt, move |inner| {
             let attempts = attempts.clone();
-            Box::pin(async move { inner.attempt_all(&attempts).await })
+            Reply::new(async move { inner.attempt_all(&attempts).await })
         }))
     }
 
@@ -153,9 +153,9 @@ impl Backend for Faulty {
             return self.inner.confirm(granted);
         }
         let granted = granted.to_vec();
-        Some(Box::pin(self.through(Op::Confirm, move |inner| {
+        Some(Reply::new(self.through(Op::Confirm, move |inner| {
             let granted = granted.clone();
-            Box::pin(async move {
+            Reply::new(async move {
                 match inner.confirm(&granted) {
                     Some(confirming) => confirming.await,
                     None => Ok(()),
@@ -168,7 +168,7 @@ impl Backend for Faulty {
         let sent = batch.to_vec();
         let renewed = self.through(Op::Renew, move |inner| {
             let sent = sent.clone();
-            Box::pin(async move { Ok(inner.renew(&sent).await) })
+            Reply::new(async move { Ok(inner.renew(&sent).await) })
         });
         Box::pin(async move {
             match renewed.await {
@@ -180,28 +180,28 @@ impl Backend for Faulty {
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         let target = target.clone();
-        Box::pin(self.through(Op::Release, move |inner| {
+        Reply::new(self.through(Op::Release, move |inner| {
             let target = target.clone();
-            Box::pin(async move { inner.release(&target).await })
+            Reply::new(async move { inner.release(&target).await })
         }))
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
         if let Err(fault) = self.check_slots(targets.iter()) {
-            return Box::pin(async move { Err(fault) });
+            return Reply::new(async move { Err(fault) });
         }
         let targets = targets.to_vec();
-        Box::pin(self.through(Op::Release, move |inner| {
+        Reply::new(self.through(Op::Release, move |inner| {
             let targets = targets.clone();
-            Box::pin(async move { inner.release_all(&targets).await })
+            Reply::new(async move { inner.release_all(&targets).await })
         }))
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         let target = target.clone();
-        Box::pin(self.through(Op::Release, move |inner| {
+        Reply::new(self.through(Op::Release, move |inner| {
             let target = target.clone();
-            Box::pin(async move { inner.withdraw(&target).await })
+            Reply::new(async move { inner.withdraw(&target).await })
         }))
     }
 
@@ -211,36 +211,36 @@ impl Backend for Faulty {
         seen: Option<&'a Seen>,
     ) -> Reply<'a, Forced> {
         let (resource, seen) = (resource.clone(), seen.cloned());
-        Box::pin(self.through(Op::ForceRelease, move |inner| {
+        Reply::new(self.through(Op::ForceRelease, move |inner| {
             let (resource, seen) = (resource.clone(), seen.clone());
-            Box::pin(async move { inner.force_release(&resource, seen.as_ref()).await })
+            Reply::new(async move { inner.force_release(&resource, seen.as_ref()).await })
         }))
     }
 
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         if let Err(fault) = self.check_slots(batch.iter()) {
-            return Box::pin(async move { Err(fault) });
+            return Reply::new(async move { Err(fault) });
         }
         let batch = batch.to_vec();
-        Box::pin(self.through(Op::Look, move |inner| {
+        Reply::new(self.through(Op::Look, move |inner| {
             let batch = batch.clone();
-            Box::pin(async move { inner.peek(&batch).await })
+            Reply::new(async move { inner.peek(&batch).await })
         }))
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         let key = key.clone();
-        Box::pin(self.through(Op::Adjust, move |inner| {
+        Reply::new(self.through(Op::Adjust, move |inner| {
             let key = key.clone();
-            Box::pin(async move { inner.adjust(&key, request, change).await })
+            Reply::new(async move { inner.adjust(&key, request, change).await })
         }))
     }
 
     fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
         let key = key.clone();
-        Box::pin(self.through(Op::Adjust, move |inner| {
+        Reply::new(self.through(Op::Adjust, move |inner| {
             let key = key.clone();
-            Box::pin(async move { inner.latch(&key).await })
+            Reply::new(async move { inner.latch(&key).await })
         }))
     }
 
@@ -256,25 +256,25 @@ impl Backend for Faulty {
 impl Reports for Faulty {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         let resource = resource.clone();
-        Box::pin(self.through(Op::Inspect, move |inner| {
+        Reply::new(self.through(Op::Inspect, move |inner| {
             let resource = resource.clone();
-            Box::pin(async move { inner.inspect(&resource).await })
+            Reply::new(async move { inner.inspect(&resource).await })
         }))
     }
 
     fn listeners<'a>(&'a self, key: &'a Key) -> Reply<'a, u64> {
         let key = key.clone();
-        Box::pin(self.through(Op::Inspect, move |inner| {
+        Reply::new(self.through(Op::Inspect, move |inner| {
             let key = key.clone();
-            Box::pin(async move { inner.listeners(&key).await })
+            Reply::new(async move { inner.listeners(&key).await })
         }))
     }
 
     fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, KeyReport> {
         let key = key.clone();
-        Box::pin(self.through(Op::Inspect, move |inner| {
+        Reply::new(self.through(Op::Inspect, move |inner| {
             let key = key.clone();
-            Box::pin(async move { inner.examine(&key).await })
+            Reply::new(async move { inner.examine(&key).await })
         }))
     }
 
@@ -286,9 +286,9 @@ impl Reports for Faulty {
     ) -> Reply<'a, Scanned> {
         let (position, sweep) = (position.clone(), wanted.sweep);
         let pattern = wanted.pattern.to_owned();
-        Box::pin(self.through(Op::Inspect, move |inner| {
+        Reply::new(self.through(Op::Inspect, move |inner| {
             let (position, pattern) = (position.clone(), pattern.clone());
-            Box::pin(async move {
+            Reply::new(async move {
                 let pattern = &pattern;
                 let wanted = ScanFilter { pattern, sweep };
                 inner.scan(&position, wanted, most).await
@@ -298,17 +298,17 @@ impl Reports for Faulty {
 
     fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
         let key = key.clone();
-        Box::pin(self.through(Op::Inspect, move |inner| {
+        Reply::new(self.through(Op::Inspect, move |inner| {
             let key = key.clone();
-            Box::pin(async move { inner.named_clients(&key).await })
+            Reply::new(async move { inner.named_clients(&key).await })
         }))
     }
 }
 
 impl Connections for Faulty {
     fn ping(&self) -> Reply<'_, ()> {
-        Box::pin(self.through(Op::Inspect, |inner| {
-            Box::pin(async move { inner.ping().await })
+        Reply::new(self.through(Op::Inspect, |inner| {
+            Reply::new(async move { inner.ping().await })
         }))
     }
 

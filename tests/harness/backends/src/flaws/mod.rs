@@ -78,29 +78,29 @@ impl Backend for Flawed {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.attempt(inner, attempt)),
-            Flaw::LeaseCutShort => Box::pin(scripts::attempt_cut_short(inner, attempt)),
-            Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
-            Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
+            Flaw::DeltaInsteadOfCount => Reply::new(self.stated.attempt(inner, attempt)),
+            Flaw::LeaseCutShort => Reply::new(scripts::attempt_cut_short(inner, attempt)),
+            Flaw::TtlForgotten => Reply::new(scripts::attempt_without_end(inner, attempt)),
+            Flaw::NoCleanUp => Reply::new(self.owners.attempt(inner, attempt)),
             Flaw::HandOverNotConfirmed => {
                 self.confirmed.note(inner, &attempt.target, &self.clock);
                 inner.attempt(attempt)
             }
-            Flaw::DoubtEndsWithLease => Box::pin(self.ended.attempt(inner, attempt, &self.clock)),
-            Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
-            Flaw::ReaderBesideWriter => Box::pin(grants::always_to_readers(inner, attempt)),
-            Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
-            Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
-            Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
+            Flaw::DoubtEndsWithLease => Reply::new(self.ended.attempt(inner, attempt, &self.clock)),
+            Flaw::ReentryByKey => Reply::new(self.inside.attempt(inner, attempt)),
+            Flaw::ReaderBesideWriter => Reply::new(grants::always_to_readers(inner, attempt)),
+            Flaw::RefusalTakenForGrant => Reply::new(self.refusals.attempt(inner, attempt)),
+            Flaw::PlaceNotKept => Reply::new(grants::without_place(inner, attempt)),
+            Flaw::TokenFromMemory => Reply::new(grants::token_from_memory(inner, attempt)),
             Flaw::ExtensionForgotten => {
                 self.leases.note(attempt);
                 inner.attempt(attempt)
             }
-            Flaw::AttachedAgain => Box::pin(leases::attach_what_is_gone(inner, attempt)),
+            Flaw::AttachedAgain => Reply::new(leases::attach_what_is_gone(inner, attempt)),
             Flaw::AnswerOfAnother => {
-                Box::pin(self.batches.answered_as_the_last_one(inner, attempt))
+                Reply::new(self.batches.answered_as_the_last_one(inner, attempt))
             }
-            Flaw::BatchCutInTheMiddle => Box::pin(self.batches.attempt_if_first(inner, attempt)),
+            Flaw::BatchCutInTheMiddle => Reply::new(self.batches.attempt_if_first(inner, attempt)),
             _ => inner.attempt(attempt),
         }
     }
@@ -130,14 +130,14 @@ impl Backend for Flawed {
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::ReleaseWithoutOwnerTest => Box::pin(scripts::release_any_owner(inner, target)),
-            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.release(inner, target)),
-            Flaw::NoCleanUp => Box::pin(self.owners.release(inner, target)),
-            Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
-            Flaw::PermitsGivenAgain => Box::pin(self.sent.release(inner, target)),
-            Flaw::EndForgotten => Box::pin(numbers::release_without_mark(inner, target)),
-            Flaw::ReleaseNotRepeated => Box::pin(self.ended.release_once(inner, target)),
-            Flaw::BatchCutInTheMiddle => Box::pin(self.batches.release_if_first(inner, target)),
+            Flaw::ReleaseWithoutOwnerTest => Reply::new(scripts::release_any_owner(inner, target)),
+            Flaw::DeltaInsteadOfCount => Reply::new(self.stated.release(inner, target)),
+            Flaw::NoCleanUp => Reply::new(self.owners.release(inner, target)),
+            Flaw::ReentryByKey => Reply::new(self.inside.release(inner, target)),
+            Flaw::PermitsGivenAgain => Reply::new(self.sent.release(inner, target)),
+            Flaw::EndForgotten => Reply::new(numbers::release_without_mark(inner, target)),
+            Flaw::ReleaseNotRepeated => Reply::new(self.ended.release_once(inner, target)),
+            Flaw::BatchCutInTheMiddle => Reply::new(self.batches.release_if_first(inner, target)),
             _ => inner.release(target),
         }
     }
@@ -156,7 +156,7 @@ impl Backend for Flawed {
             | Flaw::EndForgotten => self.release(target),
             Flaw::DoubtEndsWithLease => {
                 let inner = &*self.inner;
-                Box::pin(self.ended.withdraw_in_time(inner, target, &self.clock))
+                Reply::new(self.ended.withdraw_in_time(inner, target, &self.clock))
             }
             _ => self.inner.withdraw(target),
         }
@@ -172,7 +172,7 @@ impl Backend for Flawed {
 
     fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         match self.flaw {
-            Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),
+            Flaw::LookSeesNothing => Reply::new(subscriptions::look_away(batch)),
             _ => self.inner.peek(batch),
         }
     }
@@ -184,9 +184,9 @@ impl Backend for Flawed {
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, key, change)),
+            Flaw::ChangeCountsAgain => Reply::new(self.sent.adjust(inner, key, change)),
             Flaw::RequestForgotten => {
-                Box::pin(numbers::adjust_and_forget(inner, key, request, change))
+                Reply::new(numbers::adjust_and_forget(inner, key, request, change))
             }
             _ => inner.adjust(key, request, change),
         }
@@ -208,7 +208,7 @@ impl Backend for Flawed {
 impl Reports for Flawed {
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         match self.flaw {
-            Flaw::HoldersUnseen => Box::pin(async { Ok(Inspected::default()) }),
+            Flaw::HoldersUnseen => Reply::new(async { Ok(Inspected::default()) }),
             _ => self.inner.inspect(resource),
         }
     }
