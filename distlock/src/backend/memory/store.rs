@@ -1,6 +1,8 @@
 //! The data of a server in this process: values under keys, each with the time at which it expires.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{BinaryHeap, HashMap};
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +39,7 @@ impl RefUnwindSafe for Store {}
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) values: HashMap<Name, Entry, RandomState>,
-    /// Every key of `values`, by the time at which it expires.
-    pub(super) expiries: BTreeSet<(Tick, Name)>,
+    pub(super) expiries: Expiries,
     pub(super) channels: HashMap<Topic, Channel, RandomState>,
     pub(super) tokens: Tokens,
     /// What is remembered of owners and requests of expirable semaphores.
@@ -51,6 +52,31 @@ pub(super) struct State {
     pub(super) clients: Vec<NamedClient>,
     /// The subscribers to notify once the mutex is released.
     pub(super) published: Vec<watched::Sender>,
+}
+
+/// Every key that expires, by its time. What is filed is never moved: a key that was removed, or that has another time by now, is
+/// skipped when its time comes. So a lock that is acquired and released costs no search here.
+#[derive(Debug, Default)]
+pub(super) struct Expiries(BinaryHeap<Reverse<(Tick, Name)>>);
+
+/// How many times of keys that were removed may stay filed. Few bytes, and so many keys come and go for each clean-up.
+const SPARE: usize = 64;
+
+impl Expiries {
+    fn file(&mut self, name: &Name, expires: Tick) {
+        if expires != Tick::NEVER {
+            self.0.push(Reverse((expires, Arc::clone(name))));
+        }
+    }
+
+    /// Takes the next key whose time has come.
+    fn take_due(&mut self, now: Tick) -> Option<Name> {
+        let Reverse((expires, _)) = self.0.peek()?;
+        if *expires > now {
+            return None;
+        }
+        self.0.pop().map(|Reverse((_, name))| name)
+    }
 }
 
 /// The value under one key.
@@ -105,41 +131,59 @@ impl Store {
 impl State {
     /// Removes every value that has expired.
     pub(super) fn sweep(&mut self, now: Tick) {
-        while self
-            .expiries
-            .first()
-            .is_some_and(|(expires, _)| *expires <= now)
-        {
-            if let Some((_, name)) = self.expiries.pop_first() {
-                self.values.remove(&name);
-                self.tokens.freed(&name);
+        while let Some(name) = self.expiries.take_due(now) {
+            if self.expiry(&name) <= now {
+                self.remove(&name);
             }
+        }
+        if self.expiries.0.len() > 2 * self.values.len() + SPARE {
+            self.file_anew();
+        }
+    }
+
+    /// Files the present times alone.
+    fn file_anew(&mut self) {
+        self.expiries = Expiries::default();
+        // The table is read as a whole, also the slots that a crowd of keys has left.
+        self.values.shrink_to(2 * self.values.len());
+        for (name, entry) in &self.values {
+            self.expiries.file(name, entry.expires);
         }
     }
 
     /// Stores a value, in place of the one that was there.
     pub(super) fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
         let entry = Entry { value, expires };
-        // Before the new time is noted, which may be the same one.
-        if let Some(former) = self.values.insert(Arc::clone(name), entry) {
-            self.removed(Arc::clone(name), &former);
+        if self.values.insert(Arc::clone(name), entry).is_some() {
+            self.tokens.freed(name);
         }
-        self.expiries.insert((expires, Arc::clone(name)));
+        self.expiries.file(name, expires);
+    }
+
+    /// Stores a value if there is none. Returns the one that is there otherwise.
+    pub(super) fn insert_if_free(
+        &mut self,
+        name: &Name,
+        value: Value,
+        expires: Tick,
+    ) -> Option<&mut Value> {
+        match self.values.entry(Arc::clone(name)) {
+            Slot::Occupied(there) => Some(&mut there.into_mut().value),
+            Slot::Vacant(free) => {
+                free.insert(Entry { value, expires });
+                self.expiries.file(name, expires);
+                None
+            }
+        }
     }
 
     /// Removes a value, and answers whether there was one.
     pub(super) fn remove(&mut self, name: &Name) -> bool {
-        let Some((name, entry)) = self.values.remove_entry(name) else {
-            return false;
-        };
-        self.removed(name, &entry);
-        true
-    }
-
-    /// Forgets what belonged to a value that is not under its key any more.
-    fn removed(&mut self, name: Name, entry: &Entry) {
-        self.tokens.freed(&name);
-        self.expiries.remove(&(entry.expires, name));
+        let was_there = self.values.remove(name).is_some();
+        if was_there {
+            self.tokens.freed(name);
+        }
+        was_there
     }
 
     /// The time until a key expires; `None` when it never expires or does not exist.
@@ -160,9 +204,8 @@ impl State {
         let Some(entry) = self.values.get_mut(name) else {
             return;
         };
-        self.expiries.remove(&(entry.expires, Arc::clone(name)));
         entry.expires = expires;
-        self.expiries.insert((expires, Arc::clone(name)));
+        self.expiries.file(name, expires);
     }
 
     /// Moves the time at which a key expires to a later one, never to an earlier one.
@@ -174,5 +217,51 @@ impl State {
         {
             self.expire_at(name, expires);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_millis(ms)
+    }
+
+    #[test]
+    fn value_expires_at_its_present_time_and_not_at_a_former_one() {
+        let mut state = State::default();
+        let [moved, replaced] = ["moved", "replaced"].map(Name::from);
+        for name in [&moved, &replaced] {
+            state.insert(name, Value::ReadersWait, at(10));
+        }
+        state.expire_at(&moved, at(30));
+        assert!(state.remove(&replaced));
+        let there = state.insert_if_free(&replaced, Value::ReadersWait, at(20));
+        assert!(there.is_none());
+        let mut swept = |ms| {
+            state.sweep(at(ms));
+            [&moved, &replaced].map(|name| !state.values.contains_key(name))
+        };
+        assert_eq!(swept(19), [false, false]);
+        assert_eq!(swept(20), [false, true]);
+        assert_eq!(swept(30), [true, true]);
+    }
+
+    #[test]
+    fn times_of_keys_that_were_removed_do_not_pile_up() {
+        let mut state = State::default();
+        for n in 0..10_000 {
+            let name = Name::from(n.to_string());
+            state.insert(&name, Value::ReadersWait, at(1_000_000));
+            if n >= 10 {
+                state.remove(&name);
+            }
+            state.sweep(at(n));
+            assert!(state.expiries.0.len() <= 2 * state.values.len() + SPARE);
+        }
+        assert_eq!(state.values.len(), 10);
+        state.sweep(at(1_000_000));
+        assert!(state.values.is_empty());
     }
 }

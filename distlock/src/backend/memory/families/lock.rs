@@ -94,7 +94,12 @@ pub(crate) fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attemp
 /// Whom an attempt of this owner finds. A read/write lock counts as held by another owner.
 fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, Fault> {
     let entry = state.values.get_mut(key.name());
-    match entry.map(|entry| &mut entry.value) {
+    found(entry.map(|entry| &mut entry.value), owner)
+}
+
+/// Whom an attempt of this owner finds in what is under its key.
+fn found(value: Option<&mut Value>, owner: Owner) -> Result<Found<'_>, Fault> {
+    match value {
         None => Ok(Found::Nobody),
         Some(Value::Lock(held)) => Ok(if held.is_by(owner) {
             Found::Itself(held)
@@ -115,12 +120,9 @@ pub(crate) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     } = &attempt.target;
     let key = &resource.key;
     let expires = now.after(attempt.lease);
-    let is_new = match find(state, key, *owner)? {
-        Found::Nobody => {
-            let held = Value::Lock(Held::by(Holder::Owner(*owner)));
-            state.insert(key.name(), held, expires);
-            true
-        }
+    let held = Value::Lock(Held::by(Holder::Owner(*owner)));
+    let is_new = match found(state.insert_if_free(key.name(), held, expires), *owner)? {
+        Found::Nobody => true,
         Found::Itself(held) => {
             // Stated and not added: a repeated attempt is the same entry.
             held.count = 1;
