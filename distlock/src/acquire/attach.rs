@@ -46,7 +46,7 @@ async fn attach_as_it_is(
         owner: hold.owner,
         token: hold.token,
     };
-    requested.through = Some(Through::Detached(Box::new(former)));
+    requested.through = Some(Box::new(Through::Detached(former)));
     let (kind, key) = (handle.kind, one.requested().resource.key.clone());
     let attach = || wait::attach(&one.registry, &one.request);
     let lock_type = LockType::Single(kind);

@@ -217,7 +217,7 @@ impl OpenGate {
         let outer = frame.hold_ref();
         outer.let_in(frame.closed())?;
         let RequestedKey { through, .. } = one.requested_mut();
-        *through = Some(Through::Write(outer.hold().owner()));
+        *through = Some(Box::new(Through::Write(outer.hold().owner())));
         Ok(Enclosing::Beside(Arc::new(permit)))
     }
 }

@@ -53,8 +53,8 @@ pub struct Attempt {
     /// How long the server keeps the owner in its queue of waiters if the attempt is refused. Each further attempt
     /// renews that time. `None` if the owner does not wait. Kinds without waiters in the server ignore it.
     pub queue_ttl: Option<Duration>,
-    /// The hold of another owner that lets this one in.
-    pub through: Option<Through>,
+    /// The hold of another owner that lets this one in. Boxed, because that is rare, and each attempt would have room for it.
+    pub through: Option<Box<Through>>,
     /// The highest fencing token that the client has seen. The new token has to be above it.
     pub above: u64,
 }

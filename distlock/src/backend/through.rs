@@ -3,13 +3,12 @@
 use crate::resource::owner::Owner;
 
 /// The hold that lets an attempt in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Through {
     /// The write lock of this owner, in which a read is nested.
     Write(Owner),
-    /// A hold that was detached from its guard: the owner of the attempt takes its place. Boxed, because that is rare, and each
-    /// attempt would have room for it.
-    Detached(Box<DetachedOwner>),
+    /// A hold that was detached from its guard: the owner of the attempt takes its place.
+    Detached(DetachedOwner),
 }
 
 /// The owner of a hold that has no guard.
@@ -34,7 +33,7 @@ impl Through {
     pub(crate) fn detached(&self) -> Option<DetachedOwner> {
         match self {
             Self::Write(_) => None,
-            Self::Detached(detached) => Some(**detached),
+            Self::Detached(detached) => Some(*detached),
         }
     }
 }

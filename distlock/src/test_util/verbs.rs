@@ -199,8 +199,8 @@ impl Verbs {
             owner: owner(number),
             token: None,
         });
-        let detached = detached.map(|former| Through::Detached(Box::new(former)));
-        attempt.through = inside.or(detached);
+        let detached = detached.map(Through::Detached);
+        attempt.through = inside.or(detached).map(Box::new);
         let registry = self.client.registry();
         let backend = &registry.session.backend;
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));

@@ -23,8 +23,8 @@ pub(crate) struct RequestedKey {
     pub(crate) permits: u32,
     /// The pauses between two attempts of a waiter that does not listen for messages.
     pub(crate) backoff: Backoff,
-    /// The hold of another owner that admits this one.
-    pub(crate) through: Option<Through>,
+    /// The hold of another owner that admits this one. Boxed, as in an [`Attempt`](crate::backend::Attempt).
+    pub(crate) through: Option<Box<Through>>,
     /// What counts its waits, and the acquisition if it is for this key alone.
     pub(crate) meter: Meter,
 }

@@ -37,7 +37,8 @@ impl InScopes {
             match gate {
                 Some(gate) if !gate.is_beside() => return None,
                 Some(gate) => {
-                    one.requested_mut().through = Some(Through::Write(gate.outer().owner()))
+                    let write = Through::Write(gate.outer().owner());
+                    one.requested_mut().through = Some(Box::new(write));
                 }
                 None => {}
             }

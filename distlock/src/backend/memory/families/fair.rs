@@ -25,7 +25,7 @@ pub(crate) fn attempt(
     attempt: &Attempt,
     call: Call,
 ) -> Result<Attempted, Fault> {
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return lock::attach(state, attempt, former, call.now);
     }
     let Target {

@@ -112,7 +112,7 @@ fn found(value: Option<&mut Value>, owner: Owner) -> Result<Found<'_>, Fault> {
 }
 
 pub(crate) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return attach(state, attempt, former, now);
     }
     let Target {

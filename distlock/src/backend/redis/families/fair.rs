@@ -9,7 +9,7 @@ use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, Target, 
 use crate::resource::key::Key;
 
 pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return lock::attach(backend, attempt, former).await;
     }
     let target = &attempt.target;

@@ -17,7 +17,7 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let key = &target.resource.key;
     let name = &**key.name();
     let lease = reply::millis(attempt.lease);
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         // Boxed: this is rare, and each attempt would have room for it.
         return Box::pin(attach(backend, attempt, former)).await;
     }

@@ -37,7 +37,7 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     let channel = names::semaphore_channel(key.name());
     let seed = PermitId::seed(target.owner);
     let lease = reply::millis(attempt.lease);
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         let former = PermitId::seed(former.owner);
         let with = |call: Call| {
             let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);

@@ -36,7 +36,7 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
     let name = &**key.name();
     let owner = attempt.target.owner.text();
     let stem = names::rw_stem(name);
-    let around = attempt.through.as_ref().and_then(Through::write);
+    let around = attempt.through.as_deref().and_then(Through::write);
     let around = around.map(|owner| owner.text()).unwrap_or_default();
     let with = |call: Call| {
         let call = with_turn(call, name, &owner).arg(reply::millis(attempt.lease));

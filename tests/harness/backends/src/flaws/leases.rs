@@ -38,7 +38,7 @@ pub(super) async fn attach_what_is_gone(
     attempt: &Attempt,
 ) -> Result<Attempted, Fault> {
     let attempted = inner.attempt(attempt).await?;
-    Ok(match &attempt.through {
+    Ok(match attempt.through.as_deref() {
         Some(Through::Detached(former)) if !attempted.is_granted() => {
             let token = former.token;
             Attempted::Granted { token }

@@ -43,7 +43,7 @@ pub(crate) fn attempt(
     let now = call.now;
     let key = &target.resource.key;
     let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
-    if let Some(former) = attempt.through.as_ref().and_then(Through::detached) {
+    if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return attach(state, attempt, former.owner, now, has_ended);
     }
     let Some(permits) = permits(state, key)? else {

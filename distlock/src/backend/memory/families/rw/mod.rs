@@ -100,7 +100,7 @@ fn attempt_read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
     let (may_enter, is_written) = found.map_or((false, false), |found| {
         let reads = found.readers.get(owner);
         let again = reads.is_some_and(|reader| reader.ends > now);
-        let inside = attempt.through.as_ref().and_then(Through::write);
+        let inside = attempt.through.as_deref().and_then(Through::write);
         let inside = inside.is_some_and(|around| found.is_written_by(around));
         (again || inside, found.writer.is_some())
     });
