@@ -186,6 +186,17 @@ impl ClientRequest {
         self.request.first_lease(&self.registry.session)
     }
 
+    /// Whether a single attempt failed for a reason that may pass, so that a wait helps.
+    pub(crate) fn may_pass(&self, error: &Error) -> bool {
+        let outages = &self.registry.session.outages;
+        let is_login_refused = |one: &RequestedKey| outages.is_login_refused(&one.resource.key);
+        error.is_busy()
+            || error.is_unavailable()
+            // The server denies a command for good, and a login only for now.
+            || matches!(error, Error::Denied { .. })
+                && self.request.requested.iter().any(is_login_refused)
+    }
+
     pub(crate) fn requested_mut(&mut self) -> &mut RequestedKey {
         &mut self.request.requested[0]
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use distlock::test_util::{held_parts, sizes};
 use distlock::{Client, Error, Quorum};
+use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::{RedisServer, eventually, eventually_eq};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -243,4 +244,35 @@ async fn two_clients_of_one_server_are_refused_with_both_addresses() {
         Error::InvalidConfig { value, .. } if addresses.iter().all(|one| value.contains(one))
     );
     assert!(is_named, "{error}, not {addresses:?}");
+}
+
+/// Two of the servers deny the user all scripts.
+#[tokio::test]
+async fn majority_that_denies_the_command_is_denied_at_once_and_not_busy() {
+    let mut servers = Vec::new();
+    let mut clients = Vec::new();
+    for denied in [true, true, false] {
+        let server = RedisServer::start().await;
+        let mut rights = rights::all();
+        if denied {
+            rights.extend(["-evalsha", "-eval", "-script|load"]);
+        }
+        server.set_user("shop", &rights).await;
+        let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+        let builder = Client::builder()
+            .key_prefix("shop:")
+            .unavailable_after(3 * SOON);
+        clients.push(builder.connect(&url).await.unwrap());
+        servers.push(server);
+    }
+    let lock = Quorum::new(clients).lock(KEY);
+    let tried = lock.try_acquire().await;
+    assert!(matches!(tried, Err(Error::Denied { .. })), "{tried:?}");
+    let waited = timeout(SOON, lock.acquire().into_future()).await;
+    let waited = waited.expect("it asks again and again");
+    assert!(matches!(waited, Err(Error::Denied { .. })), "{waited:?}");
+    for server in &servers {
+        let is_free = || async { server.keys().await.is_empty() };
+        eventually(SOON, "free", is_free).await;
+    }
 }

@@ -143,16 +143,6 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a single attempt failed for a reason that may pass, so that a wait for the group helps.
-    pub(super) fn may_pass(&self, error: &Error) -> bool {
-        let outages = &self.one.registry.session.outages;
-        let is_login_refused = || self.keys().any(|key| outages.is_login_refused(key));
-        error.is_busy()
-            || error.is_unavailable()
-            // The server denies a command for good, and a login only for now.
-            || matches!(error, Error::Denied { .. }) && is_login_refused()
-    }
-
     /// The same keys without waiting.
     pub(super) fn single_try(&self) -> Request {
         Request {

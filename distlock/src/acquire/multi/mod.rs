@@ -294,7 +294,7 @@ async fn try_others(
         {
             Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
-            Err(error) if group.may_pass(&error) => {
+            Err(error) if group.one.may_pass(&error) => {
                 let own = |share: &HoldShare| {
                     let hold = Arc::clone(share.hold_ref().hold());
                     (Arc::clone(share.session()), hold)

@@ -172,7 +172,7 @@ impl<'a> Rounds<'a> {
             let mut apart = std::mem::take(&mut self.apart);
             let round = self.play(deadline, &mut apart).await;
             self.apart = apart;
-            if let Some(error) = round.one_server {
+            if let Some(error) = round.one_server.or(round.hopeless) {
                 return Err(error);
             }
             if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
@@ -187,6 +187,7 @@ impl<'a> Rounds<'a> {
                 refused,
                 wanting,
                 unanswered,
+                refused_for_good,
                 ..
             } = round;
             let is_too_old = shares.len() >= self.quorum;
@@ -206,7 +207,10 @@ impl<'a> Rounds<'a> {
                     }
                     None
                 }
-                Some(error) => Some(self.unanswered(error, began, deadline, &refused)?),
+                Some(error) => {
+                    let is_known = self.is_known_outage(&refused_for_good);
+                    Some(self.unanswered(error, began, deadline, is_known, &refused)?)
+                }
             };
             if failed.is_none()
                 && let Some(turn) = &mut self.turn
@@ -229,17 +233,18 @@ impl<'a> Rounds<'a> {
     }
 
     /// Handles a round that began at `began` and in which too few servers answered. Returns the error as `Err` if that
-    /// has gone on for too long.
+    /// has gone on for too long. `is_known`: too many servers are known not to grant it.
     fn unanswered(
         &mut self,
         error: Error,
         began: Tick,
         deadline: Tick,
+        is_known: bool,
         refused: &[Refusal],
     ) -> Result<Error, Error> {
         let now = self.now();
         let is_first = self.unanswered_since.is_none();
-        if now >= deadline && is_first && (self.was_blocked || !self.is_known_outage()) {
+        if now >= deadline && is_first && (self.was_blocked || !is_known) {
             // The wait was over before the servers could answer: it was too short, or it was spent behind another owner.
             return Err(self.timed_out(refused));
         }
@@ -275,7 +280,7 @@ impl<'a> Rounds<'a> {
         self.was_blocked |= turn.was_blocked;
         match waited? {
             MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
-            MyTurn::TimedOut if !self.is_held_here() && self.is_known_outage() => {
+            MyTurn::TimedOut if !self.is_held_here() && self.is_known_outage(&[]) => {
                 Err(self.no_answer(self.request().since))
             }
             MyTurn::TimedOut => Err(self.timed_out(&[])),
@@ -300,13 +305,14 @@ impl<'a> Rounds<'a> {
         self.requests.iter().filter(held).count() > self.requests.len() - self.quorum
     }
 
-    /// Whether too many servers are known not to answer for a quorum to be possible.
-    fn is_known_outage(&self) -> bool {
-        let silent = |one: &&ClientRequest| {
+    /// Whether too many servers are known not to answer, or refused for good, for a quorum to be possible.
+    fn is_known_outage(&self, refused_for_good: &[usize]) -> bool {
+        let cannot_grant = |(at, one): &(usize, &ClientRequest)| {
             let key = &one.requested().resource.key;
-            one.registry.session.outages.known(key).is_some()
+            refused_for_good.contains(at) || one.registry.session.outages.known(key).is_some()
         };
-        self.requests.iter().filter(silent).count() > self.requests.len() - self.quorum
+        let cannot_grant = self.requests.iter().enumerate().filter(cannot_grant);
+        cannot_grant.count() > self.requests.len() - self.quorum
     }
 
     /// Whether a quorum of the servers each hold it for at least another quarter of their lease.

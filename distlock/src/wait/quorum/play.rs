@@ -34,8 +34,12 @@ struct RoundInPlay<'r, 'a> {
     /// How many have granted, also those whose grants were given back.
     granted: usize,
     failures: usize,
-    /// The first error.
+    /// The first error that may pass.
     failed: Option<Error>,
+    /// The servers that refused for good.
+    refused_for_good: SmallVec<[usize; 8]>,
+    /// The error of the first of them.
+    for_good: Option<Error>,
     /// Which servers have not answered.
     open: SmallVec<[bool; 8]>,
 }
@@ -205,6 +209,8 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             granted: 0,
             failures: 0,
             failed: None,
+            refused_for_good: SmallVec::new(),
+            for_good: None,
             open: smallvec![true; rounds.requests.len()],
         }
     }
@@ -262,7 +268,12 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             }),
             Err(error) => {
                 self.failures += 1;
-                self.failed.get_or_insert(error);
+                if self.rounds.requests[server].may_pass(&error) {
+                    self.failed.get_or_insert(error);
+                } else {
+                    self.refused_for_good.push(server);
+                    self.for_good.get_or_insert(error);
+                }
             }
         }
     }
@@ -312,6 +323,7 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
 
     fn ended(self, one_server: Option<Error>) -> Round {
         let rounds = self.rounds;
+        let is_hopeless = self.refused_for_good.len() > self.spare();
         let began = self.began;
         let has_answered = self.answered() >= rounds.quorum;
         let failed = self.failed;
@@ -321,6 +333,8 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
             began,
             one_server,
             unanswered,
+            refused_for_good: self.refused_for_good,
+            hopeless: self.for_good.filter(|_| is_hopeless),
             wanting: short.saturating_sub(rounds.requests.len()).max(1),
             shares: self.shares,
             refused: self.refused,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::clock::Tick;
 use crate::error::{Error, HeldBy};
 use crate::local::HoldShares;
@@ -16,6 +18,10 @@ pub(super) struct Round {
     pub(super) wanting: usize,
     /// The error, if fewer servers than a quorum answered.
     pub(super) unanswered: Option<Error>,
+    /// The servers that refused for good, for example because they deny the command.
+    pub(super) refused_for_good: SmallVec<[usize; 8]>,
+    /// The error of the first of them, if the other servers are no quorum.
+    pub(super) hopeless: Option<Error>,
     /// The error, if two of the clients were found to use one server.
     pub(super) one_server: Option<Error>,
 }

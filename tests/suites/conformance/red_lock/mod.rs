@@ -3,6 +3,7 @@
 mod guards;
 mod lease;
 mod outage;
+mod permanent;
 mod regain;
 mod waiting;
 
