@@ -176,6 +176,9 @@ impl Guard {
     /// The guard of a [`FencedLock`](crate::FencedLock) always has one: [`FencedGuard::token`](crate::FencedGuard::token). This
     /// method is for code in which the kind of lock is a setting.
     ///
+    /// The result is `None` for a guard of several locks, because each fenced one has a token of its own. Inside the guard's
+    /// [`scope`](Guard::scope), [`current(key)`](crate::current) has the [token](crate::Current::token) of each key.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -186,8 +189,26 @@ impl Guard {
     /// assert!(locks.acquire(Mode::Reentrant, ["order:7"]).await?.fencing_token().is_none());
     /// # Ok(()) }
     /// ```
+    ///
+    /// The token of one of several locks:
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MultiLock};
+    ///
+    /// let client = Client::in_memory();
+    /// let both = MultiLock::of([client.lock("account:1").into(), client.fenced_lock("order:42").into()]);
+    /// let guard = both.acquire().await?;
+    /// let token = async { distlock::current("order:42").and_then(|hold| hold.token()) };
+    /// assert!(guard.scope(token).await?.is_some());
+    /// assert!(guard.fencing_token().is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn fencing_token(&self) -> Option<u64> {
-        self.first().token()
+        match &self.0 {
+            // The token of one key is no token of another one.
+            Shares::Several(_) => None,
+            Shares::One(_) | Shares::Quorum(_) => self.first().token(),
+        }
     }
 
     /// Explains why the guard of a lock that is not a fenced one has no such method.

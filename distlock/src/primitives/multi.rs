@@ -81,7 +81,8 @@ impl MultiLock {
         }
     }
 
-    /// Returns a multi-lock of these locks, which may be of different kinds and clients.
+    /// Returns a multi-lock of these locks, which may be of different kinds and clients. Each fenced one has its
+    /// [token](crate::Guard::fencing_token).
     ///
     /// # Examples
     /// ```

@@ -129,7 +129,8 @@ impl Current {
         self.view.remaining()
     }
 
-    /// Returns the fencing token of the grant, if the lock is a fenced one.
+    /// Returns the fencing token of the grant, if the lock is a fenced one. For a multi-lock it is the token of this
+    /// [key](Current::key).
     ///
     /// # Examples
     /// See [`current`].

@@ -5,6 +5,7 @@ mod members;
 mod positions;
 mod same_key;
 mod share;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
