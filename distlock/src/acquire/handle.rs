@@ -27,17 +27,30 @@ pub(crate) struct Handle {
     lives: Arc<Lives>,
     pub(crate) kind: Kind,
     /// The error is boxed, because every acquisition contains a handle and few handles have an error.
-    pub(crate) key: Result<Key, Box<Error>>,
+    key: Result<Key, Box<Unusable>>,
     /// The pauses of a spin lock, if they are not the default. Boxed, because few handles have them.
     backoff: Option<Box<Backoff>>,
 }
 
+/// A key that cannot be used, as the user wrote it, and why.
+#[derive(Clone, Debug)]
+struct Unusable {
+    key: String,
+    error: Error,
+}
+
 impl Handle {
-    pub(crate) fn new(lives: &Arc<Lives>, kind: Kind, key: Result<Key, Error>) -> Self {
+    /// `key`: the key as the user wrote it. `checked`: the key, or why it cannot be used.
+    pub(crate) fn new(
+        lives: &Arc<Lives>,
+        kind: Kind,
+        key: String,
+        checked: Result<Key, Error>,
+    ) -> Self {
         Self {
             lives: Arc::clone(lives),
             kind,
-            key: key.map_err(Box::new),
+            key: checked.map_err(|error| Box::new(Unusable { key, error })),
             backoff: None,
         }
     }
@@ -65,7 +78,10 @@ impl Handle {
         };
         self.key = match check_expire_after(time) {
             Ok(()) => Ok(key.clone().expiring(time)),
-            Err(error) => Err(Box::new(error)),
+            Err(error) => Err(Box::new(Unusable {
+                key: key.text().to_owned(),
+                error,
+            })),
         };
     }
 
@@ -109,7 +125,16 @@ impl Handle {
     }
 
     pub(crate) fn key(&self) -> Result<&Key, Error> {
-        self.key.as_ref().map_err(|error| (**error).clone())
+        let key = self.key.as_ref();
+        key.map_err(|unusable| unusable.error.clone())
+    }
+
+    /// The key as the user wrote it, also if it cannot be used.
+    pub(crate) fn key_text(&self) -> &str {
+        match &self.key {
+            Ok(key) => key.text(),
+            Err(unusable) => &unusable.key,
+        }
     }
 
     pub(crate) fn resource(&self) -> Result<Resource, Error> {

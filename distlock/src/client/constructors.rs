@@ -208,7 +208,8 @@ impl Client {
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
         let registry = self.lives.peek();
         let session = &registry.session;
-        let key = Key::new(&session.config.key_prefix, &key.into()).and_then(|key| {
+        let written = key.into();
+        let key = Key::new(&session.config.key_prefix, &written).and_then(|key| {
             let reason = if side_keys::is_reserved(key.name()) {
                 Some(RESERVED)
             } else {
@@ -219,6 +220,6 @@ impl Client {
                 Some(reason) => Err(Error::invalid_key(key.text(), reason)),
             }
         });
-        Handle::new(&self.lives, kind, key)
+        Handle::new(&self.lives, kind, written, key)
     }
 }

@@ -77,7 +77,8 @@ impl Quorum {
     /// # Examples
     /// See [`Quorum`].
     pub fn lock(&self, key: impl Into<String>) -> RedLock {
-        RedLock::new(self.handles(Kind::Reentrant, &key.into()))
+        let key = key.into();
+        RedLock::new(&key, self.handles(Kind::Reentrant, &key))
     }
 
     pub(super) fn first_client(&self) -> Option<&Client> {

@@ -62,6 +62,17 @@ impl ExpirableSemaphore {
         Self { handle }
     }
 
+    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// let semaphore = distlock::Client::in_memory().expirable_semaphore("order:42");
+    /// assert_eq!(semaphore.key(), "order:42");
+    /// ```
+    pub fn key(&self) -> &str {
+        self.handle.key_text()
+    }
+
     /// Sets after which time without use a semaphore that this handle makes expires, with its permits: 1 ms to 45 days. Without
     /// this setting it stays in the server until it is [deleted](ExpirableSemaphore::delete).
     ///

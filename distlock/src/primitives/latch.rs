@@ -65,6 +65,17 @@ impl CountDownLatch {
         Self { handle }
     }
 
+    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// let latch = distlock::Client::in_memory().count_down_latch("order:42");
+    /// assert_eq!(latch.key(), "order:42");
+    /// ```
+    pub fn key(&self) -> &str {
+        self.handle.key_text()
+    }
+
     /// Sets after which time without use a latch that this handle sets expires: 1 ms to 45 days. Without this setting, a latch
     /// whose counting processes have died stays in the server until it is [deleted](CountDownLatch::delete), and the next run
     /// waits for it.

@@ -78,6 +78,17 @@ impl<K: LockKind> Lock<K> {
         &self.handle
     }
 
+    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = distlock::Client::in_memory().lock("order:42");
+    /// assert_eq!(lock.key(), "order:42");
+    /// ```
+    pub fn key(&self) -> &str {
+        self.handle.key_text()
+    }
+
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
     /// # Errors

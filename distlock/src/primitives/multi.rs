@@ -100,6 +100,18 @@ impl MultiLock {
         Self::new(members.into_iter().map(|member| member.0))
     }
 
+    /// Iterates over the keys as they were written: in the given order, without the prefixes of the clients, and also those that are
+    /// invalid. [`Guard::keys`] has each key once, in ascending order.
+    ///
+    /// # Examples
+    /// ```
+    /// let both = distlock::Client::in_memory().multi_lock(["stock:7", "order:42"]);
+    /// assert_eq!(both.keys().collect::<Vec<_>>(), ["stock:7", "order:42"]);
+    /// ```
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.handles.iter().map(Handle::key_text)
+    }
+
     /// Acquires all keys. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
     /// # Errors

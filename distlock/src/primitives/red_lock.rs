@@ -46,12 +46,28 @@ use crate::resource::owner::Holder;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RedLock {
+    /// Also a quorum without servers has it, which has no handles.
+    key: Arc<str>,
     handles: Arc<[Handle]>,
 }
 
 impl RedLock {
-    pub(crate) fn new(handles: Arc<[Handle]>) -> Self {
-        Self { handles }
+    pub(crate) fn new(key: &str, handles: Arc<[Handle]>) -> Self {
+        let key = Arc::from(key);
+        Self { key, handles }
+    }
+
+    /// Returns the key, as it was written: without the prefixes of the clients, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock::{Client, Quorum};
+    ///
+    /// let lock = Quorum::new([Client::in_memory()]).lock("order:42");
+    /// assert_eq!(lock.key(), "order:42");
+    /// ```
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Acquires the lock on a majority of the servers. Await the result for a guard, or [run](Acquire::run) a future under

@@ -81,6 +81,17 @@ impl RwLock {
         Self { handle }
     }
 
+    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = distlock::Client::in_memory().rw_lock("order:42");
+    /// assert_eq!(lock.key(), "order:42");
+    /// ```
+    pub fn key(&self) -> &str {
+        self.handle.key_text()
+    }
+
     /// Returns the read side, which many owners can hold at the same time.
     ///
     /// # Examples

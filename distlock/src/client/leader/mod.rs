@@ -69,7 +69,6 @@ use crate::primitives::FencedLock;
 pub struct Leader {
     client: Client,
     lock: FencedLock,
-    key: String,
     state: Arc<State>,
 }
 
@@ -82,17 +81,26 @@ impl Client {
     /// # Examples
     /// See [`Leader`].
     pub fn leader(&self, key: impl Into<String>) -> Leader {
-        let key = key.into();
         Leader {
             client: self.clone(),
-            lock: self.fenced_lock(key.clone()),
-            key,
+            lock: self.fenced_lock(key),
             state: Arc::default(),
         }
     }
 }
 
 impl Leader {
+    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// let leader = distlock::Client::in_memory().leader("invoices");
+    /// assert_eq!(leader.key(), "invoices");
+    /// ```
+    pub fn key(&self) -> &str {
+        self.lock.key()
+    }
+
     /// Campaigns, and runs `body` while this process leads. `body` gets the term.
     ///
     /// * When the lead is lost, the body is dropped at its next poll, and the campaign begins again. `body` is called once for each
@@ -245,7 +253,7 @@ impl Leader {
     /// # Ok(()) }
     /// ```
     pub async fn who(&self) -> Result<Option<HolderReport>, Error> {
-        let report = self.client.inspect(self.key.clone()).boxed().await?;
+        let report = self.client.inspect(self.key()).boxed().await?;
         Ok(report
             .holders
             .into_iter()
@@ -256,7 +264,7 @@ impl Leader {
 impl fmt::Debug for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leader")
-            .field("key", &self.key)
+            .field("key", &self.key())
             .field("term", &self.term())
             .finish_non_exhaustive()
     }

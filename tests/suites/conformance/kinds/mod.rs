@@ -4,6 +4,7 @@
 mod every_lock;
 mod fair;
 mod fenced;
+mod keys;
 mod lock_source;
 mod non_reentrant;
 mod spin;
