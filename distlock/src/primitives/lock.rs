@@ -191,6 +191,8 @@ impl<K: LockKind> Lock<K> {
     /// For a [read lock](crate::ReadLock) this and the following methods are about the readers, and for a
     /// [write lock](crate::WriteLock) about the writer.
     ///
+    /// The result is also `true` while a released lock stays taken by [`hold_at_least`](Acquire::hold_at_least).
+    ///
     /// The answer describes the moment at which the server read it: the lock may be released or granted right after.
     ///
     /// # Errors
@@ -213,7 +215,8 @@ impl<K: LockKind> Lock<K> {
         self.handle.is_locked().await
     }
 
-    /// Returns the owners that hold the lock, each with the number of times it has entered.
+    /// Returns the owners that hold the lock, each with the number of times it has entered. An owner that has released the lock is
+    /// among them until its minimum hold time is over; see [`Holder::is_released`].
     ///
     /// The counts of this client's own holds are exact. The server learns of a changed count a moment later, so the
     /// count of another client's hold may be out of date.
@@ -238,7 +241,8 @@ impl<K: LockKind> Lock<K> {
         self.handle.holders().await
     }
 
-    /// Returns how many times the lock is entered, over all its holders; 0 if it is free.
+    /// Returns how many times the lock is entered, over all its holders; 0 if it is free. An owner that has released the lock counts
+    /// as 1 until its [minimum hold time](Acquire::hold_at_least) is over.
     ///
     /// # Errors
     /// The same as [`is_locked`](Lock::is_locked).

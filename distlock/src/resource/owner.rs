@@ -52,11 +52,36 @@ pub(crate) const OWNER_BUFFER: OwnerBuffer = [0; size_of::<OwnerBuffer>()];
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer.
-    /// Bytes that are not UTF-8 are replaced.
+    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer. It is
+    /// `<client uuid>:<number>:rest` if the owner [has released](Holder::is_released) the lock. Bytes that are not UTF-8 are replaced.
     pub owner: String,
-    /// How often the owner has entered the lock.
+    /// How often the owner has entered the lock; 1 if it has released the lock.
     pub count: u64,
+}
+
+/// What the server stores at the end of an owner that has released its lock, which stays taken.
+pub(crate) const RELEASED: &str = ":rest";
+
+impl Holder {
+    /// Returns whether the owner has released the lock, which stays taken until its
+    /// [minimum hold time](crate::Acquire::hold_at_least) is over.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let job = client.lock("job");
+    /// let guard = job.acquire().hold_at_least(Duration::from_secs(60)).await?;
+    /// assert!(!job.holders().await?[0].is_released());
+    /// guard.release().await?;
+    /// assert!(job.holders().await?[0].is_released() && job.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn is_released(&self) -> bool {
+        self.owner.ends_with(RELEASED)
+    }
 }
 
 /// Whether a holder's name in the server was made by another library, such as Redisson.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub use self::examined::NamedClient;
 pub(crate) use self::examined::{Examined, Listed, Listeners, ValueSeen};
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
+use crate::resource::owner::RELEASED;
 
 /// What lives under one key in the server, and who holds it or waits for it.
 ///
@@ -175,9 +176,9 @@ impl fmt::Display for Primitive {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HolderReport {
-    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer. For a
-    /// permit of an expirable semaphore its id, since the server does not know its owner. Bytes that are not UTF-8 are
-    /// replaced.
+    /// The owner as the server stores it: `<client uuid>:<number>`, `<client uuid>:<number>:write` for a writer, and
+    /// `<client uuid>:<number>:rest` for an owner that has released the lock. For a permit of an expirable semaphore its id, since
+    /// the server does not know its owner. Bytes that are not UTF-8 are replaced.
     pub owner: String,
     /// How often the owner has entered a lock, or how many permits of a semaphore it has.
     pub count: u64,
@@ -193,9 +194,6 @@ pub struct HolderReport {
     /// The client of the owner, if the server knows its name.
     pub client: Option<ClientReport>,
 }
-
-/// What the server stores at the end of an owner that has released its lock.
-const RELEASED: &str = ":rest";
 
 impl HolderReport {
     /// A holder as the server has it, whose client has no name yet.

@@ -13,7 +13,7 @@ use crate::backend::{
 use crate::clock::{self, Tick};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
-use crate::resource::owner::Owner;
+use crate::resource::owner::{Owner, RELEASED};
 
 /// A hash with more fields counts as a value of another type, as over Redis, when a lock looks for its holder.
 const MOST_FIELDS: usize = 16;
@@ -54,7 +54,7 @@ impl Held {
     fn text(&self) -> String {
         match self.holder {
             Holder::Owner(owner) => owner.text(),
-            Holder::Released(owner) => format!("{}:rest", owner.text()),
+            Holder::Released(owner) => format!("{}{RELEASED}", owner.text()),
         }
     }
 

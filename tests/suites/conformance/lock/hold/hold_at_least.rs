@@ -31,6 +31,27 @@ async fn key_stays_taken_for_the_rest_of_its_time(stage: &Stage) {
     }
 }
 
+async fn holder_that_has_released_the_lock_is_told_as_such(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock(KEY);
+    let guard = lock.acquire().hold_at_least(stage.lease()).await.unwrap();
+    let owner = guard.owner().to_string();
+    let [holder] = &lock.holders().await.unwrap()[..] else {
+        panic!("one holder");
+    };
+    assert_eq!((&holder.owner, holder.is_released()), (&owner, false));
+    guard.release().await.unwrap();
+    let [holder] = &lock.holders().await.unwrap()[..] else {
+        panic!("one holder");
+    };
+    assert_eq!((holder.count, holder.is_released()), (1, true));
+    assert_eq!(holder.owner, format!("{owner}:rest"));
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    assert!(lock.is_locked().await.unwrap());
+    assert!(lock.force_release().await.unwrap());
+    assert!(lock.holders().await.unwrap().is_empty());
+}
+
 async fn waiter_that_trusted_a_long_lease_is_granted_when_the_rest_is_over(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let (lock, time) = (client.lock(KEY), stage.part(2));
@@ -163,6 +184,7 @@ async fn kinds_that_cannot_stay_taken_are_refused(stage: &Stage) {
 
 on_every_backend! {
     key_stays_taken_for_the_rest_of_its_time,
+    holder_that_has_released_the_lock_is_told_as_such,
     waiter_that_trusted_a_long_lease_is_granted_when_the_rest_is_over,
     time_that_has_passed_leaves_nothing,
     time_beyond_the_lease_is_kept_as_well,
