@@ -35,6 +35,7 @@ impl Error {
             Self::InvalidWait { .. } => "InvalidWait",
             Self::InvalidPermits { .. } => "InvalidPermits",
             Self::InvalidPermitId { .. } => "InvalidPermitId",
+            Self::InvalidOwner { .. } => "InvalidOwner",
             Self::InvalidDetachedHold { .. } => "InvalidDetachedHold",
             Self::InvalidCount { .. } => "InvalidCount",
             Self::InvalidConfig { .. } => "InvalidConfig",

@@ -285,6 +285,14 @@ pub enum Error {
         id: String,
     },
 
+    /// The text is not that of an [`Owner`](crate::Owner).
+    #[error("invalid owner {text:?}: expected the id of a client, a colon and a number")]
+    #[non_exhaustive]
+    InvalidOwner {
+        /// The text, shortened if it is long.
+        text: String,
+    },
+
     /// The text is not that of a [`DetachedHold`](crate::DetachedHold), or of one with another sort of guard.
     #[error(
         "invalid text of a detached hold {text:?}: expected what a `DetachedHold` was written as, for the same sort of guard"
@@ -380,6 +388,10 @@ impl Error {
 
     pub(crate) fn invalid_permit_id(text: &str) -> Self {
         Self::InvalidPermitId { id: cut(text) }
+    }
+
+    pub(crate) fn invalid_owner(text: &str) -> Self {
+        Self::InvalidOwner { text: cut(text) }
     }
 
     pub(crate) fn invalid_detached_hold(text: &str) -> Self {

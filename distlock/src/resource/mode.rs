@@ -15,7 +15,8 @@ macro_rules! modes {
         /// The kind of lock that the attribute, the layer or a [`LockSource`](crate::LockSource) acquires.
         ///
         /// Each mode stands for one of the locks that a [`Client`](crate::Client) makes. Semaphores and latches have no
-        /// mode. As text a mode is its name in snake case, for example `"non_reentrant"`.
+        /// mode. As text a mode is its name in snake case, for example `"non_reentrant"`. With the feature `serde` it is
+        /// serialized as that text, so a file of settings can have it.
         ///
         /// A mode chooses the kind at run time. Where the kind is known when the code is written, it is a part of the
         /// type: [`Lock<K>`](crate::Lock).

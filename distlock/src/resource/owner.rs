@@ -1,10 +1,13 @@
 //! The owner of a hold: `<client uuid>:<number>`. A client never uses a number twice. And the holders that a server names.
 
 use std::fmt;
+use std::str::FromStr;
 
 use uuid::Uuid;
 #[cfg(feature = "redis")]
 use uuid::fmt::Hyphenated;
+
+use crate::error::Error;
 
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
@@ -22,7 +25,8 @@ use uuid::fmt::Hyphenated;
 /// a [fenced lock](crate::FencedLock), which is never handed over.
 ///
 /// An owner is useful in logs: the holders that [`holders`](crate::Lock::holders) lists can be matched with a client by its
-/// [id](crate::Client::id). Redisson writes its holders in the same form, with the id of a thread as the number.
+/// [id](crate::Client::id). Redisson writes its holders in the same form, with the id of a thread as the number. The text of an owner is
+/// read back by [`FromStr`], and with the feature `serde` an owner is serialized as that text.
 ///
 /// # Examples
 /// ```
@@ -30,6 +34,10 @@ use uuid::fmt::Hyphenated;
 /// let client = distlock::Client::in_memory();
 /// let guard = client.lock("order:42").acquire().await?;
 /// assert!(guard.owner().to_string().starts_with(&client.id().to_string()));
+///
+/// let holders = client.lock("order:42").holders().await?;
+/// let owner: distlock::Owner = holders[0].owner.parse()?;
+/// assert_eq!(owner, guard.owner());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +69,9 @@ pub struct Holder {
 
 /// What the server stores at the end of an owner that has released its lock, which stays taken.
 pub(crate) const RELEASED: &str = ":rest";
+
+/// What the server stores at the end of an owner that writes.
+const WRITER: &str = ":write";
 
 impl Holder {
     /// Returns whether the owner has released the lock, which stays taken until its
@@ -169,6 +180,29 @@ impl Owner {
     }
 }
 
+impl FromStr for Owner {
+    type Err = Error;
+
+    /// Reads `<client uuid>:<number>`. The text of a [`Holder`] may have more at its end: `:write` for a writer, or `:rest` for an owner
+    /// that has released the lock.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOwner`] for any other text.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let ends = [RELEASED, WRITER];
+        let stem = ends.iter().find_map(|end| text.strip_suffix(end));
+        let stem = stem.unwrap_or(text);
+        let owner = stem.split_once(':').and_then(|(client, number)| {
+            let client = Uuid::try_parse(client).ok()?;
+            Some(Self::new(client, number.parse().ok()?))
+        });
+        // Ids and numbers have other forms too, which no server stores.
+        owner
+            .filter(|owner| owner.text() == stem)
+            .ok_or_else(|| Error::invalid_owner(text))
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
@@ -181,10 +215,37 @@ impl fmt::Debug for Owner {
     }
 }
 
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn text_is_read_back_also_that_of_a_holder_and_any_other_refused() {
+        let owner = Owner::new(Uuid::from_u128(7), 42);
+        for end in ["", ":write", ":rest"] {
+            let text = format!("{owner}{end}");
+            assert_eq!(text.parse::<Owner>().unwrap(), owner, "{text}");
+        }
+        let client = Uuid::from_u128(7);
+        for text in [
+            String::new(),
+            client.to_string(),
+            format!("{client}:"),
+            format!("{client}:x"),
+            format!("{client}:+42"),
+            format!("{client}:042"),
+            format!("{client}:42:"),
+            format!("{client}:42:read"),
+            format!("{client}:42:write:rest"),
+            format!("{}:42", client.simple()),
+            format!("{client}:{}0", u64::MAX),
+        ] {
+            let error = text.parse::<Owner>().unwrap_err();
+            assert!(matches!(error, Error::InvalidOwner { .. }), "{text}");
+        }
+    }
+
+    #[cfg(feature = "redis")]
     #[test]
     fn both_forms_of_the_text_are_the_same() {
         for number in [1, 42, u64::MAX] {

@@ -10,7 +10,8 @@ use crate::resource::owner::Owner;
 
 /// The id of one permit of an [`ExpirableSemaphore`](crate::ExpirableSemaphore): 16 bytes, written as 32 hex digits.
 ///
-/// Any process that knows the id can release the permit or change its lease. Redisson writes ids with the same digits.
+/// Any process that knows the id can release the permit or change its lease. Redisson writes ids with the same digits. With the feature
+/// `serde` it is serialized as that text.
 ///
 /// # Examples
 /// ```

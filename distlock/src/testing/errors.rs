@@ -304,6 +304,17 @@ pub fn invalid_permit_id(id: impl AsRef<str>) -> Error {
     Error::invalid_permit_id(id.as_ref())
 }
 
+/// Makes an [`Error::InvalidOwner`]: the text is not that of an owner.
+///
+/// # Examples
+/// ```
+/// assert!(distlock::testing::errors::invalid_owner("42").is_permanent());
+/// ```
+#[must_use]
+pub fn invalid_owner(text: impl AsRef<str>) -> Error {
+    Error::invalid_owner(text.as_ref())
+}
+
 /// Makes an [`Error::InvalidDetachedHold`]: the text is not that of a detached hold.
 ///
 /// # Examples
@@ -388,7 +399,7 @@ mod tests {
     }
 
     /// An error of each kind.
-    fn made(time: Duration) -> [(&'static str, Error); 26] {
+    fn made(time: Duration) -> [(&'static str, Error); 27] {
         let key = "order:42";
         [
             ("Timeout", timeout(key, time, Blocker::Queue(None))),
@@ -411,6 +422,7 @@ mod tests {
             ("InvalidWait", invalid_wait(time)),
             ("InvalidPermits", invalid_permits(0, 3)),
             ("InvalidPermitId", invalid_permit_id("42")),
+            ("InvalidOwner", invalid_owner("42")),
             ("InvalidDetachedHold", invalid_detached_hold("42")),
             ("InvalidCount", invalid_count(0)),
             (
