@@ -35,7 +35,7 @@ pub struct BootClock {
 impl BootClock {
     pub(super) fn now(&self) -> Tick {
         let suspended = suspended();
-        Tick(nanos(boot_time())).after(suspended)
+        Tick::at(nanos(boot_time())).after(suspended)
     }
 
     /// Completes when a sleeper has to read the clock again: after a suspend, or because the watch has ended. Returns `None`
