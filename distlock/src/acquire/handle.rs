@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Change, Forced, Inspected};
-use crate::config::{Backoff, SPIN_BACKOFF, check_expire_after, checked_wait};
+use crate::config::{Backoff, check_expire_after, checked_wait};
 use crate::error::Error;
 use crate::local::{Lives, Registry, watching};
 use crate::resource::key::{Key, Resource};
@@ -63,8 +63,9 @@ impl Handle {
         }
     }
 
-    pub(crate) fn backoff(&self) -> Backoff {
-        self.backoff.as_deref().copied().unwrap_or(SPIN_BACKOFF)
+    /// The pauses of a spin lock, if they are not the default.
+    pub(crate) fn backoff(&self) -> Option<&Backoff> {
+        self.backoff.as_deref()
     }
 
     pub(crate) fn set_backoff(&mut self, backoff: Backoff) {

@@ -54,7 +54,7 @@ impl Terms {
     pub(super) fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
         let permits = self.checked_permits(handle.kind)?;
-        check_backoff(handle.backoff())?;
+        handle.backoff().map_or(Ok(()), check_backoff)?;
         let registry = handle.latest_registry();
         let config = &registry.session.config;
         if let Some(lease) = self.lease {
@@ -72,7 +72,7 @@ impl Terms {
             meter: Meter::of(&resource, config.metrics_key_class),
             resource,
             permits,
-            backoff: handle.backoff(),
+            backoff: handle.backoff().copied().map(Box::new),
             through: None,
         };
         let request = Request {

@@ -132,7 +132,7 @@ pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration
 }
 
 /// Rejects pauses that are longer than [`MAX_WAIT`]: twice as long would overflow.
-pub(crate) fn check_backoff(backoff: Backoff) -> Result<(), Error> {
+pub(crate) fn check_backoff(backoff: &Backoff) -> Result<(), Error> {
     // The longest is never below the first.
     if backoff.longest <= MAX_WAIT {
         Ok(())

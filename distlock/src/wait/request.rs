@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::backend::Through;
 use crate::clock::Tick;
-use crate::config::{Backoff, MaxWaiters};
+use crate::config::{Backoff, MaxWaiters, SPIN_BACKOFF};
 use crate::error::{Blocker, Error, HeldBy};
 use crate::hold::{Around, HoldTerms};
 use crate::local::{Joining, QueueSlot, Registry, Wait};
@@ -21,12 +21,20 @@ pub(crate) struct RequestedKey {
     pub(crate) resource: Resource,
     /// How many permits of a semaphore; 1 for everything else.
     pub(crate) permits: u32,
-    /// The pauses between two attempts of a waiter that does not listen for messages.
-    pub(crate) backoff: Backoff,
+    /// The pauses between two attempts of a waiter that does not listen for messages, if they are not the default. Boxed, because that
+    /// is rare, and each waiter has room for it.
+    pub(crate) backoff: Option<Box<Backoff>>,
     /// The hold of another owner that admits this one. Boxed, as in an [`Attempt`](crate::backend::Attempt).
     pub(crate) through: Option<Box<Through>>,
     /// What counts its waits, and the acquisition if it is for this key alone.
     pub(crate) meter: Meter,
+}
+
+impl RequestedKey {
+    /// The pauses between two attempts of a waiter that does not listen for messages.
+    pub(super) fn backoff(&self) -> Backoff {
+        self.backoff.as_deref().copied().unwrap_or(SPIN_BACKOFF)
+    }
 }
 
 /// The request of an acquisition: one key, or several keys of one client that are granted together or not at all.

@@ -101,7 +101,7 @@ impl<'a> Waiter<'a> {
             attempts: request.attempts(registry, true),
             listener: None,
             unanswered: None,
-            pause: request.requested[at].backoff.first,
+            pause: request.requested[at].backoff().first,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
             is_taken: false,
         }
@@ -360,7 +360,7 @@ impl<'a> Waiter<'a> {
     pub(super) async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
-        self.pause = (self.pause * 2).min(self.requested().backoff.longest);
+        self.pause = (self.pause * 2).min(self.requested().backoff().longest);
         let until = self
             .session()
             .now()

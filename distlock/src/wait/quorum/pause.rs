@@ -19,7 +19,7 @@ impl Rounds<'_> {
         let requested = &self.request().requested[0];
         let listens = requested.resource.kind.listens();
         let longest = if !listens {
-            requested.backoff.longest
+            requested.backoff().longest
         } else if refused.len() < wanting {
             // Too many servers did not answer, and no message says when they are back.
             QUORUM_JITTER
