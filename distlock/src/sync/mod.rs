@@ -38,7 +38,7 @@ pub(crate) use self::counted::{Mutex, MutexGuard, RwLock, mutexes_held};
 pub(crate) use self::first::first;
 #[cfg(not(all(feature = "test-util", not(all(test, distlock_shuttle)))))]
 pub(crate) use self::mutex::{Mutex, MutexGuard, RwLock};
-pub(crate) use self::notify::{Notified, Notify};
+pub(crate) use self::notify::Notify;
 pub(crate) use self::select::select;
 pub(crate) use self::thread_local::thread_local;
 pub(crate) use self::unordered::{Unordered, all, try_all};

@@ -2,7 +2,6 @@
 
 #[cfg(not(all(test, distlock_shuttle)))]
 pub(crate) use tokio::sync::Notify;
-pub(crate) use tokio::sync::futures::Notified;
 
 #[cfg(all(test, distlock_shuttle))]
 pub(crate) use self::explored::Notify;
@@ -13,7 +12,8 @@ pub(crate) use self::explored::Notify;
     reason = "only `foreign` calls these methods"
 )]
 mod explored {
-    use super::Notified;
+    use tokio::sync::futures::Notified;
+
     use crate::sync::point;
 
     /// The `Notify` of tokio, with a point before each use.

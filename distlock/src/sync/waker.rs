@@ -13,7 +13,7 @@ mod explored {
     use crate::sync::point;
 
     /// The waker of `futures-util`, with a point before each use.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
 
     impl AtomicWaker {

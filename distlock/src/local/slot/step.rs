@@ -13,10 +13,10 @@ use crate::local::queue::Ticket;
 use crate::local::registry::Registry;
 use crate::local::round_robin::RoundRobin;
 use crate::local::share::OpenShare;
-use crate::local::waker::SlotWaker;
+use crate::local::waker::{SlotWaker, Woken};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
-use crate::sync::{Notified, foreign};
+use crate::sync::foreign;
 
 /// How an acquisition waits in the queue of a key.
 #[derive(Clone, Copy, Debug)]
@@ -106,15 +106,14 @@ impl<'a> QueueSlot<'a> {
     }
 
     /// Completes when the next step may have changed.
-    pub(crate) fn woken(&self) -> Notified<'_> {
+    pub(crate) fn woken(&self) -> Woken<'_> {
         self.waker.woken()
     }
 
     /// Answers the questions whether this waiter is still polled, while it talks to the server. Never completes.
     pub(crate) fn answer_checks(&self) -> impl Future<Output = Infallible> + use<> {
         // A clone: the future runs beside the attempt, which borrows the slot.
-        let waker = Arc::clone(&self.waker);
-        async move { waker.answer().await }
+        Arc::clone(&self.waker).answer()
     }
 
     /// Joins the queue: at its end, or where it stood before. `others`: the other clients that just heard that this client

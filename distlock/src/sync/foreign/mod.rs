@@ -60,6 +60,7 @@ pub(crate) fn notify_own_task(notify: &Notify) {
 }
 
 /// [Wakes](wake) one task.
+#[cfg(feature = "redis")]
 pub(crate) fn notify_one(notify: &Notify) {
     wake(|| notify.notify_one());
 }
