@@ -29,7 +29,12 @@ impl Flag {
     /// Completes when the flag is set.
     pub(crate) async fn wait(&self) {
         while !self.is_set() {
-            self.changed().await;
+            // Not by `changed`, whose future would be in this one.
+            let mut changed = self.next_change();
+            if !self.is_set() {
+                // By reference: a future that is moved would have two places here.
+                (&mut changed).await;
+            }
         }
     }
 

@@ -44,14 +44,17 @@ pub(crate) fn next_look(
         if !was_active || next == lease_end {
             return None;
         }
-        let looked = crate::sync::select! {
-            // In this order: an answer that has arrived counts, even if the lease has ended.
-            biased;
-            looked = session.peek(target()) => looked?,
-            // A look takes its time, and longer at a server that does not answer.
-            () = session.clock.sleep_until(lease_end) => return None,
-        };
-        (!looked.is_open).then_some(looked)
+        // Boxed: most of the time a waiter sleeps, and each would have room for a look.
+        let look = Box::pin(async {
+            crate::sync::select! {
+                // In this order: an answer that has arrived counts, even if the lease has ended.
+                biased;
+                looked = session.peek(target()) => looked,
+                // A look takes its time, and longer at a server that does not answer.
+                () = session.clock.sleep_until(lease_end) => None,
+            }
+        });
+        look.await.filter(|looked| !looked.is_open)
     }
 }
 

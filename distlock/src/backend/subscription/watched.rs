@@ -128,23 +128,26 @@ impl Receiver {
     ///
     /// # Errors
     /// If all senders are gone.
-    pub async fn changed(&mut self) -> Result<(), Closed> {
+    pub fn changed(&mut self) -> impl Future<Output = Result<(), Closed>> {
         let before = self.seen;
-        self.look_until(|state| state.changes != before).await
+        self.look_until(move |state| state.changes != before)
     }
 
     /// Completes as soon as the signal is `wanted`.
     ///
     /// # Errors
     /// If all senders are gone.
-    pub async fn wait_for(&mut self, wanted: impl Fn(Signal) -> bool) -> Result<(), Closed> {
-        self.look_until(|state| wanted(state.signal)).await
+    pub fn wait_for(
+        &mut self,
+        wanted: impl Fn(Signal) -> bool,
+    ) -> impl Future<Output = Result<(), Closed>> {
+        self.look_until(move |state| wanted(state.signal))
     }
 
     async fn look_until(&mut self, is_there: impl Fn(&State) -> bool) -> Result<(), Closed> {
         loop {
             // The future is made before the look. It completes at each change after that, even if it was not polled yet.
-            let changed = self.shared.changed.next();
+            let mut changed = self.shared.changed.next();
             {
                 let state = self.shared.state.lock();
                 self.seen = state.changes;
@@ -155,7 +158,8 @@ impl Receiver {
                     return Err(Closed);
                 }
             }
-            changed.await;
+            // By reference: a future that is moved would have two places here.
+            (&mut changed).await;
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::config::MAX_LEASE;
 use crate::error::HeldBy;
 use crate::hold::InDoubtAttempt;
 use crate::local::{OpenShares, Registry};
-use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
 use crate::session::Session;
 use crate::telemetry;
@@ -192,46 +191,58 @@ impl<'a> Attempts<'a> {
             // drop of these attempts ends them again.
             return Outcome::Absent;
         };
+        // A function of its own, so that the answer is not kept while a grant is confirmed.
+        let token = match self.answered(answer, sent, before) {
+            Ok(token) => token,
+            Err(outcome) => return outcome,
+        };
+        // The clock is not read again if nothing was awaited.
+        let mut noticed = was_there.then_some(sent);
+        let confirmed = match self.session().backend.confirm(&self.attempts) {
+            // Boxed, because few clients want that, and each attempt would have room for it.
+            Some(confirming) => {
+                noticed = None;
+                Box::pin(self.confirmed(confirming, sent)).await
+            }
+            None => Some(Ok(())),
+        };
+        match confirmed {
+            Some(Ok(())) => {}
+            Some(Err(fault)) => return Outcome::Unconfirmed(fault),
+            None => return self.absent(),
+        }
+        self.session().outages.granted(&self.target(0).resource.key);
+        self.queued_until = None;
+        let now = noticed.unwrap_or_else(|| self.session().now());
+        self.granted(begun, now, token, latest, before)
+    }
+
+    /// Takes the answer to an attempt. Returns the token of a grant, which may have to be confirmed, or what another answer means.
+    fn answered(
+        &mut self,
+        answer: Result<AttemptedAll, Fault>,
+        sent: Tick,
+        before: Option<InDoubtAttempt>,
+    ) -> Result<Option<u64>, Outcome> {
         self.is_under_way = false;
         self.unsent = None;
-        let key = &self.target(0).resource.key;
         let AttemptedAll { at, attempted } = match answer {
             Ok(answer) => answer,
-            Err(fault) => return self.failed(fault, sent, before),
+            Err(fault) => return Err(self.failed(fault, sent, before)),
         };
+        let key = &self.target(0).resource.key;
         match attempted {
-            Attempted::Granted { token } => {
-                // The clock is not read again if nothing was awaited.
-                let mut noticed = was_there.then_some(sent);
-                let confirmed = match self.session().backend.confirm(&self.attempts) {
-                    // Boxed, because few clients want that, and each attempt would have room for it.
-                    Some(confirming) => {
-                        noticed = None;
-                        self.session().outages.answered(key);
-                        Box::pin(self.confirmed(confirming, key, sent)).await
-                    }
-                    None => Some(Ok(())),
-                };
-                match confirmed {
-                    Some(Ok(())) => {}
-                    Some(Err(fault)) => return Outcome::Unconfirmed(fault),
-                    None => return self.absent(),
-                }
-                self.session().outages.granted(key);
-                self.queued_until = None;
-                let now = noticed.unwrap_or_else(|| self.session().now());
-                self.granted(begun, now, token, latest, before)
-            }
+            Attempted::Granted { token } => Ok(token),
             Attempted::Unset => {
                 self.session().outages.answered(key);
                 // The server has decided about this attempt. An earlier one may still be carried out.
                 self.in_doubt = before;
-                self.unset(at)
+                Err(self.unset(at))
             }
             Attempted::Held { ttl, holder } => {
                 self.session().outages.answered(key);
                 self.in_doubt = before;
-                self.held(at, ttl, holder)
+                Err(self.held(at, ttl, holder))
             }
         }
     }
@@ -328,12 +339,9 @@ impl<'a> Attempts<'a> {
 
     /// Waits until enough replicas have what was granted. `None` if the future was absent for so long that the owners were
     /// ended.
-    async fn confirmed(
-        &self,
-        confirming: Reply<'_, ()>,
-        key: &Key,
-        sent: Tick,
-    ) -> Option<Result<(), Fault>> {
+    async fn confirmed(&self, confirming: Reply<'_, ()>, sent: Tick) -> Option<Result<(), Fault>> {
+        let key = &self.target(0).resource.key;
+        self.session().outages.answered(key);
         let (confirmed, kept) = self
             .session()
             .beside(|| self.owners_in_doubt(), confirming)
