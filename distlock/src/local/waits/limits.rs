@@ -23,7 +23,8 @@ pub(crate) struct WaiterLimits {
 
 #[derive(Debug, Default)]
 struct Counts {
-    per_key: HashMap<Key, u32, RandomState>,
+    /// By the name of the key, which takes fewer bytes than the key.
+    per_key: HashMap<Arc<str>, u32, RandomState>,
     total: u32,
     waits: Waits,
 }
@@ -98,7 +99,7 @@ impl WaiterLimits {
 impl Counts {
     /// Counts one more waiter of a key, unless there are too many already. Returns how many there are then.
     fn enter(&mut self, key: &Key, most: Option<MaxWaiters>) -> Result<(), u32> {
-        let of_key = self.per_key.get_mut(key);
+        let of_key = self.per_key.get_mut(key.name());
         let before = of_key.as_deref().copied().unwrap_or(0);
         if let Some(most) = most {
             if before >= most.per_key {
@@ -110,7 +111,7 @@ impl Counts {
         }
         match of_key {
             Some(count) => *count += 1,
-            None => drop(self.per_key.insert(key.clone(), 1)),
+            None => drop(self.per_key.insert(Arc::clone(key.name()), 1)),
         }
         self.total += 1;
         Ok(())
@@ -118,9 +119,9 @@ impl Counts {
 
     fn leave(&mut self, key: &Key) {
         self.total -= 1;
-        match self.per_key.get_mut(key) {
+        match self.per_key.get_mut(key.name()) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(self.per_key.remove(key)),
+            _ => drop(self.per_key.remove(key.name())),
         }
         table::shrink(&mut self.per_key);
     }
@@ -239,8 +240,8 @@ mod tests {
         assert_eq!(join(&limits, &["a"], at_most(1, 3)).unwrap_err(), 3);
         drop(there);
         // It left the other key for this one.
-        assert_eq!(limits.counts.lock().per_key.get(&key("b")), Some(&2));
-        assert_eq!(limits.counts.lock().per_key.get(&key("a")), None);
+        assert_eq!(limits.counts.lock().per_key.get(key("b").name()), Some(&2));
+        assert_eq!(limits.counts.lock().per_key.get(key("a").name()), None);
         drop((moving, first));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
