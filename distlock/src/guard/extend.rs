@@ -3,15 +3,25 @@
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::{Guard, Shares};
+use super::{Guard, MoreShares, Shares};
 use crate::error::{Error, Loss};
 use crate::local::{HoldShare, ShareRef};
 use crate::sync::time::Instant;
 use crate::wait::quorum;
 
 type ShareRefs = SmallVec<[ShareRef; 1]>;
+
+impl MoreShares {
+    /// What an extension lengthens.
+    fn share_refs(&self) -> ShareRefs {
+        match self {
+            Self::Several(several) => several.shares.iter().map(HoldShare::to_ref).collect(),
+            Self::Quorum(quorum) => quorum.share_refs(),
+        }
+    }
+}
 
 impl Guard {
     /// Lets the guard's own lease end `lease` from now on, and returns until when the guard holds the key then.
@@ -68,8 +78,7 @@ impl Guard {
         let shares = self.share_refs();
         self.check_extension(&shares, lease)?;
         // Also one that has entered the holds of scopes around it, which sets the same part aside.
-        let is_quorum =
-            matches!(self.0, Shares::Quorum(_)) || shares.iter().any(ShareRef::allows_for_drift);
+        let is_quorum = self.is_quorum() || shares.iter().any(ShareRef::allows_for_drift);
         let needs = self.view().needs();
         let drift = if is_quorum {
             quorum::drift(lease)
@@ -94,11 +103,13 @@ impl Guard {
 
     fn share_refs(&self) -> ShareRefs {
         match &self.0 {
-            Shares::Quorum(quorum) => quorum.share_refs(),
-            Shares::One(_) | Shares::Several(_) => {
-                self.shares().iter().map(HoldShare::to_ref).collect()
-            }
+            Shares::One(share) => smallvec![share.to_ref()],
+            Shares::More(more) => more.share_refs(),
         }
+    }
+
+    fn is_quorum(&self) -> bool {
+        matches!(&self.0, Shares::More(more) if matches!(**more, MoreShares::Quorum(_)))
     }
 
     fn check_extension(&self, shares: &ShareRefs, lease: Duration) -> Result<(), Error> {

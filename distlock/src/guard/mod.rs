@@ -58,19 +58,72 @@ use crate::wait::quorum::QuorumHold;
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard(Shares);
 
-/// The shares of a guard. Those of several holds are boxed, because most guards have one, and a program keeps many guards.
+/// The shares of a guard. Those of several holds are boxed, because most guards have one, and a program keeps many guards. With
+/// two variants it takes no more bytes than one share.
 enum Shares {
     One(HoldShare),
-    Several(Box<SeveralShares>),
-    /// The shares of a Redlock, which change.
-    Quorum(Box<QuorumHold>),
+    More(Box<MoreShares>),
 }
 
 /// The shares of a guard of several holds.
+enum MoreShares {
+    Several(SeveralShares),
+    /// The shares of a Redlock, which change.
+    Quorum(QuorumHold),
+}
+
+/// The shares of a guard of a multi-lock.
 struct SeveralShares {
     view: HoldView,
     /// In the order of the view's members.
     shares: HoldShares,
+}
+
+impl MoreShares {
+    /// The shares, apart from those of a Redlock.
+    fn shares(&self) -> &[HoldShare] {
+        match self {
+            Self::Several(several) => &several.shares,
+            Self::Quorum(_) => &[],
+        }
+    }
+
+    fn first(&self) -> &Hold {
+        match self {
+            Self::Several(several) => several.shares[0].hold_ref().hold(),
+            Self::Quorum(quorum) => quorum.first().hold(),
+        }
+    }
+
+    fn token(&self) -> Option<u64> {
+        match self {
+            // The token of one key is no token of another one.
+            Self::Several(_) => None,
+            Self::Quorum(quorum) => quorum.first().hold().token(),
+        }
+    }
+
+    fn view(&self) -> HoldView {
+        match self {
+            Self::Several(several) => several.view.clone(),
+            Self::Quorum(quorum) => quorum.view(),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        match self {
+            Self::Several(several) => several.view.is_held(),
+            Self::Quorum(quorum) => quorum.view().is_held(),
+        }
+    }
+
+    /// The shares, which the caller ends.
+    fn take(self) -> HoldShares {
+        match self {
+            Self::Several(several) => several.shares,
+            Self::Quorum(quorum) => quorum.end(),
+        }
+    }
 }
 
 impl Guard {
@@ -85,28 +138,31 @@ impl Guard {
         }
         let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
         let view = HoldView::of(members, needs);
-        Self(Shares::Several(Box::new(SeveralShares { view, shares })))
+        Self::more(MoreShares::Several(SeveralShares { view, shares }))
     }
 
     /// A guard of a Redlock.
     pub(crate) fn of_quorum(hold: QuorumHold) -> Self {
-        Self(Shares::Quorum(Box::new(hold)))
+        Self::more(MoreShares::Quorum(hold))
+    }
+
+    fn more(shares: MoreShares) -> Self {
+        Self(Shares::More(Box::new(shares)))
     }
 
     /// The shares, apart from those of a Redlock.
     fn shares(&self) -> &[HoldShare] {
         match &self.0 {
             Shares::One(share) => slice::from_ref(share),
-            Shares::Several(several) => &several.shares,
-            Shares::Quorum(_) => &[],
+            Shares::More(more) => more.shares(),
         }
     }
 
     /// The first hold. Most guards have only one.
     fn first(&self) -> &Hold {
         match &self.0 {
-            Shares::Quorum(quorum) => quorum.first().hold(),
-            Shares::One(_) | Shares::Several(_) => self.shares()[0].hold_ref().hold(),
+            Shares::One(share) => share.hold_ref().hold(),
+            Shares::More(more) => more.first(),
         }
     }
 
@@ -205,9 +261,8 @@ impl Guard {
     /// ```
     pub fn fencing_token(&self) -> Option<u64> {
         match &self.0 {
-            // The token of one key is no token of another one.
-            Shares::Several(_) => None,
-            Shares::One(_) | Shares::Quorum(_) => self.first().token(),
+            Shares::One(share) => share.hold_ref().hold().token(),
+            Shares::More(more) => more.token(),
         }
     }
 
@@ -224,8 +279,7 @@ impl Guard {
     pub(crate) fn view(&self) -> HoldView {
         match &self.0 {
             Shares::One(share) => HoldView::one(Arc::clone(share.hold_ref())),
-            Shares::Several(several) => several.view.clone(),
-            Shares::Quorum(quorum) => quorum.view(),
+            Shares::More(more) => more.view(),
         }
     }
 
@@ -251,8 +305,7 @@ impl Guard {
     pub fn is_held(&self) -> bool {
         match &self.0 {
             Shares::One(share) => share.hold_ref().is_held(),
-            Shares::Several(several) => several.view.is_held(),
-            Shares::Quorum(quorum) => quorum.view().is_held(),
+            Shares::More(more) => more.is_held(),
         }
     }
 
@@ -331,10 +384,13 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
-        let several = match &self.0 {
+        let more = match &self.0 {
             Shares::One(share) => return share.reenter().map(Self::new),
-            Shares::Several(several) => several,
-            Shares::Quorum(quorum) => {
+            Shares::More(more) => more,
+        };
+        let several = match &**more {
+            MoreShares::Several(several) => several,
+            MoreShares::Quorum(quorum) => {
                 let again = quorum.reenter()?.map(Self::of_quorum);
                 return again.ok_or_else(|| quorum.view().lost(Loss::Expired));
             }

@@ -77,8 +77,7 @@ impl Guard {
     fn take_shares(self) -> HoldShares {
         match self.0 {
             Shares::One(share) => smallvec![share],
-            Shares::Several(several) => several.shares,
-            Shares::Quorum(quorum) => quorum.end(),
+            Shares::More(more) => more.take(),
         }
     }
 }
