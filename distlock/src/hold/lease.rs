@@ -66,14 +66,20 @@ pub(crate) struct Lease {
     margin_ms: u32,
     /// When the watchdog renews next, if it keeps a guard.
     renew_at: Tick,
-    /// No renewal is sent before this time, because the last one has just failed.
-    not_before: Tick,
     in_flight: bool,
-    /// When the first of the renewals was sent that have failed since the server answered one. `NEVER` if the last one was
-    /// answered.
-    failing_since: Tick,
+    /// If the last renewal has failed. Boxed, because that is rare, and each hold would have room for it.
+    failing: Option<Box<Failing>>,
     /// Whether the server is asked for the hold ahead of that time.
     pub(crate) verification: Verification,
+}
+
+/// The renewals that have failed since the server answered one.
+#[derive(Debug)]
+struct Failing {
+    /// When the first of them was sent.
+    since: Tick,
+    /// No renewal is sent before this time.
+    not_before: Tick,
 }
 
 impl Lease {
@@ -88,9 +94,8 @@ impl Lease {
             guards: LeaseGuards::default(),
             margin_ms: 0,
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
-            not_before: sent,
             in_flight: false,
-            failing_since: Tick::NEVER,
+            failing: None,
             verification: Verification::granted(sent),
         };
         new.join(term);
@@ -169,8 +174,8 @@ impl Lease {
 
     /// When the first of the renewals was sent that have failed in a row, if the lease still runs and the last one failed.
     pub(crate) fn failing_since(&self) -> Option<Tick> {
-        (self.state == State::Held && self.failing_since != Tick::NEVER)
-            .then_some(self.failing_since)
+        let failing = self.failing.as_ref().filter(|_| self.state == State::Held);
+        failing.map(|failing| failing.since)
     }
 
     /// Whether the hold can be handed over: it is held, nothing keeps it to its guards, and at least half of the
@@ -192,7 +197,7 @@ impl Lease {
             return over;
         }
         let next = self.next_renewal(unstated);
-        if next > soon || self.not_before > now {
+        if next > soon || self.not_before() > now {
             return Due::Nothing(next.min(self.end()));
         }
         let lease = self.requested(now);
@@ -225,9 +230,16 @@ impl Lease {
         Some(loss)
     }
 
+    /// No renewal is sent before this time.
+    fn not_before(&self) -> Tick {
+        let failing = self.failing.as_ref();
+        failing.map_or_else(Tick::default, |failing| failing.not_before)
+    }
+
     fn next_renewal(&self, unstated: bool) -> Tick {
+        let not_before = self.not_before();
         let wanted_at = if unstated || self.guards.until() > self.deadline {
-            self.not_before
+            not_before
         } else if self.guards.any_is_kept() || self.guards.renewed_until() > self.deadline {
             self.renew_at
         } else {
@@ -236,9 +248,7 @@ impl Lease {
         if self.in_flight || self.guards.waits_for_one() {
             Tick::NEVER
         } else {
-            wanted_at
-                .min(self.verification.due_at())
-                .max(self.not_before)
+            wanted_at.min(self.verification.due_at()).max(not_before)
         }
     }
 
@@ -290,12 +300,16 @@ impl Lease {
                 self.deadline = self.deadline.max(end);
                 self.renew_at = self.renew_by(sent.after(self.watchdog() / RENEWALS_PER_LEASE));
                 self.verification.confirmed(sent);
-                self.failing_since = Tick::NEVER;
+                self.failing = None;
                 None
             }
             Answer::Unknown => {
-                self.not_before = now.after(Config::retry_pause(self.watchdog()));
-                self.failing_since = self.failing_since.min(sent);
+                let since = self.failing.as_ref().map_or(sent, |failing| failing.since);
+                let not_before = now.after(Config::retry_pause(self.watchdog()));
+                self.failing = Some(Box::new(Failing {
+                    since: since.min(sent),
+                    not_before,
+                }));
                 // The question is still open, whatever the reason for it was.
                 self.verification.verify(now);
                 None
