@@ -15,6 +15,7 @@
 mod agenda;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,6 +175,13 @@ impl Watchdog {
 /// A hold, the count to state and the lease to ask for.
 type Planned = (Arc<Hold>, u32, Duration);
 
+/// Holds that are renewed together.
+struct Batch {
+    planned: Vec<Planned>,
+    /// The numbers of these holds, and when each is lost if the renewal is not answered.
+    ends: Vec<(u64, Tick)>,
+}
+
 /// A hold that waits for a batch, and whether a look at it is planned for the time when it would be lost.
 type Queued = (Arc<Hold>, bool);
 
@@ -287,7 +295,7 @@ impl Waiting {
         session: &Arc<Session>,
         now: Tick,
         soon: Tick,
-    ) -> Option<(u32, Vec<Planned>)> {
+    ) -> Option<(u32, Batch)> {
         for ((server, _), line) in &mut self.lines {
             let under_way = self.under_way.entry(*server).or_default();
             // The line of another server may go on: one that does not answer delays only its own holds.
@@ -295,21 +303,21 @@ impl Waiting {
                 continue;
             }
             let room = line.len().min(RENEWAL_BATCH);
-            let mut batch = Vec::with_capacity(room);
             // If a waker panics, the task begins anew and looks at every hold.
-            let mut ends = Vec::with_capacity(room);
-            while batch.len() < RENEWAL_BATCH
+            let mut batch = Batch {
+                planned: Vec::with_capacity(room),
+                ends: Vec::with_capacity(room),
+            };
+            while batch.planned.len() < RENEWAL_BATCH
                 && let Some((hold, _)) = line.pop_front()
             {
                 if let Some(renewal) = attend_to(session, &hold, now, soon) {
                     let DueRenewal { count, lease, end } = renewal;
-                    ends.push((hold.number(), end));
-                    batch.push((hold, count, lease));
+                    batch.ends.push((hold.number(), end));
+                    batch.planned.push((hold, count, lease));
                 }
             }
-            // Losses do not wait for the answer.
-            session.watchdog.schedule_checks(&ends);
-            if !batch.is_empty() {
+            if !batch.planned.is_empty() {
                 *under_way += 1;
                 return Some((*server, batch));
             }
@@ -348,7 +356,8 @@ fn attend_to(
     None
 }
 
-async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
+async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
+    let Batch { planned, ends } = batch;
     let batch: Vec<Renewal> = planned
         .iter()
         .map(|(hold, count, lease)| Renewal {
@@ -363,7 +372,7 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
         .iter()
         .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
     let epochs: Vec<u64> = epochs.collect();
-    let answers = ask(&session, &batch).await;
+    let answers = answers_or_ends(&session, &batch, &ends).await;
     let now = session.now();
     // If a waker panics, the task begins anew and looks at every hold.
     let mut checks = Vec::with_capacity(planned.len());
@@ -380,6 +389,24 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
         }
     }
     session.watchdog.schedule_checks(&checks);
+}
+
+/// Renews a batch. Once the first of its holds would be lost, a look at each of them is planned for its `end`: losses do not wait
+/// for the answer. Nearly always the answer comes before that, and no look is planned in vain.
+async fn answers_or_ends(
+    session: &Session,
+    batch: &[Renewal],
+    ends: &[(u64, Tick)],
+) -> Vec<Answer> {
+    let first_end = ends.iter().map(|(_, end)| *end).min();
+    let mut asked = pin!(ask(session, batch));
+    crate::sync::select! {
+        biased;
+        answers = &mut asked => return answers,
+        () = session.clock.sleep_until(first_end.unwrap_or(Tick::NEVER)) => {}
+    }
+    session.watchdog.schedule_checks(ends);
+    asked.await
 }
 
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
