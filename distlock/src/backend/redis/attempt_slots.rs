@@ -76,7 +76,8 @@ impl RedisBackend {
                 // Biased: if the caller has gone, the answer counts as unheard, and the owners are ended below.
                 biased;
                 () = answer.closed() => None,
-                outcome = send(Arc::clone(&me)) => Some(outcome),
+                // Boxed: many tasks wait for a slot, and each would have room for sending.
+                outcome = Box::pin(send(Arc::clone(&me))) => Some(outcome),
             };
             // Before the caller is woken: its next attempt finds the slot free.
             drop(slot);

@@ -116,21 +116,24 @@ impl Backend for RedisBackend {
     }
 
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
-        Reply::new(async move {
-            match self.attempt_sender(&attempt.target.resource.key)? {
-                // A fast path for the most common family.
-                Sender::Caller(_slot) if attempt.target.hold_family()? == HoldFamily::Lock => {
-                    lock::attempt(self, attempt).await
+        // Decided before the future is made: a crowd waits for tasks that send, and each of them would have room for sending.
+        match self.attempt_sender(&attempt.target.resource.key) {
+            Ok(Sender::Caller(slot)) => Reply::new(async move {
+                let _slot = slot;
+                match attempt.target.hold_family()? {
+                    // A fast path for the most common family.
+                    HoldFamily::Lock => lock::attempt(self, attempt).await,
+                    // Boxed: this is rarer, and every future of an attempt would be larger by it.
+                    _ => Box::pin(self.send_attempt(attempt)).await,
                 }
-                // Boxed, here and below: this is rarer, and every future of an attempt would be larger by it.
-                Sender::Caller(_slot) => Box::pin(self.send_attempt(attempt)).await,
-                Sender::Task(slots) => {
-                    let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());
-                    let send = |me: Arc<Self>| async move { me.send_attempt(&attempt).await };
-                    Box::pin(self.sent_by_task(slots, targets, send)).await
-                }
+            }),
+            Ok(Sender::Task(slots)) => {
+                let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());
+                let send = |me: Arc<Self>| async move { me.send_attempt(&attempt).await };
+                Reply::new(self.sent_by_task(slots, targets, send))
             }
-        })
+            Err(fault) => Reply::new(ready(Err(fault))),
+        }
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, AttemptedAll> {
