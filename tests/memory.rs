@@ -141,8 +141,8 @@ fn bytes_of_a_hold_and_of_a_waiter_in_memory() {
     let server = MemoryServer::new();
     let client = || Client::builder().in_memory(&server).unwrap();
     let bounds = Bounds {
-        hold: 935,
-        waiter: 3_080,
+        hold: 910,
+        waiter: 2_750,
     };
     let all_listen = async || stored(&server).1 >= KEYS;
     check(
@@ -160,8 +160,8 @@ fn bytes_of_a_hold_and_of_a_waiter_with_a_server() {
     let mut client = || counted.run(Client::connect(&server.url())).unwrap();
     let clients = [client(), client()];
     let bounds = Bounds {
-        hold: 665,
-        waiter: 2_980,
+        hold: 640,
+        waiter: 2_630,
     };
     // Each holder asks once, and each waiter before and after it subscribes.
     let all_listen = async || {
