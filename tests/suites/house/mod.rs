@@ -89,7 +89,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lock_set", "handles", "handle",
         ],
     ),
-    ("acquire/multi", &["mod", "in_scopes", "group"]),
+    ("acquire/multi", &["mod", "rounds", "in_scopes", "group"]),
     (
         "guard",
         &[
