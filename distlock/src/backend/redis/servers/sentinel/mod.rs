@@ -259,7 +259,10 @@ impl Sentinels {
             // What a Sentinel said last does not count once it is forgotten. What it has named is removed under the same lock
             // after that.
             Some(_) if *sentinel.is_forgotten.borrow() => {}
-            Some(server) => named.note(&sentinel.address, server, Instant::now()),
+            Some(server) => {
+                named.reached(&sentinel.address, sentinel.link.reached_at());
+                named.note(&sentinel.address, server, Instant::now());
+            }
             // It watches the service no more.
             None => named.forget(&sentinel.address),
         }

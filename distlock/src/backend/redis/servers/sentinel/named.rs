@@ -1,6 +1,7 @@
 //! What the Sentinels of a service have said of its master, without any connection.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
 use tokio::time::Instant;
 
@@ -16,6 +17,8 @@ pub(super) struct MasterName {
     left: Option<Left>,
     /// The server that each Sentinel named last.
     by: HashMap<Address, Address>,
+    /// Where each Sentinel was reached. One that the URL names by its host, and the others by its IP address, is known twice.
+    reached: HashMap<Address, SocketAddr>,
     /// Since when those have not answered that are silent.
     silent_since: HashMap<Address, Instant>,
 }
@@ -66,9 +69,18 @@ impl MasterName {
         }
     }
 
+    /// A Sentinel answers at this address. It is `None` for a Unix socket.
+    pub(super) fn reached(&mut self, sentinel: &Address, at: Option<SocketAddr>) {
+        match at {
+            Some(at) => self.reached.insert(sentinel.clone(), at),
+            None => self.reached.remove(sentinel),
+        };
+    }
+
     /// A Sentinel is gone, or does not know the service: what it said last does not count any more.
     pub(super) fn forget(&mut self, sentinel: &Address) {
         self.by.remove(sentinel);
+        self.reached.remove(sentinel);
         self.silent_since.remove(sentinel);
     }
 
@@ -105,10 +117,14 @@ impl MasterName {
             .by
             .iter()
             .filter(|(sentinel, _)| !self.is_gone(sentinel, now) && has_heard(*sentinel));
-        let (names, all) = counted.fold((0, 0), |(names, all), (_, named)| {
-            (names + usize::from(named == server), all + 1)
-        });
-        names * 2 > all
+        // One vote for each Sentinel. One that is known twice may have been asked at two times, and names the server in both or not.
+        let mut votes = HashMap::new();
+        for (sentinel, named) in counted {
+            let voter = self.reached.get(sentinel).ok_or(sentinel);
+            *votes.entry(voter).or_insert(true) &= named == server;
+        }
+        let names = votes.values().filter(|names| **names).count();
+        names * 2 > votes.len()
     }
 
     /// A server has said that it is the master. Connections are made to it from now on, if it counts.
@@ -253,6 +269,26 @@ mod tests {
         assert_eq!(service.hears(13, [1, 2]), None);
         service.now += SENTINELS_AGREE_AFTER;
         assert!(!service.found(1));
+    }
+
+    #[test]
+    fn sentinel_that_is_known_by_two_names_has_one_vote() {
+        let mut service = Service::settled();
+        let here = SocketAddr::from(([127, 0, 0, 1], 13));
+        for name in [13, 14] {
+            service.note(name, 1);
+            service.named.reached(&at(name), Some(here));
+        }
+        // One of three, though by two names of four.
+        service.note(13, 2);
+        service.note(14, 2);
+        assert!(!service.found(2));
+        // Two of three, of which one was asked by one of its names only.
+        service.note(12, 2);
+        service.note(14, 1);
+        assert!(!service.found(2));
+        service.note(14, 2);
+        assert!(service.found(2));
     }
 
     #[test]
