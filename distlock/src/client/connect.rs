@@ -168,7 +168,12 @@ impl Builder {
             Ok::<_, Error>((registry, backend))
         };
         let (first, backend) = make()?;
-        let again = move || make().map(|(registry, _)| registry);
+        let again = move || {
+            let (registry, backend) = make()?;
+            // A client that only tells its health would send nothing, and stay without a connection.
+            backend.begin_to_connect();
+            Ok(registry)
+        };
         let lives = Lives::new(first, Box::new(again));
         Ok((Client { lives }, backend))
     }

@@ -1,11 +1,11 @@
-//! A client that cannot take another identity.
+//! A client that takes another identity, or cannot.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use distlock::{Client, Error};
-use distlock_tests::RedisServer;
+use distlock::{Client, Error, Health};
+use distlock_tests::{RedisServer, eventually};
 use futures_util::future::poll_immediate;
 use tokio::{runtime, time};
 
@@ -96,4 +96,18 @@ async fn client_that_is_closed_while_it_cannot_be_made_again_stays_closed() {
         );
         assert!(client.is_closed());
     }
+}
+
+#[tokio::test]
+async fn client_with_another_identity_is_connected_again_though_it_only_tells_its_health() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    client.renew_identity().unwrap();
+    eventually(SOON, "a connection", || async {
+        match client.health() {
+            Health::Connected => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
 }
