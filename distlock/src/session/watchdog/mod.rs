@@ -126,7 +126,6 @@ impl Watchdog {
     }
 
     /// How many holds it takes care of.
-    #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
         self.agenda.lock().holds().len()
     }

@@ -1,13 +1,14 @@
 //! The end of a client: closing it, and what a dropped one leaves to be done.
 
 use std::fmt::Debug;
-use std::future::poll_fn;
+use std::future::{IntoFuture as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Client, Error, Quorum};
 use distlock_tests::faults::{Fault, Op};
+use futures_util::future::poll_immediate;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -54,6 +55,28 @@ async fn close_tells_at_its_deadline_what_is_still_owed(stage: &Stage) {
     assert!(pending && error.is_unavailable(), "{error}");
     stage.faults().clear(Op::Release);
     // Without limit.
+    client.close(Duration::MAX).await.unwrap();
+    stage.is_free(KEY).await;
+}
+
+async fn close_tells_the_hold_that_was_handed_over_to_a_waiter_that_nobody_polls(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock(KEY);
+    let held = lock.acquire().await.unwrap();
+    let mut waiting = Box::pin(lock.acquire().into_future());
+    assert!(poll_immediate(&mut waiting).await.is_none());
+    held.release().await.unwrap();
+    let error = refused(client.close(Duration::ZERO).await);
+    let told = matches!(
+        error,
+        Error::ReleasesPending {
+            holds: 0,
+            releases: 1,
+            ..
+        }
+    );
+    assert!(told && error.is_unavailable(), "{error}");
+    drop(waiting);
     client.close(Duration::MAX).await.unwrap();
     stage.is_free(KEY).await;
 }
@@ -314,6 +337,7 @@ on_every_backend![
     close_waits_until_what_was_dropped_is_released,
     close_goes_on_until_failing_releases_get_through,
     close_tells_at_its_deadline_what_is_still_owed,
+    close_tells_the_hold_that_was_handed_over_to_a_waiter_that_nobody_polls,
     close_of_an_idle_client_is_immediate_also_twice,
     closed_client_acquires_nothing_and_keeps_what_it_holds,
     close_waits_for_guards_that_live_in_other_tasks,
