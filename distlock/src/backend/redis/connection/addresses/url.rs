@@ -30,7 +30,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use self::hosts::{address, addresses};
-use self::login::{credentials, is_user_alone, login, login_of};
+use self::login::{credentials, is_user_alone, login_of};
 use self::looks_like::looks_like;
 use self::query::Query;
 use self::text::{decoded, invalid, not_encoded, number};
@@ -146,7 +146,7 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
         ));
     }
     let tls = parts.tls(parts.has_tls);
-    let target = parts.target(&mut credentials)?;
+    let target = parts.target(&mut credentials, &mut user)?;
     if parts.is_insecure && tls == Tls::Off && !target.has_tls() {
         return Err(invalid(
             "`#insecure` is for TLS; write `rediss`, or leave it out",
@@ -154,11 +154,6 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     }
     let settings = settings::settings(&mut parts.query)?;
     parts.query.is_read()?;
-    if user.is_some() && credentials.is_some() {
-        return Err(invalid(
-            "there is a user before the `@`, and another one in the query",
-        ));
-    }
     Ok(Url {
         target,
         credentials,
@@ -236,20 +231,18 @@ impl<'a> Parts<'a> {
     }
 
     /// The servers, and where they are. The user and the password of a socket are in the query.
-    fn target(&mut self, credentials: &mut Option<Credentials>) -> Result<Target, Error> {
+    fn target(
+        &mut self,
+        credentials: &mut Option<Credentials>,
+        user: &mut Option<String>,
+    ) -> Result<Target, Error> {
         Ok(match self.arrangement {
             Arrangement::Server => Target::Server {
                 address: self.one_address()?,
                 db: self.database(self.path)?,
             },
             Arrangement::Socket => {
-                if let Some(by_query) = login(&mut self.query, "user", "pass")?
-                    && credentials.replace(by_query).is_some()
-                {
-                    return Err(invalid(
-                        "there is a user before the `@`, and another one in the query",
-                    ));
-                }
+                self.login_of_socket(credentials, user)?;
                 Target::Server {
                     address: self.socket()?,
                     db: self.database("")?,
@@ -264,6 +257,28 @@ impl<'a> Parts<'a> {
             }
             Arrangement::Sentinel => self.sentinel()?,
         })
+    }
+
+    /// Reads the user and the password of a socket from the query. A user alone has its password from elsewhere.
+    fn login_of_socket(
+        &mut self,
+        credentials: &mut Option<Credentials>,
+        user: &mut Option<String>,
+    ) -> Result<(), Error> {
+        let (name, password) = (self.query.take("user")?, self.query.take("pass")?);
+        if name.is_none() && password.is_none() {
+            return Ok(());
+        }
+        if credentials.is_some() || user.is_some() {
+            return Err(invalid(
+                "there is a user before the `@`, and another one in the query",
+            ));
+        }
+        match password {
+            Some(password) => *credentials = Some(login_of(name.unwrap_or_default(), password)?),
+            None => *user = name.filter(|name| !name.is_empty()),
+        }
+        Ok(())
     }
 
     /// The number of the database after a `/`, or by the word `db`.

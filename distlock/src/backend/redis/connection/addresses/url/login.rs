@@ -1,6 +1,5 @@
 //! The users and the passwords of a URL.
 
-use super::query::Query;
 use super::text::{decoded, invalid, not_encoded};
 use crate::config::credentials::Credentials;
 use crate::error::Error;
@@ -30,18 +29,5 @@ pub(super) fn login_of(user: String, password: String) -> Result<Credentials, Er
         )),
         (true, false) => Ok(Credentials::of_default_user(password)),
         (false, false) => Ok(Credentials::new(user, password)),
-    }
-}
-
-/// The user and the password that these two words of a query give.
-pub(super) fn login(
-    query: &mut Query<'_>,
-    user: &str,
-    password: &str,
-) -> Result<Option<Credentials>, Error> {
-    match (query.take(user)?, query.take(password)?) {
-        (None, None) => Ok(None),
-        (_, None) => Err(invalid(format!("`{user}` without `{password}`"))),
-        (user, Some(password)) => login_of(user.unwrap_or_default(), password).map(Some),
     }
 }

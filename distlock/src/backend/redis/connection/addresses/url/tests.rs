@@ -99,6 +99,8 @@ fn user_may_stand_without_a_password() {
         "redis://shop@h",
         "redis+cluster://shop:@h1,h2",
         "redis://shop@h?password_file=/p",
+        "unix:///r?user=shop",
+        "unix:///r?user=shop&password_file=/p",
     ] {
         let url = read(url);
         assert_eq!((url.user.as_deref(), url.credentials), (Some("shop"), None));
