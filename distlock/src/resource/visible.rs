@@ -51,7 +51,7 @@ fn is_unseen(one: char) -> bool {
     matches!(one,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -88,6 +88,7 @@ mod tests {
             ("a\u{1b}[2Jb\nc", r"a\u{1b}[2Jb\nc"),
             ("a\u{202e}cod\u{2066}", r"a\u{202e}cod\u{2066}"),
             ("a\u{200b}b\u{feff}", r"a\u{200b}b\u{feff}"),
+            ("a\u{fe0f}b\u{1bca0}", r"a\u{fe0f}b\u{1bca0}"),
             (r"a\nb", r"a\\nb"),
         ] {
             assert_eq!(visible(name), shown);
