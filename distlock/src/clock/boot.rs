@@ -103,10 +103,15 @@ fn suspended() -> Duration {
     Duration::ZERO
 }
 
+/// The clock that goes on during a suspend. That of the standard library stands still on these systems.
 #[cfg(any(target_os = "linux", target_os = "android"))]
+const BOOT: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+#[cfg(target_vendor = "apple")]
+const BOOT: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn boot_time() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    let time = clock_gettime(ClockId::Boottime);
+    let time = rustix::time::clock_gettime(BOOT);
     // Neither part is negative: the time counts from the start of the machine.
     Duration::new(
         time.tv_sec.unsigned_abs(),
@@ -114,7 +119,7 @@ fn boot_time() -> Duration {
     )
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 fn boot_time() -> Duration {
     use std::sync::OnceLock;
     use std::time::Instant;
