@@ -127,7 +127,7 @@ impl Builder {
     /// default. It requires [`replicas`](Builder::replicas).
     ///
     /// The server and its replicas then answer when the grant is on their disks (WAITAOF, of Redis 7.2 and Valkey). The grant
-    /// survives a crash of all of them. Redisson does the same by default. Servers without an append-only file are asked by WAIT.
+    /// survives a crash of all of them. Redisson 3.46 to 3.52 does the same by default. Servers without an append-only file are asked by WAIT.
     /// The client needs the rights to WAITAOF and INFO.
     ///
     /// With `appendfsync everysec`, which is the servers' default, a grant waits for the next write to disk: about a second, and longer if

@@ -167,8 +167,10 @@ async fn fenced_lock_and_its_token() {
     assert_eq!(server.keys().await, [TOKEN]);
     assert_said(&server, &mut said, &[("redisson_lock__channel:{k}", "0")]).await;
 
-    // Redisson counts on from ours, and we from its.
-    server.cli(&["SET", TOKEN, "8000000000000000"]).await;
+    // Redisson counts on from ours, and we from its. A multi-lock of Redisson with a lease sets an end to the token.
+    server
+        .cli(&["SET", TOKEN, "8000000000000000", "PX", "60000"])
+        .await;
     let guard = client.fenced_lock("k").acquire().await.unwrap();
     assert_eq!(guard.token(), 8_000_000_000_000_001);
     assert!(client.fenced_lock("k").force_release().await.unwrap());

@@ -9,8 +9,8 @@
 -- waiter is removed wherever it is in the queue, before it the waiter stays.
 -- 3. The time that Redisson sees of our waiter is the time for which its place is kept, plus all that the foreign
 -- waiters before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
--- a dead one looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
--- wait), our waiter returns to the front: whatever is left in the queue arrived later, since only heads are removed.
+-- a dead one looks dead to Redisson as well. If this fails (clocks differ, a foreign waiter chose a longer
+-- wait, or some give up by Redisson's asynchronous interface, which subtracts the longest wait for each), our waiter returns to the front: whatever is left in the queue arrived later, since only heads are removed.
 -- 4. A foreign waiter adds its own wait to the time of the waiter before it, and gives no sign of its own. Those right behind
 -- one of ours therefore keep their distance to it: if its time changes, theirs change by as much, and if it leaves, they keep
 -- their distance to the waiter before it. Otherwise what ours adds by rule 3 would stay with them, and grow with each round.

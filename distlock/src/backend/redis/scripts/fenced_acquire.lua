@@ -27,7 +27,8 @@ local function issue(last)
   local base = string.format('%.0f', time[1] * 1000000 + time[2] - 1)
   if is_above(seen, base) then base = seen end
   if is_above(last, base) then base = last end
-  if base ~= last then redis.call('SET', fence, base) end
+  -- Also to drop a time to live that a multi-lock of Redisson has set.
+  if base ~= last or keep == '0' then redis.call('SET', fence, base) end
   redis.call('INCR', fence)
   if keep ~= '0' then redis.call('PEXPIRE', fence, keep) end
 end
