@@ -22,7 +22,6 @@ fn patience() -> Duration {
 }
 
 /// What a test runs on.
-#[allow(dead_code, reason = "for the rows that follow")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
     /// One thread in real time: for real servers.

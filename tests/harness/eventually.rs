@@ -11,6 +11,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+/// Within this time a waiter is granted that is woken by a message. A waiter that hears none asks again by itself, 4 s after its last
+/// attempt at the earliest, so a longer bound would not show a lost message.
+pub const BY_MESSAGE: Duration = Duration::from_secs(3);
+
 /// Pause after the first look. Most facts are true within a round trip.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 

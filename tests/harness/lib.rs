@@ -60,7 +60,7 @@ pub use names::{ByNames, Names};
 pub use any_lock::{AnyLock, LockKind, lock_once};
 pub use certificates::{Authority, Certificate};
 pub use drop_after::drop_after;
-pub use eventually::{eventually, eventually_eq};
+pub use eventually::{BY_MESSAGE, eventually, eventually_eq};
 pub use leaks::Leaks;
 pub use plays::play_until_it_counts;
 pub use process::{Process, environment, guardian};

@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 
 use distlock::Client;
-use distlock_tests::{RedisCluster, eventually, eventually_eq};
+use distlock_tests::{BY_MESSAGE, RedisCluster, eventually, eventually_eq};
+use tokio::time::timeout;
 
 use super::free;
 use crate::row::{Row, rows};
@@ -29,7 +30,8 @@ async fn hears_the_others(cluster: &RedisCluster, holder: &Client, waiter: &Clie
     })
     .await;
     guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let granted = timeout(BY_MESSAGE, waiting).await.expect("woken");
+    granted.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn cluster() -> RedisCluster {

@@ -1,7 +1,7 @@
 //! Rows 29, 34, 35 and 36: crowds at one key, of which some leave, and several clients of it.
 
 use distlock::{Client, MemoryServer};
-use distlock_tests::{Process, RedisServer, size};
+use distlock_tests::{BY_MESSAGE, Process, RedisServer, size};
 use futures_util::future::join_all;
 use rand::RngExt;
 use tokio::task::{JoinSet, yield_now};
@@ -30,12 +30,12 @@ async fn abort_at_the_wake(row: &Row, [holder, first, second]: [&Client; 3]) {
             yield_now().await;
         }
         one.abort();
-        // The lease is 30 s: before its end, the other waiter gets in only if it is woken.
+        // Within this time the other waiter gets in only if it is woken: the lease is 30 s, and it asks again after 4 s.
         match one.await {
             Err(gone) => row.injected("woken waiter aborted", u64::from(gone.is_cancelled())),
             Ok(guard) => drop(guard.unwrap()),
         }
-        let told = timeout(SOON, two).await;
+        let told = timeout(BY_MESSAGE, two).await;
         let guard = told.unwrap_or_else(|_| panic!("a lost wake-up in round {round}"));
         guard.unwrap().unwrap().release().await.unwrap();
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use distlock::{Builder, Client, Error, Guard};
 use distlock_tests::proxy::Role;
-use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq, size};
+use distlock_tests::{
+    BY_MESSAGE, Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq, size,
+};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use rand::RngExt;
@@ -16,9 +18,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, listened, ms, waiting, warm_up};
-
-/// Below the 5 s after which a waiter without messages asks again.
-const TOLD: Duration = Duration::from_secs(4);
 
 type Waiting = JoinHandle<Result<Guard, Error>>;
 
@@ -38,7 +37,7 @@ async fn channels(server: &RedisServer, expected: usize) {
 async fn all_get_in(row: &Row, foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
     let heard = foreign.free(keys).await;
     assert!(heard.iter().all(|heard| *heard == 1), "not all listened");
-    let in_time = row.timeout(TOLD, join_all(waiting)).await;
+    let in_time = row.timeout(BY_MESSAGE, join_all(waiting)).await;
     for guard in in_time.expect("all were told") {
         drop(guard.unwrap().unwrap());
     }
@@ -76,7 +75,7 @@ async fn f27_waiters_whose_subscriptions_are_killed_again_and_again_all_get_in(r
         worst = worst.max(at.saturating_duration_since(freed[n]));
     }
     println!("from the release to the grant: {worst:?} at most");
-    assert!(worst < TOLD, "{worst:?}");
+    assert!(worst < BY_MESSAGE, "{worst:?}");
     free(&server, &clients.iter().collect::<Vec<_>>()).await;
 }
 
@@ -106,7 +105,7 @@ async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
     // The silent one as well: to the server it is still there.
     listened(&server, &keys[1], 2).await;
     foreign.free(&keys[1..]).await;
-    let guard = row.timeout(TOLD, second).await.expect("told");
+    let guard = row.timeout(BY_MESSAGE, second).await.expect("told");
     guard.unwrap().unwrap().release().await.unwrap();
 }
 

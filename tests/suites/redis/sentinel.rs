@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_tests::eventually_eq;
 use distlock_tests::server::ClientLine;
 use distlock_tests::server::sentinel::{SERVICE, SentinelSet};
+use distlock_tests::{BY_MESSAGE, eventually_eq};
+use tokio::time::timeout;
 
 use super::{SOON, listened};
 
@@ -31,8 +32,8 @@ async fn locks_live_on_the_master_and_waiters_are_woken_there() {
     let master = set.server(set.master().await);
     listened(master, key, 1).await;
     guard.release().await.unwrap();
-    let guard = waiting.await.unwrap().unwrap();
-    guard.release().await.unwrap();
+    let guard = timeout(BY_MESSAGE, waiting).await.expect("woken");
+    guard.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

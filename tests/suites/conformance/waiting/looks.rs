@@ -52,7 +52,8 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
     sleep(Duration::from_secs(4)).await;
     let (start, before) = (Instant::now(), faults.calls(Op::Attempt));
     while faults.calls(Op::Attempt) == before {
-        assert!(start.elapsed() < Duration::from_secs(30), "no attempt");
+        // Long before the end of the holder's lease, at which it attempts in any case.
+        assert!(start.elapsed() < Duration::from_secs(5), "no attempt");
         sleep(Duration::from_millis(10)).await;
     }
     faults.clear_all();

@@ -2,7 +2,7 @@
 
 use distlock::Client;
 use distlock::test_util::connections;
-use distlock_tests::{Proxy, RedisServer, Select, eventually_eq, size};
+use distlock_tests::{BY_MESSAGE, Proxy, RedisServer, Select, eventually_eq, size};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -94,7 +94,7 @@ fn client_goes_on_in_another_runtime_when_its_first_has_gone() {
         let (held, waiter) = waiting;
         held.release().await.unwrap();
         drop(
-            timeout(SOON, waiter)
+            timeout(BY_MESSAGE, waiter)
                 .await
                 .expect("woken")
                 .unwrap()

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use distlock::{Builder, Client, Health};
 use distlock_tests::{
-    ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq, lock_once,
+    BY_MESSAGE, ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq,
+    lock_once,
 };
 use tokio::time::timeout;
 
@@ -133,7 +134,8 @@ async fn hears_others_at(cluster: &RedisCluster, client: &Client, names: &Names)
     })
     .await;
     guard.release().await.unwrap();
-    waits.await.unwrap().unwrap().release().await.unwrap();
+    let granted = timeout(BY_MESSAGE, waits).await.expect("woken");
+    granted.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

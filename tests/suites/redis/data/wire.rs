@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_tests::{Leaks, RedisServer, eventually, eventually_eq};
+use distlock_tests::{BY_MESSAGE, Leaks, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
@@ -124,7 +124,7 @@ async fn redissons_hold_keeps_us_out_and_its_release_wakes_us() {
         .cli(&["PUBLISH", "redisson_lock__channel:{k}", "0"])
         .await;
     drop(
-        timeout(SOON, waiter)
+        timeout(BY_MESSAGE, waiter)
             .await
             .expect("woken by the message")
             .unwrap()

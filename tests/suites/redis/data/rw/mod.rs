@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{BY_MESSAGE, RedisServer, eventually, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -151,7 +151,7 @@ async fn redissons_readers_and_writers_count_as_ours_do() {
     eventually_eq(SOON, "listeners", 1, || server.pubsub_numsub(CHANNEL)).await;
     server.cli(&["DEL", "k"]).await;
     server.cli(&["PUBLISH", CHANNEL, "1"]).await;
-    let guard = timeout(SOON, waiter)
+    let guard = timeout(BY_MESSAGE, waiter)
         .await
         .expect("woken")
         .unwrap()
