@@ -89,7 +89,7 @@ fn the_public_api_is_the_one_that_was_reviewed() {
             "doc",
             "--no-deps",
             "--features",
-            "distlock/metrics,distlock/serde,distlock/testing,distlock/tls-rustls,distlock-tower/console,distlock-tower/metrics",
+            "distlock/metrics,distlock/serde,distlock/testing,distlock/tls-rustls,distlock-tower/console,distlock-tower/form,distlock-tower/metrics",
         ])
         // Rustdoc writes JSON only where unstable options are allowed. They are for rustdoc alone: as a variable of the
         // whole build, the permission would make cargo compile the dependencies anew.
