@@ -67,7 +67,7 @@ rules! {
     // The grace after a restart.
     grace_is_asked_for_again_after_the_grant: restart_grace, "backend/redis/mod.rs", "confirm", NO_TWO_CLAIMS;
     grace_counts_from_the_answer: restart_grace, "backend/redis/connection/link/opening.rs", "grants_from", NO_TWO_CLAIMS;
-    uptime_is_counted_a_second_shorter: restart_grace, "backend/redis/connection/connect/handshake.rs", "uptime", NO_TWO_CLAIMS;
+    uptime_is_counted_a_second_shorter: restart_grace, "backend/redis/connection/connect/info.rs", "uptime", NO_TWO_CLAIMS;
     grace_is_as_long_as_the_longest_lease: restart_grace, "client/builder/connections.rs", "restart_grace", NO_TWO_CLAIMS;
 
     // Turns of several clients.

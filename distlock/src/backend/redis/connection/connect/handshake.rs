@@ -1,140 +1,12 @@
 //! What a server says when a connection to it is made: whether this crate can use it.
 
-use std::io;
-use std::path::Path;
-use std::time::Duration;
-
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::driven::Driven;
 use super::tls;
-use crate::backend::redis::connection::addresses::{Address, Endpoint};
 use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
 use crate::backend::{Fault, cause};
-use crate::config::{GOODBYE_LENGTH, GOODBYE_TIMEOUT};
-
-/// The head of a message of TLS 1.2 or 1.3 that comes too early, and its one byte. A server that speaks TLS answers with an
-/// alert. To another one, the line is not over.
-const EARLY_RECORD: [u8; 6] = [0x17, 3, 3, 0, 1, 0];
-
-/// What an alert begins with.
-const ALERT: [u8; 2] = [0x15, 3];
-
-const SPEAKS_NO_TLS: &str =
-    "it speaks no TLS there; write `redis` and not `rediss` in the URL, or use its port for TLS";
-
-/// Why a server ended a connection that the driver was about to establish, if it says so on a separate connection.
-pub(crate) async fn rejection(
-    endpoint: &Endpoint,
-    has_tls: bool,
-    expected: Expected,
-) -> Option<Fault> {
-    let server = endpoint.address.to_string();
-    match (&endpoint.address, endpoint.at) {
-        (Address::Unix(path), _) => from_socket(path, server).await,
-        (Address::Tcp { .. }, None) => None,
-        (Address::Tcp { .. }, Some(at)) => {
-            let connecting = TcpStream::connect(at);
-            let stream = timeout(GOODBYE_TIMEOUT, connecting).await.ok()?.ok()?;
-            if has_tls {
-                plain_answer(stream, server, expected).await
-            } else {
-                goodbye(stream, server).await
-            }
-        }
-    }
-}
-
-/// Whether the server may have turned a connection away that ended with this error.
-pub(crate) fn may_be_rejection(error: &RedisError) -> bool {
-    error.is_connection_dropped() && !error.is_connection_refusal()
-}
-
-/// What the server says unasked, or with TLS.
-///
-/// A server that has too many clients says it unasked, and closes the connection. The commands that the driver has sent by
-/// then make the system reset the connection, and the driver reports the reset alone. A connection that sends nothing hears
-/// what the server says.
-async fn goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin, server: String) -> Option<Fault> {
-    let mut line = Vec::new();
-    let mut rest = (&mut stream).take(GOODBYE_LENGTH);
-    match timeout(GOODBYE_TIMEOUT, rest.read_to_end(&mut line)).await {
-        Ok(read) => {
-            read.ok()?;
-            said(&line)
-        }
-        // It has a free place by now, and waits for a command. Or it waits for a handshake.
-        Err(_) => {
-            let answer = answer(stream, &EARLY_RECORD).await?;
-            answer.starts_with(&ALERT).then(|| Fault::Unsupported {
-                server,
-                reason: "it speaks TLS there; write `rediss` and not `redis` in the URL, or use its port without TLS".to_owned(),
-            })
-        }
-    }
-}
-
-/// What a server without TLS says to a line.
-async fn plain_answer(stream: TcpStream, server: String, expected: Expected) -> Option<Fault> {
-    let answer = answer(stream, b"PING\n").await?;
-    // What a command gets, also from a user who may not ask.
-    let is_plain = answer.starts_with(b"+") || answer.starts_with(b"-");
-    is_plain.then(|| Fault::Unsupported {
-        server,
-        reason: match expected {
-            // The port may be none of the URL. Servers before version 7.2 name the plain ports by default.
-            Expected::Node => {
-                SPEAKS_NO_TLS.to_owned()
-                    + "; if the other nodes name that port, set `tls-cluster yes`"
-            }
-            _ => SPEAKS_NO_TLS.to_owned(),
-        },
-    })
-}
-
-/// The first bytes that come after these were sent.
-async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8]) -> Option<Vec<u8>> {
-    let answer = async {
-        stream.write_all(sent).await?;
-        let mut first = vec![0; 64];
-        let length = stream.read(&mut first).await?;
-        first.truncate(length);
-        Ok::<_, io::Error>(first)
-    };
-    timeout(GOODBYE_TIMEOUT, answer).await.ok()?.ok()
-}
-
-#[cfg(unix)]
-async fn from_socket(path: &Path, server: String) -> Option<Fault> {
-    goodbye(tokio::net::UnixStream::connect(path).await.ok()?, server).await
-}
-
-#[cfg(not(unix))]
-async fn from_socket(_path: &Path, _server: String) -> Option<Fault> {
-    None
-}
-
-/// What the error that a server sends unasked means.
-fn said(line: &[u8]) -> Option<Fault> {
-    let line = String::from_utf8_lossy(line);
-    let text = line.strip_prefix('-')?.lines().next()?;
-    if text.contains("max number of clients") {
-        return Some(Fault::NotNow(cause(format!(
-            "the server admits no further client ({text}); close connections to it, or raise its `maxclients`; each client \
-             of this crate has two connections"
-        ))));
-    }
-    if text.starts_with("DENIED") {
-        // The rest of the long text is about all the ways out.
-        let short = text.split(". ").next().unwrap_or(text);
-        return Some(Fault::LoginDenied(cause(short)));
-    }
-    Some(Fault::NotNow(cause(text)))
-}
 
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
 /// executed.
@@ -334,79 +206,9 @@ pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> Result<bool
     }
 }
 
-/// For how long the server has been up at least. It subtracts two times that it has cut to whole seconds, so what it says may be
-/// nearly a second too much.
-pub(crate) async fn uptime(connection: &mut Driven) -> Result<Duration, Fault> {
-    let mut info = cmd("INFO");
-    info.arg("server");
-    let text = match info.query_async::<String>(connection).await {
-        Ok(text) => text,
-        Err(error) => {
-            return Err(match reply::fault(error) {
-                Fault::Denied(_, denied) => Fault::LoginDenied(cause(format!(
-                    "`restart_grace` needs the right to ask how long the server has been up, `+info`: {denied}"
-                ))),
-                fault => fault,
-            });
-        }
-    };
-    let seconds = field_of_info(&text, "uptime_in_seconds").and_then(|text| text.parse().ok());
-    // A rule of tests/model: uptime_is_counted_a_second_shorter.
-    let at_least = |seconds: u64| Duration::from_secs(seconds.saturating_sub(1));
-    seconds.map(at_least).ok_or_else(|| {
-        let text = "the server does not say how long it has been up, which `restart_grace` needs";
-        Fault::Protocol(cause(text))
-    })
-}
-
-/// The id of the server's run in the answer to INFO. Some providers show zeros instead.
-pub(crate) fn run_id(info: &str) -> Option<&str> {
-    field_of_info(info, "run_id").filter(|id| id.bytes().any(|byte| byte != b'0'))
-}
-
-/// The id of the run of a server that says that it is a master.
-pub(crate) fn run_of_master<'a>(replication: &str, server: &'a str) -> Option<&'a str> {
-    let is_master = field_of_info(replication, "role") == Some("master");
-    run_id(server).filter(|_| is_master)
-}
-
-/// The policy by which the server deletes keys when its memory is full, by its answer to INFO.
-pub(crate) fn evicts(memory: &Value) -> Option<String> {
-    let info = redis::from_redis_value_ref::<String>(memory).ok()?;
-    policy_of_eviction(&info).map(str::to_owned)
-}
-
-/// The policy by which the server evicts keys, if it has a memory limit and such a policy.
-fn policy_of_eviction(info: &str) -> Option<&str> {
-    let has_limit = field_of_info(info, "maxmemory").is_some_and(|limit| limit != "0");
-    field_of_info(info, "maxmemory_policy").filter(|policy| has_limit && *policy != "noeviction")
-}
-
-/// A field of the answer to INFO.
-fn field_of_info<'a>(info: &'a str, wanted: &str) -> Option<&'a str> {
-    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-    let found = fields.find(|(field, _)| *field == wanted);
-    found.map(|(_, value)| value.trim())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_that_a_server_sends_unasked_are_told_with_what_to_do() {
-        let told = |line: &str| said(line.as_bytes()).map(|fault| fault.to_string());
-        let full = told("-ERR max number of clients reached\r\n").unwrap();
-        assert!(full.contains("max number of clients reached") && full.contains("`maxclients`"));
-        let protected = "-DENIED Redis is running in protected mode because there is no password. In this mode ..\r\n";
-        assert_eq!(
-            told(protected).unwrap(),
-            "login denied: DENIED Redis is running in protected mode because there is no password"
-        );
-        assert_eq!(told("-ERR odd\r\n").unwrap(), "not executed: ERR odd");
-        assert_eq!(told(""), None);
-        assert_eq!(told("HTTP/1.1 400 Bad Request\r\n"), None);
-    }
 
     #[test]
     fn refusal_to_select_a_database_passes_only_if_the_server_is_not_ready() {
@@ -464,32 +266,5 @@ mod tests {
         let mut granted: Vec<String> = granted.map(str::to_uppercase).collect();
         granted.sort();
         assert_eq!(granted, NEEDED);
-    }
-
-    #[test]
-    fn run_of_a_server_is_the_id_that_it_shows() {
-        let id = "b1946ac92492d2347c6235b4d2611184f0a1c2d3";
-        let info =
-            |id: &str| format!("# Server\r\nredis_version:7.0.15\r\nrun_id:{id}\r\ntcp_port:1\r\n");
-        assert_eq!(run_id(&info(id)), Some(id));
-        for none in [info("0000"), info("0"), info(""), "# Server".to_owned()] {
-            assert_eq!(run_id(&none), None, "{none}");
-        }
-    }
-
-    #[test]
-    fn policies_evict_only_below_a_memory_limit() {
-        let info = |limit: u64, policy: &str| {
-            format!(
-                "# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_human:0B\r\nmaxmemory_policy:{policy}\r\n"
-            )
-        };
-        assert_eq!(
-            policy_of_eviction(&info(1_000, "allkeys-lru")),
-            Some("allkeys-lru")
-        );
-        assert_eq!(policy_of_eviction(&info(1_000, "noeviction")), None);
-        assert_eq!(policy_of_eviction(&info(0, "allkeys-lru")), None);
-        assert_eq!(policy_of_eviction("# Memory"), None);
     }
 }

@@ -3,8 +3,10 @@
 mod connector;
 mod driven;
 pub(crate) mod handshake;
+pub(crate) mod info;
 mod pause;
 mod probe;
+pub(crate) mod rejection;
 mod server_check;
 mod step;
 mod stream;

@@ -9,6 +9,8 @@ use tokio::time::{sleep, timeout};
 use super::connector::Connector;
 use super::driven::Driven;
 use super::handshake::{self, Expected};
+use super::info;
+use super::rejection::{may_be_rejection, rejection};
 use super::step::Step;
 use super::tls;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of};
@@ -121,7 +123,7 @@ pub(crate) async fn run_of_master_at(
         questions.cmd("INFO").arg("server");
         let answers = questions.query_async::<(String, String)>(&mut server);
         let (replication, server) = answers.await.map_err(reply::fault)?;
-        Ok(handshake::run_of_master(&replication, &server).map(str::to_owned))
+        Ok(info::run_of_master(&replication, &server).map(str::to_owned))
     };
     timeout(patience, asked)
         .await
@@ -149,8 +151,8 @@ async fn connect_to(
     let mut connection = match connected {
         Ok(connection) => connection,
         Err(error) => {
-            let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
-                handshake::rejection(&endpoint, connector.has_tls(), expected).await
+            let fault = if may_be_rejection(&error) || tls::is_no_tls(&error) {
+                rejection(&endpoint, connector.has_tls(), expected).await
             } else {
                 None
             };
@@ -165,7 +167,7 @@ async fn connect_to(
 async fn no_tls_there(connector: &Connector, endpoint: &Endpoint, expected: Expected) -> Fault {
     if connector.has_tls() {
         sleep(HANDSHAKE_SILENCE).await;
-        if let Some(fault) = handshake::rejection(endpoint, true, expected).await {
+        if let Some(fault) = rejection(endpoint, true, expected).await {
             return fault;
         }
     }

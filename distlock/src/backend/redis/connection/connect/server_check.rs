@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::{RedisResult, Value};
 
 use super::driven::Driven;
-use super::handshake;
+use super::{handshake, info};
 use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::reply;
@@ -68,7 +68,7 @@ impl ServerCheck {
 
     /// Warns of a server that deletes keys when its memory is full: once, unless it has changed meanwhile.
     fn warn_of_eviction(&self, endpoint: &Endpoint, memory: &Value) {
-        let Some(policy) = handshake::evicts(memory) else {
+        let Some(policy) = info::evicts(memory) else {
             // So that the log warns again if the server evicts keys later.
             let _no_more = self.evicting.lock().remove(endpoint);
             return;

@@ -10,7 +10,8 @@ use super::config::{LinkConfig, OnPush};
 use super::together::Member;
 use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::{Endpoint, first_of, in_common_order};
-use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, tls};
+use crate::backend::redis::connection::connect::rejection::{may_be_rejection, rejection};
+use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, info, tls};
 use crate::config::{GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER};
 use crate::sync::Mutex;
 
@@ -96,7 +97,7 @@ impl Opening {
         let mut connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
-                let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                let fault = if may_be_rejection(&error) || tls::is_no_tls(&error) {
                     self.rejection(config, &endpoint).await
                 } else {
                     None
@@ -132,7 +133,7 @@ impl Opening {
         }
         let has_tls = config.connector.has_tls();
         let expected = config.expected;
-        let fault = handshake::rejection(endpoint, has_tls, expected).await;
+        let fault = rejection(endpoint, has_tls, expected).await;
         *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
         fault
     }
@@ -171,7 +172,7 @@ async fn grants_from(
     if grace.is_zero() {
         return Ok(None);
     }
-    let left = grace.saturating_sub(handshake::uptime(connection).await?);
+    let left = grace.saturating_sub(info::uptime(connection).await?);
     // From now on, and not from the question: the server may have taken that much later.
     // A rule of tests/model: grace_counts_from_the_answer.
     Ok((!left.is_zero()).then(|| Instant::now() + left))

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::known_run::Run;
 use super::{Connected, Link};
-use crate::backend::redis::connection::connect::handshake;
+use crate::backend::redis::connection::connect::info;
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::error::show;
@@ -46,7 +46,7 @@ impl Link {
         let run = match info.query_async::<String>(&mut connected.connection).await {
             Ok(text) => {
                 self.answered(epoch);
-                handshake::run_id(&text).map(Arc::from)
+                info::run_id(&text).map(Arc::from)
             }
             Err(error) => {
                 if reply::breaks_connection(&error) {
