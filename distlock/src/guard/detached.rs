@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Guard, Leased, Shares};
+use super::shares::Shares;
+use super::{Guard, Leased};
 use crate::error::Error;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;

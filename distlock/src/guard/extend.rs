@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Guard, MoreShares, Shares};
+use super::Guard;
+use super::shares::{MoreShares, Shares};
 use crate::error::{Error, Loss};
 use crate::local::{HoldShare, ShareRef};
 use crate::sync::time::Instant;

@@ -11,6 +11,7 @@ pub(crate) mod on_lost;
 pub(crate) mod permit;
 mod release;
 pub(crate) mod run;
+mod shares;
 pub(crate) mod stream;
 mod token;
 
@@ -22,6 +23,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 pub use self::leased::Leased;
+use self::shares::{MoreShares, SeveralShares, Shares};
 use crate::error::{Error, Loss};
 use crate::guard::token::HasToken;
 use crate::hold::{Hold, HoldView};
@@ -57,74 +59,6 @@ use crate::wait::quorum::QuorumHold;
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard(Shares);
-
-/// The shares of a guard. Those of several holds are boxed, because most guards have one, and a program keeps many guards. With
-/// two variants it takes no more bytes than one share.
-enum Shares {
-    One(HoldShare),
-    More(Box<MoreShares>),
-}
-
-/// The shares of a guard of several holds.
-enum MoreShares {
-    Several(SeveralShares),
-    /// The shares of a Redlock, which change.
-    Quorum(QuorumHold),
-}
-
-/// The shares of a guard of a multi-lock.
-struct SeveralShares {
-    view: HoldView,
-    /// In the order of the view's members.
-    shares: HoldShares,
-}
-
-impl MoreShares {
-    /// The shares, apart from those of a Redlock.
-    fn shares(&self) -> &[HoldShare] {
-        match self {
-            Self::Several(several) => &several.shares,
-            Self::Quorum(_) => &[],
-        }
-    }
-
-    fn first(&self) -> &Hold {
-        match self {
-            Self::Several(several) => several.shares[0].hold_ref().hold(),
-            Self::Quorum(quorum) => quorum.first().hold(),
-        }
-    }
-
-    fn token(&self) -> Option<u64> {
-        match self {
-            // The token of one key is no token of another one.
-            Self::Several(_) => None,
-            Self::Quorum(quorum) => quorum.first().hold().token(),
-        }
-    }
-
-    fn view(&self) -> HoldView {
-        match self {
-            Self::Several(several) => several.view.clone(),
-            Self::Quorum(quorum) => quorum.view(),
-        }
-    }
-
-    fn is_held(&self) -> bool {
-        match self {
-            Self::Several(several) => several.view.is_held(),
-            Self::Quorum(quorum) => quorum.view().is_held(),
-        }
-    }
-
-    /// The shares, which the caller ends.
-    fn take(self) -> HoldShares {
-        match self {
-            Self::Several(several) => several.shares,
-            Self::Quorum(quorum) => quorum.end(),
-        }
-    }
-}
 
 impl Guard {
     pub(crate) fn new(share: HoldShare) -> Self {

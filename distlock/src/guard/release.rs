@@ -2,7 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::{Guard, Shares};
+use super::Guard;
+use super::shares::Shares;
 use crate::error::Error;
 use crate::local::{HoldShare, HoldShares, end_all};
 

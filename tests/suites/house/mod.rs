@@ -106,6 +106,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "run",
             "critical_section",
             "mod",
+            "shares",
             "token",
         ],
     ),
