@@ -1,0 +1,132 @@
+//! Renews a batch of holds by one command, and tells each of them the answer.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::backend::{Fault, Renewal};
+use crate::clock::Tick;
+use crate::config::RENEWALS_AT_ONCE;
+use crate::hold::lease::Answer;
+use crate::hold::{Confirmed, Hold};
+use crate::session::Session;
+use crate::telemetry;
+
+/// A hold, the count to state and the lease to ask for.
+pub(super) type Planned = (Arc<Hold>, u32, Duration);
+
+/// Holds that are renewed together.
+pub(super) struct Batch {
+    pub(super) planned: Vec<Planned>,
+    /// The numbers of these holds, and when each is lost if the renewal is not answered.
+    pub(super) ends: Vec<(u64, Tick)>,
+}
+
+pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
+    let Batch { planned, ends } = batch;
+    let batch: Vec<Renewal> = planned
+        .iter()
+        .map(|(hold, count, lease)| Renewal {
+            target: hold.target(),
+            count: *count,
+            lease: *lease,
+            track: session.tracking.is_to_track(hold),
+        })
+        .collect();
+    // Before they are sent: so each answer comes over this connection or a later one.
+    let epochs = planned
+        .iter()
+        .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
+    let epochs: Vec<u64> = epochs.collect();
+    let answers = answers_or_ends(&session, &batch, &ends).await;
+    let now = session.now();
+    // If a waker panics, the task begins anew and looks at every hold.
+    let mut checks = Vec::with_capacity(planned.len());
+    for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
+        // With the count that was sent: the present one may be another, and is then stated next.
+        let (confirmed, next_check) = hold.renewed(sent, count, lease, answer, now);
+        if let Confirmed::Lost(loss) = confirmed {
+            session.lose(&hold, loss, epoch);
+            continue;
+        }
+        checks.push((hold.number(), next_check));
+        if let Confirmed::Longer = confirmed {
+            hold.over.announce_change();
+        }
+    }
+    session.watchdog.schedule_checks(&checks);
+}
+
+/// Renews a batch. Once the first of its holds would be lost, a look at each of them is planned for its `end`: losses do not wait
+/// for the answer. Nearly always the answer comes before that, and no look is planned in vain.
+async fn answers_or_ends(
+    session: &Session,
+    batch: &[Renewal],
+    ends: &[(u64, Tick)],
+) -> Vec<Answer> {
+    let first_end = ends.iter().map(|(_, end)| *end).min();
+    let mut asked = pin!(ask(session, batch));
+    crate::sync::select! {
+        biased;
+        answers = &mut asked => return answers,
+        () = session.clock.sleep_until(first_end.unwrap_or(Tick::NEVER)) => {}
+    }
+    session.watchdog.schedule_checks(ends);
+    asked.await
+}
+
+/// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
+/// longer access. Each of them is then renewed alone, so that none is lost because of another.
+async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
+    let mut renewed = session.backend.renew(batch).await;
+    if batch.len() > 1 {
+        let was_refused = |at: &usize| {
+            // Not after an unknown outcome: each of them would wait for another timeout.
+            let one = renewed.get(*at);
+            matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)))
+        };
+        let refused: Vec<usize> = (0..batch.len()).filter(was_refused).collect();
+        let alone = |at: usize| async move {
+            // With the lease of the first try, which counts from an earlier time and is therefore safe.
+            let mut one = session.backend.renew(&batch[at..=at]).await;
+            (at, one.pop())
+        };
+        let alone = stream::iter(refused).map(alone).buffered(RENEWALS_AT_ONCE);
+        for (at, answer) in alone.collect::<Vec<_>>().await {
+            if let Some(answer) = answer {
+                renewed[at] = answer;
+            }
+        }
+    }
+    answers(session, batch, renewed)
+}
+
+/// What the answers mean. Faults are logged together.
+fn answers(session: &Session, batch: &[Renewal], renewed: Vec<Result<bool, Fault>>) -> Vec<Answer> {
+    let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
+    if let Some((renewal, _)) = answered {
+        session.outages.answered_other(&renewal.target.resource.key);
+    }
+    let faults = renewed.iter().filter_map(|one| one.as_ref().err());
+    if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {
+        let disconnected = session.backend.disconnected(&first.target.resource.key);
+        telemetry::renewal_failed(faults.count(), fault, disconnected.is_some());
+    }
+    let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
+        let outcomes = renewed.iter();
+        outcomes.filter(|one| outcome(one)).count()
+    };
+    telemetry::renewals(
+        number(|one| matches!(one, Ok(true))),
+        number(|one| matches!(one, Ok(false))),
+        number(Result::is_err),
+    );
+    let answer = |one: Result<bool, Fault>| match one {
+        Ok(true) => Answer::Renewed,
+        Ok(false) => Answer::NotOurs,
+        Err(_) => Answer::Unknown,
+    };
+    renewed.into_iter().map(answer).collect()
+}
