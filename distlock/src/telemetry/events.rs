@@ -379,15 +379,11 @@ pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display)
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn outage_over(server: &str, label: &str, lasted: Duration, is_first: bool) {
+pub(crate) fn outage_over(server: &str, lasted: Duration, is_first: bool) {
     if is_first {
         log!(info, target: TARGET, server, lasted = shown(lasted), "connected to the lock server");
         return;
     }
-    #[cfg(feature = "metrics")]
-    super::metrics::reconnected(label);
-    #[cfg(not(feature = "metrics"))]
-    let _not_counted = label;
     log!(info, target: TARGET, server, lasted = shown(lasted), "connected to the lock server again");
 }
 

@@ -127,3 +127,10 @@ pub(crate) fn note_connected(server: &str, is_connected: bool) {
     #[cfg(feature = "metrics")]
     metrics::connected(server, is_connected);
 }
+
+/// Notes that the client is connected to this server again after an outage.
+#[cfg(feature = "redis")]
+pub(crate) fn note_reconnected(server: &str) {
+    #[cfg(feature = "metrics")]
+    metrics::reconnected(server);
+}

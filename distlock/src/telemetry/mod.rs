@@ -16,6 +16,6 @@ mod metrics;
 pub(crate) use self::acquisition::{acquire_ended, acquire_refused, acquire_span};
 pub(crate) use self::events::*;
 pub(crate) use self::labels::{LockType, Outcome};
-#[cfg(feature = "redis")]
-pub(crate) use self::meter::note_connected;
 pub(crate) use self::meter::{CountedRelease, CountedWaiter, Meter, renewals};
+#[cfg(feature = "redis")]
+pub(crate) use self::meter::{note_connected, note_reconnected};

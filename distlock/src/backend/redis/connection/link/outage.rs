@@ -156,7 +156,10 @@ impl OutageLog {
             ended
         };
         if let Some(Ended { lasted, is_first }) = ended {
-            telemetry::outage_over(&self.server, &self.gauge.name, lasted, is_first);
+            if !is_first {
+                telemetry::note_reconnected(&self.gauge.name);
+            }
+            telemetry::outage_over(&self.server, lasted, is_first);
         }
         self.gauge.show();
     }
