@@ -164,7 +164,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "run",
         ],
     ),
-    ("local/slot", &["state", "notes", "step"]),
+    ("local/slot", &["state", "notes", "leave", "step"]),
     (
         "session/release",
         &[

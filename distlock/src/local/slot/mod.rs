@@ -1,6 +1,7 @@
-//! One waiter's slot in the queue of a key: its next [step], what it [notes](notes) for the waiters behind it, and its
-//! [state] among the slots of a waiter for several keys.
+//! One waiter's slot in the queue of a key: its next [step], how it [leaves](leave) the queue, what it [notes](notes) for the
+//! waiters behind it, and its [state] among the slots of a waiter for several keys.
 
+mod leave;
 mod notes;
 mod state;
 mod step;

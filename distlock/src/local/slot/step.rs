@@ -4,11 +4,9 @@ use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use scopeguard::defer;
-
 use crate::clock::Tick;
-use crate::hold::{Hold, HoldRef, HoldTerms};
-use crate::local::entry::{self, Entry};
+use crate::hold::{Hold, HoldTerms};
+use crate::local::entry::Entry;
 use crate::local::queue::Ticket;
 use crate::local::registry::Registry;
 use crate::local::round_robin::RoundRobin;
@@ -16,7 +14,6 @@ use crate::local::share::OpenShare;
 use crate::local::waker::{SlotWaker, Woken};
 use crate::resource::key::Resource;
 use crate::resource::kind::Line;
-use crate::sync::foreign;
 
 /// How an acquisition waits in the queue of a key.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +42,9 @@ pub(crate) struct QueueSlot<'a> {
     pub(super) ticket: Option<Ticket>,
     pub(super) waker: Arc<SlotWaker>,
     /// Which message of the key's channel that of its release will be, if the waiter listens.
-    own_message: Option<NonZeroU32>,
+    pub(super) own_message: Option<NonZeroU32>,
     /// Whether its attempt follows right behind the release of a hold of its client.
-    follows: bool,
+    pub(super) follows: bool,
     /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
     /// Whether nothing was known of the key when it joined the queue.
@@ -294,20 +291,6 @@ impl<'a> QueueSlot<'a> {
         (step, given_up_at)
     }
 
-    /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
-    pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
-        let Some(hold_ref) = HoldRef::succeed(hold, self.joining.terms) else {
-            self.registry.give_back(hold);
-            return None;
-        };
-        // Made first: its drop ends the hold, whatever happens from now on.
-        let share = OpenShare::new(self.registry, hold_ref);
-        self.leave_with(hold, None);
-        // The server may have to hear of the count, and this guard may have another limit.
-        self.registry.session.schedule_check(hold);
-        Some(share)
-    }
-
     /// A slot that is woken by this waker, and will have this place.
     pub(super) fn at(
         registry: &'a Arc<Registry>,
@@ -320,110 +303,10 @@ impl<'a> QueueSlot<'a> {
         slot
     }
 
-    /// The server granted a hold to this waiter. `heard`: how many messages of the key's channel have arrived, if it listens.
-    pub(crate) fn granted(&mut self, hold: &Arc<Hold>, heard: Option<i64>) {
-        let number = heard.and_then(|heard| u32::try_from(heard + 1).ok());
-        self.own_message = number.and_then(NonZeroU32::new);
-        if self.ticket.is_none() {
-            return self.registry.granted(hold);
-        }
-        self.registry.session.watch(hold);
-        if hold.resource.kind.line() == Line::Shared {
-            let watchdog = &self.registry.session.watchdog;
-            self.registry.shared_holds.note(hold, watchdog);
-        }
-        self.leave_with(hold, Some(hold.latest_guard().since));
-    }
-
-    /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
-    fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
-        let kind = hold.resource.kind;
-        let (follows, own_message) = (self.follows, self.own_message);
-        let left = self.with_entry(|entry, ticket| {
-            let own_message = match granted_at {
-                Some(_) => own_message,
-                // Handed over: the number is that of the same hold.
-                None => entry.waiters_mut().round_robin.own_message(),
-            };
-            let queue = &mut entry.waiters_mut().queue;
-            let left_over = granted_at.and_then(|now| {
-                if follows {
-                    queue.went_on()
-                } else {
-                    queue.began(now)
-                }
-            });
-            let former = match kind.line() {
-                Line::Shared => None,
-                Line::Local | Line::Server => entry.set_holder(hold, own_message),
-            };
-            let queue = &mut entry.waiters_mut().queue;
-            let effect = queue.granted(ticket);
-            // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
-            // arrive.
-            let dismissed = kind.is_shared().then(|| queue.dismiss());
-            entry.forget_waiters();
-            (former, left_over, effect, dismissed)
-        });
-        self.ticket = None;
-        // Holds that exclude each other are the holders of their entries.
-        if left.is_none() || kind.line() == Line::Shared {
-            self.registry.forget_if_idle(self.joining.resource);
-        }
-        let Some((former, left_over, effect, dismissed)) = left else {
-            // It had lost its place, and nobody else is there.
-            if granted_at.is_some() {
-                // Not watched again: it may have been lost meanwhile, and would be declared lost twice.
-                self.registry.set_holder(hold);
-            }
-            return;
-        };
-        // Each of them also if one before it panics: these wake tasks.
-        defer! { self.registry.follow(effect); }
-        defer! {
-            if let Some(left_over) = &left_over {
-                self.registry.give_back(left_over);
-            }
-        }
-        defer! {
-            if let Some(dismissed) = dismissed {
-                foreign::each(dismissed, |waiter| waiter.wake());
-            }
-        }
-        if let Some(former) = &former {
-            self.registry.session.verify(former);
-        }
-    }
-
     /// Runs a function on the key's entry, if the waiter has a ticket.
     pub(super) fn with_entry<T>(&self, with: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
         let entry = entries.get_mut(self.joining.resource)?;
         Some(with(entry, self.ticket?))
-    }
-}
-
-impl Drop for QueueSlot<'_> {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
-            return;
-        };
-        let now = self.registry.session.now();
-        let effect = {
-            let mut entries = self.registry.entries.lock();
-            let Some(entry) = entries.get_mut(self.joining.resource) else {
-                return;
-            };
-            let queue = &mut entry.waiters_mut().queue;
-            let effect = queue.leave(ticket, |hold| hold.may_pass_on(now));
-            if entry.is_idle() {
-                entry::remove(&mut entries, self.joining.resource);
-            } else {
-                entry.forget_waiters();
-            }
-            effect
-        };
-        // Outside of the mutex: a waker may run any code, also code that uses this queue.
-        self.registry.follow(effect);
     }
 }

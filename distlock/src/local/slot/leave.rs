@@ -1,0 +1,130 @@
+//! How a waiter leaves the queue of its key: with a hold that the server granted or that was handed over, or without one.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use scopeguard::defer;
+
+use super::step::QueueSlot;
+use crate::clock::Tick;
+use crate::hold::{Hold, HoldRef};
+use crate::local::entry;
+use crate::local::share::OpenShare;
+use crate::resource::kind::Line;
+use crate::sync::foreign;
+
+impl QueueSlot<'_> {
+    /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
+    pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
+        let Some(hold_ref) = HoldRef::succeed(hold, self.joining.terms) else {
+            self.registry.give_back(hold);
+            return None;
+        };
+        // Made first: its drop ends the hold, whatever happens from now on.
+        let share = OpenShare::new(self.registry, hold_ref);
+        self.leave_with(hold, None);
+        // The server may have to hear of the count, and this guard may have another limit.
+        self.registry.session.schedule_check(hold);
+        Some(share)
+    }
+
+    /// The server granted a hold to this waiter. `heard`: how many messages of the key's channel have arrived, if it listens.
+    pub(crate) fn granted(&mut self, hold: &Arc<Hold>, heard: Option<i64>) {
+        let number = heard.and_then(|heard| u32::try_from(heard + 1).ok());
+        self.own_message = number.and_then(NonZeroU32::new);
+        if self.ticket.is_none() {
+            return self.registry.granted(hold);
+        }
+        self.registry.session.watch(hold);
+        if hold.resource.kind.line() == Line::Shared {
+            let watchdog = &self.registry.session.watchdog;
+            self.registry.shared_holds.note(hold, watchdog);
+        }
+        self.leave_with(hold, Some(hold.latest_guard().since));
+    }
+
+    /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
+    fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
+        let kind = hold.resource.kind;
+        let (follows, own_message) = (self.follows, self.own_message);
+        let left = self.with_entry(|entry, ticket| {
+            let own_message = match granted_at {
+                Some(_) => own_message,
+                // Handed over: the number is that of the same hold.
+                None => entry.waiters_mut().round_robin.own_message(),
+            };
+            let queue = &mut entry.waiters_mut().queue;
+            let left_over = granted_at.and_then(|now| {
+                if follows {
+                    queue.went_on()
+                } else {
+                    queue.began(now)
+                }
+            });
+            let former = match kind.line() {
+                Line::Shared => None,
+                Line::Local | Line::Server => entry.set_holder(hold, own_message),
+            };
+            let queue = &mut entry.waiters_mut().queue;
+            let effect = queue.granted(ticket);
+            // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
+            // arrive.
+            let dismissed = kind.is_shared().then(|| queue.dismiss());
+            entry.forget_waiters();
+            (former, left_over, effect, dismissed)
+        });
+        self.ticket = None;
+        // Holds that exclude each other are the holders of their entries.
+        if left.is_none() || kind.line() == Line::Shared {
+            self.registry.forget_if_idle(self.joining.resource);
+        }
+        let Some((former, left_over, effect, dismissed)) = left else {
+            // It had lost its place, and nobody else is there.
+            if granted_at.is_some() {
+                // Not watched again: it may have been lost meanwhile, and would be declared lost twice.
+                self.registry.set_holder(hold);
+            }
+            return;
+        };
+        // Each of them also if one before it panics: these wake tasks.
+        defer! { self.registry.follow(effect); }
+        defer! {
+            if let Some(left_over) = &left_over {
+                self.registry.give_back(left_over);
+            }
+        }
+        defer! {
+            if let Some(dismissed) = dismissed {
+                foreign::each(dismissed, |waiter| waiter.wake());
+            }
+        }
+        if let Some(former) = &former {
+            self.registry.session.verify(former);
+        }
+    }
+}
+
+impl Drop for QueueSlot<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let now = self.registry.session.now();
+        let effect = {
+            let mut entries = self.registry.entries.lock();
+            let Some(entry) = entries.get_mut(self.joining.resource) else {
+                return;
+            };
+            let queue = &mut entry.waiters_mut().queue;
+            let effect = queue.leave(ticket, |hold| hold.may_pass_on(now));
+            if entry.is_idle() {
+                entry::remove(&mut entries, self.joining.resource);
+            } else {
+                entry.forget_waiters();
+            }
+            effect
+        };
+        // Outside of the mutex: a waker may run any code, also code that uses this queue.
+        self.registry.follow(effect);
+    }
+}
