@@ -8,10 +8,23 @@ use scopeguard::defer;
 use super::step::QueueSlot;
 use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef};
-use crate::local::entry;
+use crate::local::entry::{self, Entry};
+use crate::local::queue::{QueueEffect, Ticket};
 use crate::local::share::OpenShare;
+use crate::local::waker::SlotWaker;
 use crate::resource::kind::Line;
 use crate::sync::foreign;
+
+/// What has changed in the entry of a key when a waiter left its queue as the holder. It is carried out outside of the mutex.
+struct LeftAsHolder {
+    /// The holder before it, which the server does not have any more.
+    former: Option<Arc<Hold>>,
+    /// The hold that was in the slot. It is out of date as well.
+    outdated: Option<Arc<Hold>>,
+    effect: QueueEffect<Arc<Hold>, Arc<SlotWaker>>,
+    /// The waiters that may ask the server on their own from now on.
+    dismissed: Vec<Arc<SlotWaker>>,
+}
 
 impl QueueSlot<'_> {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
@@ -45,40 +58,14 @@ impl QueueSlot<'_> {
 
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
     fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
-        let kind = hold.resource.kind;
-        let (follows, own_message) = (self.follows, self.own_message);
-        let left = self.with_entry(|entry, ticket| {
-            let own_message = match granted_at {
-                Some(_) => own_message,
-                // Handed over: the number is that of the same hold.
-                None => entry.waiters_mut().round_robin.own_message(),
-            };
-            let queue = &mut entry.waiters_mut().queue;
-            let left_over = granted_at.and_then(|now| {
-                if follows {
-                    queue.went_on()
-                } else {
-                    queue.began(now)
-                }
-            });
-            let former = match kind.line() {
-                Line::Shared => None,
-                Line::Local | Line::Server => entry.set_holder(hold, own_message),
-            };
-            let queue = &mut entry.waiters_mut().queue;
-            let effect = queue.granted(ticket);
-            // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
-            // arrive.
-            let dismissed = kind.is_shared().then(|| queue.dismiss());
-            entry.forget_waiters();
-            (former, left_over, effect, dismissed)
-        });
+        let left =
+            self.with_entry(|entry, ticket| self.become_holder(entry, ticket, hold, granted_at));
         self.ticket = None;
         // Holds that exclude each other are the holders of their entries.
-        if left.is_none() || kind.line() == Line::Shared {
+        if left.is_none() || hold.resource.kind.line() == Line::Shared {
             self.registry.forget_if_idle(self.joining.resource);
         }
-        let Some((former, left_over, effect, dismissed)) = left else {
+        let Some(left) = left else {
             // It had lost its place, and nobody else is there.
             if granted_at.is_some() {
                 // Not watched again: it may have been lost meanwhile, and would be declared lost twice.
@@ -86,20 +73,66 @@ impl QueueSlot<'_> {
             }
             return;
         };
+        let LeftAsHolder {
+            former,
+            outdated,
+            effect,
+            dismissed,
+        } = left;
         // Each of them also if one before it panics: these wake tasks.
         defer! { self.registry.follow(effect); }
         defer! {
-            if let Some(left_over) = &left_over {
-                self.registry.give_back(left_over);
+            if let Some(outdated) = &outdated {
+                self.registry.give_back(outdated);
             }
         }
-        defer! {
-            if let Some(dismissed) = dismissed {
-                foreign::each(dismissed, |waiter| waiter.wake());
-            }
-        }
+        defer! { foreign::each(dismissed, |waiter| waiter.wake()); }
         if let Some(former) = &former {
             self.registry.session.verify(former);
+        }
+    }
+
+    /// Makes the waiter the holder of the key's entry, and removes it from the queue. The caller carries out what follows from it.
+    fn become_holder(
+        &self,
+        entry: &mut Entry,
+        ticket: Ticket,
+        hold: &Arc<Hold>,
+        granted_at: Option<Tick>,
+    ) -> LeftAsHolder {
+        let kind = hold.resource.kind;
+        let own_message = match granted_at {
+            Some(_) => self.own_message,
+            // Handed over: the number is that of the same hold.
+            None => entry.waiters_mut().round_robin.own_message(),
+        };
+        let queue = &mut entry.waiters_mut().queue;
+        let outdated = granted_at.and_then(|now| {
+            if self.follows {
+                queue.went_on()
+            } else {
+                queue.began(now)
+            }
+        });
+        let former = match kind.line() {
+            Line::Shared => None,
+            Line::Local | Line::Server => entry.set_holder(hold, own_message),
+        };
+        let queue = &mut entry.waiters_mut().queue;
+        let effect = queue.granted(ticket);
+        // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
+        // arrive.
+        let dismissed = if kind.is_shared() {
+            queue.dismiss()
+        } else {
+            Vec::new()
+        };
+        entry.forget_waiters();
+        LeftAsHolder {
+            former,
+            outdated,
+            effect,
+            dismissed,
         }
     }
 }

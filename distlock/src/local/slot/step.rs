@@ -237,36 +237,10 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn step(&mut self) -> (NextStep, Option<Tick>) {
-        let collects = self.joining.collects;
-        let takes_over = self.joining.takes_over;
-        let now = || self.registry.session.now();
         let mut given_up_at = None;
         let step = self.with_entry(|entry, ticket| {
-            let waiters = entry.waiters_mut();
-            given_up_at = waiters.given_up_at.unless_never();
-            let queue = &mut waiters.queue;
-            if !queue.is_head(ticket) {
-                let is_queued = queue.has(ticket);
-                return is_queued.then_some((NextStep::WaitInLine, None));
-            }
-            // The offer stays in the slot until the waiter takes it, and means that it is its turn.
-            if collects && queue.has_offer() {
-                return Some((NextStep::Attempt { yield_first: false }, None));
-            }
-            let mut handed_over = queue.take(ticket);
-            if takes_over && !collects && handed_over.is_none() {
-                handed_over = entry.take_back(now);
-            }
-            let step = match &entry.holder {
-                Some(holder) if !holder.hold.over.is_set() => {
-                    NextStep::Behind(Arc::clone(&holder.hold))
-                }
-                _ => NextStep::Attempt {
-                    // Taken: other processes go first once for each release that they heard of.
-                    yield_first: std::mem::take(&mut entry.waiters_mut().yield_first),
-                },
-            };
-            Some((step, handed_over))
+            given_up_at = entry.waiters_mut().given_up_at.unless_never();
+            self.step_in_queue(entry, ticket)
         });
         // Outside of the mutex, which the next lines lock again.
         let step = match step.flatten() {
@@ -289,6 +263,38 @@ impl<'a> QueueSlot<'a> {
             }
         };
         (step, given_up_at)
+    }
+
+    /// The next step of a waiter in the queue, and the hold that it may take over instead. `None` if it has lost its place.
+    fn step_in_queue(
+        &self,
+        entry: &mut Entry,
+        ticket: Ticket,
+    ) -> Option<(NextStep, Option<Arc<Hold>>)> {
+        let collects = self.joining.collects;
+        let queue = &mut entry.waiters_mut().queue;
+        if !queue.is_head(ticket) {
+            let is_queued = queue.has(ticket);
+            return is_queued.then_some((NextStep::WaitInLine, None));
+        }
+        // The offer stays in the slot until the waiter takes it, and means that it is its turn.
+        if collects && queue.has_offer() {
+            return Some((NextStep::Attempt { yield_first: false }, None));
+        }
+        let mut handed_over = queue.take(ticket);
+        if self.joining.takes_over && !collects && handed_over.is_none() {
+            handed_over = entry.take_back(|| self.registry.session.now());
+        }
+        let step = match &entry.holder {
+            Some(holder) if !holder.hold.over.is_set() => {
+                NextStep::Behind(Arc::clone(&holder.hold))
+            }
+            _ => NextStep::Attempt {
+                // Taken: other processes go first once for each release that they heard of.
+                yield_first: std::mem::take(&mut entry.waiters_mut().yield_first),
+            },
+        };
+        Some((step, handed_over))
     }
 
     /// A slot that is woken by this waker, and will have this place.
