@@ -72,7 +72,7 @@ rules! {
 
     // Turns of several clients.
     run_of_hand_overs_is_limited: yielding, "local/run.rs", "goes_on", OTHERS_GET_A_TURN;
-    run_ends_once_others_listen: yielding, "local/end.rs", "freed", HEARD_IN_VAIN_ONCE;
+    run_ends_once_others_listen: yielding, "local/end.rs", "take_out", HEARD_IN_VAIN_ONCE;
     attempt_behind_a_release_counts_as_a_grant: yielding, "local/slot/step.rs", "may_follow", THERE_ARE_GAPS;
     others_go_first_after_a_release: yielding, "local/entry.rs", "yield_to", OTHERS_GET_A_TURN;
     release_is_remembered_for_who_comes_next: yielding, "local/yield_list.rs", "take", OTHERS_GET_A_TURN;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use scopeguard::{defer, guard};
 
-use super::entry::{self, Entry};
+use super::entry::{self, Entries, Entry};
 use super::queue::QueueEffect;
 use super::registry::Registry;
 use super::round_robin::RoundRobin;
@@ -199,7 +199,6 @@ impl Registry {
     /// Records that a hold is over: the first in line may ask the server now. `listeners`: how many other clients heard of the
     /// release, if the server said so.
     pub(super) fn freed(&self, hold: &Hold, listeners: Option<u32>) {
-        // A rule of tests/model: run_ends_once_others_listen.
         let resource = &hold.resource;
         // If the server did not say how many listen, nobody gets a turn: a turn of nobody would leave the key idle.
         let others = listeners.unwrap_or(0);
@@ -207,8 +206,7 @@ impl Registry {
             && resource.kind.hands_over()
             && resource.kind.listens()
             && self.session.backend.counts_all_listeners();
-        let mut yielded = None;
-        {
+        let yielded = {
             let mut entries = self.entries.lock();
             // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
             let is_alone = is_alone
@@ -216,37 +214,8 @@ impl Registry {
                     let entry = entries.get(&other);
                     !entry.is_some_and(Entry::has_waiters)
                 });
-            if let Some(entry) = entries.get_mut(resource) {
-                // Not if the attempt behind the release was granted before this answer came: the entry has the new hold
-                // then.
-                let is_holder = entry.is_held_by(hold);
-                let mut left_to = RoundRobin::released(others, Run::default().turn_of_others());
-                // The usual hold has had no waiters behind it, and nothing is to be kept for any.
-                if !is_holder || entry.waiters().is_some() {
-                    let waiters = entry.waiters_mut();
-                    waiters.queue.released(is_alone);
-                    if others > 0 {
-                        // Other clients listen. The attempt that was sent behind this release is the last grant of the run,
-                        // even if it was granted before this reply arrived.
-                        waiters.queue.end_run();
-                    }
-                    if is_holder {
-                        let own_message = waiters.round_robin.own_message();
-                        left_to = RoundRobin::released(others, waiters.queue.turn_of_others())
-                            .with_own_message(own_message);
-                        waiters.yield_to(left_to);
-                    }
-                    entry.forget_waiters();
-                }
-                if is_holder {
-                    entry.holder = None;
-                    if entry.is_idle() {
-                        entry::remove(&mut entries, resource);
-                        yielded = Some(left_to);
-                    }
-                }
-            }
-        }
+            take_out(&mut entries, hold, others, is_alone)
+        };
         // An entry remembers this itself, as long as there is one.
         if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
             let now = self.session.now();
@@ -255,6 +224,45 @@ impl Registry {
         // Last: those that it wakes look at the entry, which has changed by now.
         hold.over.set();
     }
+}
+
+/// Takes a hold that is over out of the entry of its key. `others`: how many other clients heard of its release. `is_alone`: nobody
+/// else waits for the key.
+///
+/// Returns the turns that the other clients have, if this removes the entry.
+fn take_out(entries: &mut Entries, hold: &Hold, others: u32, is_alone: bool) -> Option<RoundRobin> {
+    // A rule of tests/model: run_ends_once_others_listen.
+    let resource = &hold.resource;
+    let entry = entries.get_mut(resource)?;
+    // Not if the attempt behind the release was granted before this answer came: the entry has the new hold then.
+    let is_holder = entry.is_held_by(hold);
+    let mut left_to = RoundRobin::released(others, Run::default().turn_of_others());
+    // The usual hold has had no waiters behind it, and nothing is to be kept for any.
+    if !is_holder || entry.waiters().is_some() {
+        let waiters = entry.waiters_mut();
+        waiters.queue.released(is_alone);
+        if others > 0 {
+            // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even if it was
+            // granted before this reply arrived.
+            waiters.queue.end_run();
+        }
+        if is_holder {
+            let own_message = waiters.round_robin.own_message();
+            left_to = RoundRobin::released(others, waiters.queue.turn_of_others())
+                .with_own_message(own_message);
+            waiters.yield_to(left_to);
+        }
+        entry.forget_waiters();
+    }
+    if !is_holder {
+        return None;
+    }
+    entry.holder = None;
+    if !entry.is_idle() {
+        return None;
+    }
+    entry::remove(entries, resource);
+    Some(left_to)
 }
 
 fn tell_released(hold: &Hold, held: Duration) {
