@@ -128,6 +128,15 @@ struct Rounds<'a> {
     apart: Apart,
 }
 
+/// A round without a quorum. A pause and another round follow.
+struct FailedRound {
+    refused: Vec<Refusal>,
+    /// How many of the servers that refused must change before there can be a quorum.
+    wanting: usize,
+    /// The error, if fewer servers than a quorum answered, or too late.
+    unanswered: Option<Error>,
+}
+
 /// The subscription to a server that refused.
 struct RefusalChannel {
     subscription: Subscription,
@@ -170,9 +179,9 @@ impl<'a> Rounds<'a> {
             self.mark_messages_seen();
             // Taken out, because the round borrows all the rest.
             let mut apart = std::mem::take(&mut self.apart);
-            let round = self.play(deadline, &mut apart).await;
+            let mut round = self.play(deadline, &mut apart).await;
             self.apart = apart;
-            if let Some(error) = round.one_server.or(round.hopeless) {
+            if let Some(error) = round.take_final_error() {
                 return Err(error);
             }
             if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
@@ -181,47 +190,56 @@ impl<'a> Rounds<'a> {
                 drop(self);
                 return Ok(shares);
             }
-            let Round {
-                began,
-                shares,
-                refused,
-                wanting,
-                unanswered,
-                refused_for_good,
-                ..
-            } = round;
-            let is_too_old = shares.len() >= self.quorum;
-            // Grants without a quorum are released in the background.
-            drop(shares);
-            let too_late = is_too_old.then(|| self.too_late(began));
-            let unanswered = match too_late {
-                // Nobody else was in the way.
-                Some(error) if self.now() >= deadline => return Err(error),
-                too_late => unanswered.or(too_late),
-            };
-            let failed = match unanswered {
-                None => {
-                    (self.unanswered_since, self.was_blocked) = (None, true);
-                    if self.now() >= deadline {
-                        return Err(self.timed_out(&refused));
-                    }
-                    None
-                }
-                Some(error) => {
-                    let is_known = self.is_known_outage(&refused_for_good);
-                    Some(self.unanswered(error, began, deadline, is_known, &refused)?)
-                }
-            };
-            if failed.is_none()
-                && let Some(turn) = &mut self.turn
-            {
-                turn.count_as_waiter()?;
-            }
-            self.pause(&refused, wanting, deadline).await;
+            let failed = self.note_failed(round, deadline)?;
+            self.pause(&failed.refused, failed.wanting, deadline).await;
             if self.now() >= deadline {
-                return Err(failed.unwrap_or_else(|| self.timed_out(&refused)));
+                let timed_out = || self.timed_out(&failed.refused);
+                return Err(failed.unanswered.unwrap_or_else(timed_out));
             }
         }
+    }
+
+    /// Handles a round without a quorum, whose grants are released. Fails if the acquisition ends with it.
+    fn note_failed(&mut self, round: Round, deadline: Tick) -> Result<FailedRound, Error> {
+        let Round {
+            began,
+            shares,
+            refused,
+            wanting,
+            unanswered,
+            refused_for_good,
+            ..
+        } = round;
+        let is_too_old = shares.len() >= self.quorum;
+        // Grants without a quorum are released in the background.
+        drop(shares);
+        let too_late = is_too_old.then(|| self.too_late(began));
+        let unanswered = match too_late {
+            // Nobody else was in the way.
+            Some(error) if self.now() >= deadline => return Err(error),
+            too_late => unanswered.or(too_late),
+        };
+        let unanswered = match unanswered {
+            None => {
+                (self.unanswered_since, self.was_blocked) = (None, true);
+                if self.now() >= deadline {
+                    return Err(self.timed_out(&refused));
+                }
+                if let Some(turn) = &mut self.turn {
+                    turn.count_as_waiter()?;
+                }
+                None
+            }
+            Some(error) => {
+                let is_known = self.is_known_outage(&refused_for_good);
+                Some(self.unanswered(error, began, deadline, is_known, &refused)?)
+            }
+        };
+        Ok(FailedRound {
+            refused,
+            wanting,
+            unanswered,
+        })
     }
 
     /// Before the servers are asked, so that a message that arrives meanwhile counts as new.

@@ -26,6 +26,13 @@ pub(super) struct Round {
     pub(super) one_server: Option<Error>,
 }
 
+impl Round {
+    /// The error that ends the acquisition, if no further round can help.
+    pub(super) fn take_final_error(&mut self) -> Option<Error> {
+        self.one_server.take().or_else(|| self.hopeless.take())
+    }
+}
+
 /// The pairs of clients that were found to use two servers, by their indices.
 pub(super) type Apart = Vec<(usize, usize)>;
 
