@@ -1,5 +1,6 @@
 //! An acquisition's turn in the queue of its key. The waiter of one server and the rounds of a quorum both use it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -274,31 +275,10 @@ impl<'a> Turn<'a> {
     ) -> Result<MyTurn, Error> {
         let session = &self.registry.session;
         loop {
-            // Before the step: a closed client does not take over a hold.
-            if session.closed.is_set() {
-                return Err(self.request.closed());
-            }
-            let is_new = std::mem::take(&mut self.is_new);
-            let (step, line_given_up_at) = if is_new {
-                self.slot.first_step()
-            } else {
-                self.slot.next_step()
+            let (step, now) = match self.next_step(deadline, &is_unanswered)? {
+                ControlFlow::Continue(step) => step,
+                ControlFlow::Break(turn) => return Ok(turn),
             };
-            // Before the deadline is checked: a hold that was handed over at the last moment counts.
-            if let NextStep::HandedOver(share) = step {
-                return Ok(MyTurn::HandedOver(share));
-            }
-            let now = if is_new {
-                self.request.since
-            } else {
-                session.now()
-            };
-            if now >= deadline {
-                return Ok(MyTurn::TimedOut);
-            }
-            if self.is_given_up(&step, line_given_up_at, &is_unanswered) {
-                return Ok(MyTurn::GivenUp);
-            }
             match step {
                 NextStep::HandedOver(_) | NextStep::WaitInLine => {
                     self.note_queue()?;
@@ -327,5 +307,40 @@ impl<'a> Turn<'a> {
                 }
             }
         }
+    }
+
+    /// What it does next, with the time; or what ends its wait before that.
+    fn next_step(
+        &mut self,
+        deadline: Tick,
+        is_unanswered: impl Fn(Tick) -> bool,
+    ) -> Result<ControlFlow<MyTurn, (NextStep, Tick)>, Error> {
+        let session = &self.registry.session;
+        // Before the step: a closed client does not take over a hold.
+        if session.closed.is_set() {
+            return Err(self.request.closed());
+        }
+        let is_new = std::mem::take(&mut self.is_new);
+        let (step, line_given_up_at) = if is_new {
+            self.slot.first_step()
+        } else {
+            self.slot.next_step()
+        };
+        // Before the deadline is checked: a hold that was handed over at the last moment counts.
+        if let NextStep::HandedOver(share) = step {
+            return Ok(ControlFlow::Break(MyTurn::HandedOver(share)));
+        }
+        let now = if is_new {
+            self.request.since
+        } else {
+            session.now()
+        };
+        if now >= deadline {
+            return Ok(ControlFlow::Break(MyTurn::TimedOut));
+        }
+        if self.is_given_up(&step, line_given_up_at, is_unanswered) {
+            return Ok(ControlFlow::Break(MyTurn::GivenUp));
+        }
+        Ok(ControlFlow::Continue((step, now)))
     }
 }
