@@ -22,33 +22,15 @@ pub fn reply(bytes: &[u8]) {
 fn read(value: &Value) {
     let all = || value.clone();
     let is_grant = matches!(value, Value::Nil | Value::BulkString(_));
-    let granted = |attempted: &Attempted| matches!(attempted, Attempted::Granted { .. });
     let mut faults = Vec::new();
     let mut attempts = |attempted: Result<Attempted, Fault>| match attempted {
-        Ok(attempted) => assert!(is_grant || !granted(&attempted), "{value:?}"),
+        Ok(attempted) => assert!(is_grant || !is_granted(&attempted), "{value:?}"),
         Err(fault) => faults.push(fault),
     };
     attempts(reply::attempted(all()));
     attempts(reply::attempted_permits(all(), false));
     for wanted in 1..3 {
-        let attempted = reply::attempted_all(all(), wanted);
-        if let Ok(AttemptedAll { at, attempted }) = &attempted {
-            assert!(*at < wanted && granted(attempted) == (*value == Value::Nil));
-        }
-        if let Some(at) = reply::of_another_type(value, wanted) {
-            assert!(at < wanted && attempted.is_err());
-        }
-        faults.extend(attempted.err());
-        match reply::renewed(all(), wanted) {
-            Ok(ours) => assert_eq!(ours.len(), wanted),
-            Err(fault) => faults.push(fault),
-        }
-        for kind in [Kind::Reentrant, Kind::Latch] {
-            match reply::looked(all(), &targets(kind, wanted)) {
-                Ok(looked) => assert_eq!(looked.len(), wanted),
-                Err(fault) => faults.push(fault),
-            }
-        }
+        read_for_each(value, wanted, &mut faults);
     }
     // Of these, none or more than there are may be of this client.
     for own in [0, 1, i64::MAX] {
@@ -73,6 +55,33 @@ fn read(value: &Value) {
     faults.extend(reply::two_numbers(all()).err());
     let is_protocol = |fault: &Fault| matches!(fault, Fault::Protocol(_));
     assert!(faults.iter().all(is_protocol), "{faults:?}");
+}
+
+fn is_granted(attempted: &Attempted) -> bool {
+    matches!(attempted, Attempted::Granted { .. })
+}
+
+/// Reads the reply to a script that was called for as many holds as are `wanted`.
+fn read_for_each(value: &Value, wanted: usize, faults: &mut Vec<Fault>) {
+    let all = || value.clone();
+    let attempted = reply::attempted_all(all(), wanted);
+    if let Ok(AttemptedAll { at, attempted }) = &attempted {
+        assert!(*at < wanted && is_granted(attempted) == (*value == Value::Nil));
+    }
+    if let Some(at) = reply::of_another_type(value, wanted) {
+        assert!(at < wanted && attempted.is_err());
+    }
+    faults.extend(attempted.err());
+    match reply::renewed(all(), wanted) {
+        Ok(ours) => assert_eq!(ours.len(), wanted),
+        Err(fault) => faults.push(fault),
+    }
+    for kind in [Kind::Reentrant, Kind::Latch] {
+        match reply::looked(all(), &targets(kind, wanted)) {
+            Ok(looked) => assert_eq!(looked.len(), wanted),
+            Err(fault) => faults.push(fault),
+        }
+    }
 }
 
 /// The fault of each error has a text. A redirect is never read as a missing script.
