@@ -18,9 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use smallvec::SmallVec;
 
 use super::part::{GrantedParts, Part};
 use super::waiter::{RoundOutcome, SeveralKeysWaiter};
+use crate::clock::Tick;
 use crate::error::Error;
 use crate::local::{OpenShares, Registry, SlotState};
 use crate::sync::first;
@@ -94,9 +96,7 @@ impl SeveralKeysWaiter<'_> {
         &mut self,
         free: Part,
     ) -> Result<Option<RoundOutcome>, Error> {
-        let mut parts = self.request().parts(free, self.session());
-        // It sleeps if its own key is refused, so it must hold nothing then.
-        parts.sort_by_key(|part| !part.contains(&self.at()));
+        let parts = self.own_part_first(free);
         if let Some(at) = self.silent_part(&parts) {
             return Ok(Some(self.elsewhere(at)));
         }
@@ -140,14 +140,32 @@ impl SeveralKeysWaiter<'_> {
                 PartOutcome::Absent => return Ok(Some(self.elsewhere(self.at()))),
             }
         }
-        if !granted.are_held() {
-            self.too_slow_for += self.session().now().since(began);
-            if self.too_slow_for >= self.session().config.unavailable_after {
-                return Err(self.request().not_held_together(self.too_slow_for));
-            }
-            return Ok(Some(self.elsewhere(self.at())));
+        self.take_parts(granted, began)
+    }
+
+    /// Divides these keys into parts. The server is asked for its own key first: it sleeps if that is refused, so it must hold nothing
+    /// then.
+    fn own_part_first(&self, keys: Part) -> SmallVec<[Part; 1]> {
+        let mut parts = self.request().parts(keys, self.session());
+        parts.sort_by_key(|part| !part.contains(&self.at()));
+        parts
+    }
+
+    /// Takes all parts, of which the first was asked for when it `began`. If some of them have ended meanwhile, it asks again, unless
+    /// that has gone on for too long.
+    fn take_parts(
+        &mut self,
+        granted: GrantedParts,
+        began: Tick,
+    ) -> Result<Option<RoundOutcome>, Error> {
+        if granted.are_held() {
+            return Ok(self.take_all(granted.into_all()));
         }
-        Ok(self.take_all(granted.into_all()))
+        self.too_slow_for += self.session().now().since(began);
+        if self.too_slow_for >= self.session().config.unavailable_after {
+            return Err(self.request().not_held_together(self.too_slow_for));
+        }
+        Ok(Some(self.elsewhere(self.at())))
     }
 
     /// Asks for its own key alone if its server is known not to answer, so that nothing is kept from others meanwhile. Fails if
