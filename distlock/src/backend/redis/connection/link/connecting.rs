@@ -89,32 +89,37 @@ impl Link {
         // it.
         connecting.end();
         if was_taken {
-            let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
-            let mut phase = self.phase.subscribe();
-            let connector = Arc::clone(&self.config.connector);
-            let what = self.config.what;
-            let server = self.config.outages.server().to_owned();
-            let link = Arc::downgrade(self);
-            let pings = self.config.pings;
-            drop(tokio::spawn(boxed(async move {
-                // Moved in here, so that it is dropped with the task: when the connection has ended, or the runtime.
-                let _runtime_ends = runtime_ends;
-                let connection = || link.upgrade()?.connection_of(epoch);
-                let heard = |is_in_time| match link.upgrade() {
-                    Some(link) if is_in_time => link.answered(epoch),
-                    Some(link) => link.timed_out(epoch),
-                    None => {}
-                };
-                tokio::select! {
-                    _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
-                    () = keep_logged_in(what, &server, &connector, connection) => {}
-                    () = pings.ask(connection, heard) => {}
-                }
-            })));
+            self.tend(epoch);
             self.config.epochs.changed();
             telemetry::connected(self.config.what, epoch);
             self.config.outages.established(self.config.what);
         }
+    }
+
+    /// Keeps the connection with this number logged in and asks for signs of life over it, in a task that ends with it.
+    fn tend(self: &Arc<Self>, epoch: u64) {
+        let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
+        let mut phase = self.phase.subscribe();
+        let connector = Arc::clone(&self.config.connector);
+        let what = self.config.what;
+        let server = self.config.outages.server().to_owned();
+        let link = Arc::downgrade(self);
+        let pings = self.config.pings;
+        drop(tokio::spawn(boxed(async move {
+            // Moved in here, so that it is dropped with the task: when the connection has ended, or the runtime.
+            let _runtime_ends = runtime_ends;
+            let connection = || link.upgrade()?.connection_of(epoch);
+            let heard = |is_in_time| match link.upgrade() {
+                Some(link) if is_in_time => link.answered(epoch),
+                Some(link) => link.timed_out(epoch),
+                None => {}
+            };
+            tokio::select! {
+                _closed = phase.wait_for(|phase| !is_current(phase, epoch)) => {}
+                () = keep_logged_in(what, &server, &connector, connection) => {}
+                () = pings.ask(connection, heard) => {}
+            }
+        })));
     }
 }
 
