@@ -72,6 +72,26 @@ impl Beside<'_> {
             on_push: Arc::new(|_, _| {}),
         }
     }
+
+    /// The connection over which replicas confirm grants, if they are to.
+    fn confirmations(&self, server: &Arc<dyn Locate>) -> Option<Arc<Confirmations>> {
+        let shared = self.shared;
+        let wanted = shared.confirmation?;
+        let pings = Pings {
+            // The server answers a PING behind a WAIT, and not before that ends.
+            patience: shared.pings.patience.saturating_add(wanted.timeout),
+            ..shared.pings
+        };
+        let link = LinkConfig {
+            pings,
+            ..self.link("confirmations", server)
+        };
+        Some(Confirmations::new(
+            Link::new(link),
+            wanted,
+            shared.response_timeout,
+        ))
+    }
 }
 
 impl Node {
@@ -92,18 +112,7 @@ impl Node {
             expected,
             outages: &outages,
         };
-        let confirmations = shared.confirmation.map(|wanted| {
-            let pings = Pings {
-                // The server answers a PING behind a WAIT, and not before that ends.
-                patience: shared.pings.patience.saturating_add(wanted.timeout),
-                ..shared.pings
-            };
-            let link = LinkConfig {
-                pings,
-                ..beside.link("confirmations", &server)
-            };
-            Confirmations::new(Link::new(link), wanted, shared.response_timeout)
-        });
+        let confirmations = beside.confirmations(&server);
         let heard = Arc::clone(&shared.heard);
         let commands = LinkConfig {
             on_push: Arc::new(move |_, push| heard.add(&push)),
