@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::entry::{self, Entries, KeyWaiters};
-use super::queue::{HeadCheck, QueueEffect};
+use super::queue::{HeadCheck, QueueEffect, Ticket};
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::hold::Hold;
@@ -75,19 +75,7 @@ impl CheckedHeads {
             is_checked
         });
         if !tickets.is_empty() {
-            // A waiter for several keys has one ticket in all their queues, and is absent in each.
-            entries.retain(|_, entry| {
-                if !entry.has_waiters() {
-                    return true;
-                }
-                let queue = &mut entry.waiters_mut().queue;
-                let left = queue.those_of(&tickets);
-                for ticket in &left {
-                    effects.push(queue.leave(*ticket, |hold| hold.may_pass_on(now)));
-                }
-                left.is_empty() || !entry.is_idle()
-            });
-            table::shrink(entries);
+            leave_all_queues(entries, &tickets, now, &mut effects);
         }
         FoundHeads {
             asked,
@@ -96,4 +84,25 @@ impl CheckedHeads {
             is_any_left: !checked.is_empty(),
         }
     }
+}
+
+/// Removes these waiters from all queues. A waiter for several keys has one ticket in all their queues, and is absent in each.
+fn leave_all_queues(
+    entries: &mut Entries,
+    tickets: &BTreeSet<Ticket>,
+    now: Tick,
+    effects: &mut Vec<QueueEffect<Arc<Hold>, Arc<SlotWaker>>>,
+) {
+    entries.retain(|_, entry| {
+        if !entry.has_waiters() {
+            return true;
+        }
+        let queue = &mut entry.waiters_mut().queue;
+        let left = queue.those_of(tickets);
+        for ticket in &left {
+            effects.push(queue.leave(*ticket, |hold| hold.may_pass_on(now)));
+        }
+        left.is_empty() || !entry.is_idle()
+    });
+    table::shrink(entries);
 }
