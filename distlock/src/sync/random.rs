@@ -1,6 +1,7 @@
 //! Random numbers for pauses. An explored run that is played again draws the same ones.
 
 use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
 
 /// A number from 0 to 1, without 1.
 #[cfg(not(all(test, distlock_shuttle)))]
@@ -24,4 +25,12 @@ pub(crate) fn random_range(range: impl RangeBounds<f64>) -> f64 {
     let start = end_of(range.start_bound());
     let end = end_of(range.end_bound());
     start + (end - start) * random()
+}
+
+/// The next of some growing pauses: a random part of `pause`, at least half of it, so that those who began together do not go on
+/// together. `pause` is twice as long after that, but not longer than the longest one.
+pub(crate) fn growing_pause(pause: &mut Duration, longest: Duration) -> Duration {
+    let next = pause.mul_f64(random_range(0.5..1.0));
+    *pause = (*pause * 2).min(longest);
+    next
 }

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::local::{NextStep, OpenShare, OpenShares, Registry, Ticket, WaiterSlot};
 use crate::session::{Retry, Session};
 use crate::sync::first;
-use crate::sync::random::random_range;
+use crate::sync::random::growing_pause;
 use crate::telemetry;
 
 /// What a waiter that is first in line does.
@@ -354,13 +354,11 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Pauses, each time twice as long, up to the longest pause and to the end of the holder's lease. The length is
-    /// random, between half of the pause and all of it, so that waiters that arrived together do not always attempt
-    /// together.
+    /// Pauses, each time longer, up to the longest pause and to the end of the holder's lease.
     pub(super) async fn back_off(&mut self, ttl: Option<Duration>) {
-        let pause = self.pause.mul_f64(random_range(0.5..=1.0));
+        let longest = self.requested().backoff().longest;
+        let pause = growing_pause(&mut self.pause, longest);
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
-        self.pause = (self.pause * 2).min(self.requested().backoff().longest);
         let until = self
             .session()
             .now()

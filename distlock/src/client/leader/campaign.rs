@@ -15,7 +15,7 @@ use crate::primitives::FencedLock;
 use crate::resource::key::Key;
 use crate::session::Session;
 use crate::sync::first;
-use crate::sync::random::random_range;
+use crate::sync::random::growing_pause;
 
 pub(super) struct Campaign {
     lock: FencedLock,
@@ -143,10 +143,8 @@ impl Campaign {
                     };
                     vacancy.next(lease_left).await;
                 } else {
-                    // Random, so that the candidates do not all ask at the same moment when the server is back.
-                    let random = pause.mul_f64(random_range(0.5..=1.0));
-                    session.clock.sleep_until(session.now().after(random)).await;
-                    pause = (pause * 2).min(session.config.longest_pause());
+                    let next = growing_pause(&mut pause, session.config.longest_pause());
+                    session.clock.sleep_until(session.now().after(next)).await;
                 }
             };
             first(first(next, session.closed.wait()), running.resigned()).await;

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::config::{RECONNECT_BACKOFF, REFUSED_PAUSE};
-use crate::sync::random::random_range;
+use crate::sync::random::growing_pause;
 
 /// The pause before the next try to connect. Each is twice as long as the one before, up to a longest one.
 pub(crate) struct ReconnectPause {
@@ -29,10 +29,7 @@ impl ReconnectPause {
 
     /// Sleeps. If the server refused the last try, somebody who waits for the connection ends a long pause.
     pub(crate) async fn sleep(&mut self, was_refused: bool, wanted: &Notify) {
-        // Jitter: the many clients that lost one server should not all return at the same moment.
-        let jitter = random_range(0.5..1.0);
-        let pause = self.next.mul_f64(jitter);
-        self.next = (self.next * 2).min(self.longest);
+        let pause = growing_pause(&mut self.next, self.longest);
         tokio::select! {
             () = sleep(pause) => {}
             // The server is there, and may admit the next try.
