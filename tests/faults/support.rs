@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock::test_util::{self, Sizes, Verbs};
 use distlock::{Builder, Client, Guard};
+pub(crate) use distlock_tests::listened;
 use distlock_tests::{Leaks, Proxy, RedisServer, eventually, eventually_eq};
 use futures_util::future::join_all;
 
@@ -112,15 +113,6 @@ pub(crate) async fn assert_told_of_one(row: &Row, lost: Guard, kept: Guard) {
 pub(crate) async fn waiting(client: &Client, waiters: usize) {
     eventually_eq(SOON, "waiters", waiters, || async {
         test_util::sizes(client).waiters
-    })
-    .await;
-}
-
-/// Completes when the server has this many listeners on a lock's channel.
-pub(crate) async fn listened(server: &RedisServer, key: &str, listeners: u64) {
-    let channel = format!("redisson_lock__channel:{{{key}}}");
-    eventually_eq(SOON, "listeners", listeners, || {
-        server.pubsub_numsub(&channel)
     })
     .await;
 }

@@ -66,5 +66,5 @@ pub use plays::play_until_it_counts;
 pub use process::{Process, environment, guardian};
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
 pub use pulse::Pulse;
-pub use server::{RedisCluster, RedisServer, SentinelSet};
+pub use server::{RedisCluster, RedisServer, SentinelSet, listened};
 pub use size::{long_size, size};

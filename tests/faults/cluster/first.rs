@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 
 use distlock::Client;
-use distlock_tests::{BY_MESSAGE, RedisCluster, eventually, eventually_eq};
+use distlock_tests::{BY_MESSAGE, RedisCluster, eventually};
 use tokio::time::timeout;
 
 use super::free;
@@ -17,18 +17,7 @@ async fn hears_the_others(cluster: &RedisCluster, holder: &Client, waiter: &Clie
     let key = cluster.key_at(1, "k:").await;
     let guard = holder.lock(&key).acquire().wait(SOON).await.unwrap();
     let waiting = tokio::spawn(waiter.lock(&key).acquire().wait(SOON * 2).into_future());
-    let channels = if cluster.has_sharded_messages().await {
-        "SHARDCHANNELS"
-    } else {
-        "CHANNELS"
-    };
-    let pattern = format!("*{{{key}}}*");
-    eventually_eq(SOON, "channels", 1, async || {
-        let words = ["PUBSUB", channels, &pattern];
-        let channels: Vec<String> = cluster.node(1).try_cli(&words).await.unwrap();
-        channels.len()
-    })
-    .await;
+    cluster.listened(1, &key).await;
     guard.release().await.unwrap();
     let granted = timeout(BY_MESSAGE, waiting).await.expect("woken");
     granted.unwrap().unwrap().release().await.unwrap();

@@ -13,6 +13,7 @@
 pub mod cluster;
 mod inspect;
 mod launch;
+mod listeners;
 mod log_time;
 mod login;
 mod port;
@@ -42,6 +43,7 @@ use tls::TlsPort;
 pub use cluster::RedisCluster;
 pub use inspect::ClientLine;
 pub(crate) use inspect::client_lines;
+pub use listeners::listened;
 pub use port::{free_port, loopback};
 pub use sentinel::SentinelSet;
 

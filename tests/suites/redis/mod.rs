@@ -31,7 +31,7 @@ mod unpolled;
 use std::time::Duration;
 
 use distlock::Client;
-use distlock_tests::{Pulse, RedisServer, eventually_eq, play_until_it_counts};
+use distlock_tests::{Pulse, RedisServer, listened, play_until_it_counts};
 use tokio::runtime;
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
@@ -52,15 +52,6 @@ async fn client(server: &RedisServer) -> Client {
 async fn client_of_lease(server: &RedisServer, lease: Duration) -> Client {
     let builder = Client::builder().watchdog_timeout(lease);
     builder.connect(&server.url()).await.expect("a client")
-}
-
-/// Completes when the server has this many listeners on a lock's channel.
-async fn listened(server: &RedisServer, key: &str, listeners: u64) {
-    let channel = format!("redisson_lock__channel:{{{key}}}");
-    eventually_eq(SOON, "listeners", listeners, || {
-        server.pubsub_numsub(&channel)
-    })
-    .await;
 }
 
 /// Plays a test, and again if it fails on a machine that stood still for this long.
