@@ -128,6 +128,21 @@ async fn hears_others_at(cluster: &RedisCluster, client: &Client, names: &Names)
     granted.unwrap().unwrap().release().await.unwrap();
 }
 
+/// The name of a cluster, and a client that has used it. All nodes are gone after that.
+///
+/// Nothing looks at the name while the nodes answer: it is the search for the map that does.
+async fn behind_a_name_and_gone(cluster: &mut RedisCluster) -> (Names, Client) {
+    let names = Names::new();
+    names.lead(NAME, [cluster.node(0).addr()]);
+    let builder = builder(&names).look_up_interval(Duration::ZERO);
+    let client = builder.connect(CLUSTER).await.unwrap();
+    lock_once(&client, "k").await;
+    for node in 0..cluster.size() {
+        cluster.node_mut(node).kill();
+    }
+    (names, client)
+}
+
 #[tokio::test]
 async fn cluster_behind_a_name_that_publishes_in_another_way_than_the_last_one_is_heard() {
     let [new, old] = new_and_old_cluster().await;
@@ -144,15 +159,7 @@ async fn cluster_behind_a_name_that_publishes_in_another_way_than_the_last_one_i
 #[tokio::test]
 async fn cluster_that_is_found_when_all_nodes_are_gone_and_publishes_in_another_way_is_heard() {
     let [new, mut old] = new_and_old_cluster().await;
-    let names = Names::new();
-    names.lead(NAME, [old.node(0).addr()]);
-    // Nothing looks at the name while the nodes answer: it is the search for the map that does.
-    let builder = builder(&names).look_up_interval(Duration::ZERO);
-    let client = builder.connect(CLUSTER).await.unwrap();
-    lock_once(&client, "k").await;
-    for node in 0..old.size() {
-        old.node_mut(node).kill();
-    }
+    let (names, client) = behind_a_name_and_gone(&mut old).await;
     names.lead(NAME, [new.node(1).addr()]);
     hears_others_at(&new, &client, &names).await;
 }
@@ -184,15 +191,7 @@ async fn seed_that_leads_to_other_nodes_of_its_cluster_nowhere_or_to_a_server_al
 #[tokio::test]
 async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name() {
     let (mut old, new) = (cluster().await, cluster().await);
-    let names = Names::new();
-    names.lead(NAME, [old.node(0).addr()]);
-    // Nothing looks at the name while the nodes answer: it is the search for the map that does.
-    let builder = builder(&names).look_up_interval(Duration::ZERO);
-    let client = builder.connect(CLUSTER).await.unwrap();
-    lock_once(&client, "k").await;
-    for node in 0..old.size() {
-        old.node_mut(node).kill();
-    }
+    let (names, client) = behind_a_name_and_gone(&mut old).await;
     names.lead(NAME, [new.node(2).addr()]);
     let acquired = client.lock("k").acquire().wait(2 * SOON).await;
     acquired.unwrap().release().await.unwrap();
