@@ -226,21 +226,32 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Client) {
     (server, proxy, client)
 }
 
-#[tokio::test]
-async fn caller_that_leaves_while_its_batch_is_under_way_keeps_no_key_and_no_answer_of_others() {
-    let (server, proxy, client) = behind_a_proxy().await;
-    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key(3)));
-    let mut attempts: Vec<_> = attempts(&client).into_iter().map(tokio::spawn).collect();
+/// The attempt of this number leaves while the batch with its key is under way. All others are granted, and no key is kept.
+async fn leave_under_way(
+    server: &RedisServer,
+    proxy: &Proxy,
+    attempts: Vec<Acquiring>,
+    leaves: usize,
+    key: String,
+) {
+    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key));
+    let mut attempts: Vec<_> = attempts.into_iter().map(tokio::spawn).collect();
     let batch = batch.caught(SOON).await;
-    let left = attempts.remove(3);
+    let left = attempts.remove(leaves);
     left.abort();
     assert!(left.await.unwrap_err().is_cancelled());
     assert!(batch.deliver().await.is_some());
     for acquired in join_all(attempts).await {
         acquired.unwrap().unwrap().release().await.unwrap();
     }
-    // The lease is 30 s: only a release frees it in time.
+    // The lease is 30 s: only a release frees the keys in time.
     eventually_eq(SOON, "keys", Vec::<String>::new(), || server.keys()).await;
+}
+
+#[tokio::test]
+async fn caller_that_leaves_while_its_batch_is_under_way_keeps_no_key_and_no_answer_of_others() {
+    let (server, proxy, client) = behind_a_proxy().await;
+    leave_under_way(&server, &proxy, attempts(&client), 3, key(3)).await;
 }
 
 #[tokio::test]

@@ -6,16 +6,16 @@ use std::time::Duration;
 use distlock::test_util::{collect_always, script};
 use distlock::{Client, Guard};
 use distlock_tests::rights::PASSWORD;
-use distlock_tests::{RedisServer, Select, Which, eventually_eq};
+use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::future::join_all;
 use redis::Value;
 use tokio::task::JoinSet;
 
+use super::script::has_no_valid_lease;
 use super::{
-    AT_ONCE, Acquiring, MOST_SCRIPTS, SOON, behind_a_proxy, but_the_third, key, other_data,
-    release_all,
+    AT_ONCE, Acquiring, MOST_SCRIPTS, SOON, behind_a_proxy, but_the_third, key, leave_under_way,
+    other_data, release_all, scripts_since, untracked_client, warm_client,
 };
-use super::{scripts_since, untracked_client, warm_client};
 
 /// The lock of several readers.
 const LOCK: &str = "lock";
@@ -160,21 +160,7 @@ async fn readers_that_leave_in_a_batch_wake_the_writer_that_waits() {
 async fn reader_that_leaves_while_its_batch_is_under_way_keeps_nothing() {
     let (server, proxy, client) = behind_a_proxy().await;
     warm_up(&client).await;
-    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key(3)));
-    let mut attempts: Vec<_> = attempts(&client, key)
-        .into_iter()
-        .map(tokio::spawn)
-        .collect();
-    let batch = batch.caught(SOON).await;
-    let left = attempts.remove(3);
-    left.abort();
-    assert!(left.await.unwrap_err().is_cancelled());
-    assert!(batch.deliver().await.is_some());
-    for acquired in join_all(attempts).await {
-        acquired.unwrap().unwrap().release().await.unwrap();
-    }
-    // The lease is 30 s: only a release frees it in time.
-    eventually_eq(SOON, "keys", Vec::<String>::new(), || server.keys()).await;
+    leave_under_way(&server, &proxy, attempts(&client, key), 3, key(3)).await;
 }
 
 #[tokio::test]
@@ -268,15 +254,7 @@ async fn error_of_one_group_in_the_script_of_a_batch_is_the_answer_of_its_reader
         panic!("{answers:?}")
     };
     for failed in [failed, too] {
-        let Value::Array(failed) = failed else {
-            panic!("{failed:?}")
-        };
-        let [Value::BulkString(word), Value::BulkString(error)] = failed.as_slice() else {
-            panic!("{failed:?}")
-        };
-        assert_eq!(word, b"failed");
-        let error = String::from_utf8_lossy(error);
-        assert!(error.contains("not an integer"), "{error}");
+        has_no_valid_lease(failed);
     }
     let left = |key: &str, owner: &str| format!("{{{key}}}:{owner}:rwlock_timeout:1");
     let mut expected = vec!["a".into(), "c".into(), left("a", &two), left("c", &three)];

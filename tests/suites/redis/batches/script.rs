@@ -4,6 +4,19 @@ use distlock::test_util::script;
 use distlock_tests::RedisServer;
 use redis::Value;
 
+/// The answer of a batch to an operation whose lease is no number.
+pub(super) fn has_no_valid_lease(failed: &Value) {
+    let Value::Array(failed) = failed else {
+        panic!("{failed:?}")
+    };
+    let [Value::BulkString(word), Value::BulkString(error)] = failed.as_slice() else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(word, b"failed");
+    let error = String::from_utf8_lossy(error);
+    assert!(error.contains("not an integer"), "{error}");
+}
+
 #[tokio::test]
 async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
     let server = RedisServer::start().await;
@@ -44,15 +57,7 @@ async fn error_of_one_operation_in_the_script_of_a_batch_is_its_own_answer() {
         panic!("{answers:?}")
     };
     for failed in [failed, too] {
-        let Value::Array(failed) = failed else {
-            panic!("{failed:?}")
-        };
-        let [Value::BulkString(word), Value::BulkString(error)] = failed.as_slice() else {
-            panic!("{failed:?}")
-        };
-        assert_eq!(word, b"failed");
-        let error = String::from_utf8_lossy(error);
-        assert!(error.contains("not an integer"), "{error}");
+        has_no_valid_lease(failed);
     }
     assert_eq!(server.keys().await, ["c", "d", "g"]);
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use distlock::test_util::collect_always;
 use distlock::{Client, Error, Guard};
+use distlock_tests::RedisServer;
 use distlock_tests::rights::PASSWORD;
-use distlock_tests::{RedisServer, Select, Which, eventually_eq};
 use futures_util::future::join_all;
 
 use super::{
-    AT_ONCE, Acquiring, SOON, behind_a_proxy, but_the_third, key, other_data, release_all,
-    scripts_since, untracked_client, warm_client,
+    AT_ONCE, Acquiring, behind_a_proxy, but_the_third, key, leave_under_way, other_data,
+    release_all, scripts_since, untracked_client, warm_client,
 };
 
 /// How many scripts the server is sent for operations on two keys each: a batch has as many locks, and half as many operations.
@@ -87,20 +87,8 @@ async fn release_of_several_keys_in_a_batch_frees_those_that_are_no_other_data()
 async fn attempt_at_several_keys_that_leaves_while_its_batch_is_under_way_keeps_none() {
     let (server, proxy, client) = behind_a_proxy().await;
     release_multi_locks(&client).await;
-    let batch = proxy.hold(Select::COMMANDS, Which::NEXT.containing(key(9)));
-    let attempts = attempts_at_two(&client);
-    let mut attempts: Vec<_> = attempts.into_iter().map(tokio::spawn).collect();
-    let batch = batch.caught(SOON).await;
     // Keys 9 and 11.
-    let left = attempts.remove(5);
-    left.abort();
-    assert!(left.await.unwrap_err().is_cancelled());
-    assert!(batch.deliver().await.is_some());
-    for acquired in join_all(attempts).await {
-        acquired.unwrap().unwrap().release().await.unwrap();
-    }
-    // The lease is 30 s: only a release frees them in time.
-    eventually_eq(SOON, "keys", Vec::<String>::new(), || server.keys()).await;
+    leave_under_way(&server, &proxy, attempts_at_two(&client), 5, key(9)).await;
 }
 
 /// The server knows the scripts for several keys afterwards.
