@@ -29,5 +29,7 @@ pub(crate) use self::registry::Registry;
 pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef, end_all};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
+#[cfg(test)]
+pub(crate) use self::slot::{resources, resting};
 pub(crate) use self::waits::Wait;
 pub(crate) use self::waits::limits::WaiterSlot;

@@ -129,7 +129,7 @@ impl<'a> QueueSlot<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::panic::Location;
 
     use tokio::time::{Duration, timeout};
@@ -147,12 +147,15 @@ mod tests {
         call_site: Location::caller(),
     };
 
-    fn resources(keys: [&str; 2]) -> [Resource; 2] {
+    pub(crate) fn resources(keys: [&str; 2]) -> [Resource; 2] {
         keys.map(resource)
     }
 
     /// Places at the end of the queues of these keys.
-    fn resting<'a>(registry: &'a Arc<Registry>, resources: &'a [Resource]) -> Vec<QueueSlot<'a>> {
+    pub(crate) fn resting<'a>(
+        registry: &'a Arc<Registry>,
+        resources: &'a [Resource],
+    ) -> Vec<QueueSlot<'a>> {
         registry.slots_at_the_end(resources.iter().map(|resource| Joining {
             resource,
             since: registry.session.now(),

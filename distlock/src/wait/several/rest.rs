@@ -142,43 +142,11 @@ impl SeveralKeysWaiter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::Location;
-
     use tokio::time::timeout;
 
     use super::*;
     use crate::Client;
-    use crate::hold::HoldTerms;
-    use crate::local::Joining;
-    use crate::resource::key::{Key, Resource};
-    use crate::resource::kind::Kind;
-
-    const TERMS: HoldTerms = HoldTerms {
-        lease: None,
-        max_hold: None,
-        margin: Duration::ZERO,
-        call_site: Location::caller(),
-    };
-
-    fn resources(keys: [&str; 2]) -> [Resource; 2] {
-        keys.map(|key| Resource {
-            kind: Kind::Reentrant,
-            key: Key::new("", key).unwrap(),
-        })
-    }
-
-    /// Places at the end of the queues of these keys.
-    fn resting<'a>(registry: &'a Arc<Registry>, resources: &'a [Resource]) -> Vec<QueueSlot<'a>> {
-        registry.slots_at_the_end(resources.iter().map(|resource| Joining {
-            resource,
-            since: registry.session.now(),
-            takes_over: false,
-            terms: &TERMS,
-            is_let_in: false,
-            rank: None,
-            collects: false,
-        }))
-    }
+    use crate::local::{resources, resting};
 
     #[tokio::test(start_paused = true)]
     async fn one_that_rests_behind_a_held_key_wakes_the_next_in_the_queue_of_another_key() {
