@@ -4,19 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Cmd, Value};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::driven::Driven;
 use super::handshake::{self, Expected};
 use super::info;
-use super::rejection::{may_be_rejection, rejection};
+use super::rejection::{connect_or_reason, rejection};
 use super::step::Step;
-use super::tls;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of};
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
-use crate::config::HANDSHAKE_SILENCE;
 use crate::error::show;
 use crate::sync::Mutex;
 
@@ -141,35 +139,11 @@ async fn connect_to(
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(Some(patience));
-    let connected = dial.connect(config);
+    let has_tls = connector.has_tls();
+    let ask = || rejection(&endpoint, has_tls, expected);
+    let connecting = connect_or_reason(dial.connect(config), &endpoint, has_tls, ask);
+    let mut connection = connecting.await?;
     let name = endpoint.address.to_string();
-    let connected = tokio::select! {
-        connected = connected => connected,
-        // Beside the connection: a server that speaks no TLS may leave the handshake without an answer.
-        fault = no_tls_there(connector, &endpoint, expected) => return Err(fault),
-    };
-    let mut connection = match connected {
-        Ok(connection) => connection,
-        Err(error) => {
-            let fault = if may_be_rejection(&error) || tls::is_no_tls(&error) {
-                rejection(&endpoint, connector.has_tls(), expected).await
-            } else {
-                None
-            };
-            return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
-        }
-    };
     handshake::check(&name, expected, connector.client_name(), &mut connection).await?;
     Ok(connection)
-}
-
-/// Completes if a server leaves the handshake of TLS unanswered because it speaks none.
-async fn no_tls_there(connector: &Connector, endpoint: &Endpoint, expected: Expected) -> Fault {
-    if connector.has_tls() {
-        sleep(HANDSHAKE_SILENCE).await;
-        if let Some(fault) = rejection(endpoint, true, expected).await {
-            return fault;
-        }
-    }
-    std::future::pending().await
 }

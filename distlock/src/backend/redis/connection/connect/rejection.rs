@@ -1,17 +1,19 @@
-//! What a server says that has turned a connection away, asked over a separate connection.
+//! What a server says that turns a connection away, asked over a separate connection.
 
 use std::io;
 use std::path::Path;
 
-use redis::RedisError;
+use redis::{RedisError, RedisResult};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::handshake::Expected;
+use super::driven::Driven;
+use super::handshake::{self, Expected};
+use super::tls;
 use crate::backend::redis::connection::addresses::{Address, Endpoint};
 use crate::backend::{Fault, cause};
-use crate::config::{GOODBYE_LENGTH, GOODBYE_TIMEOUT};
+use crate::config::{GOODBYE_LENGTH, GOODBYE_TIMEOUT, HANDSHAKE_SILENCE};
 
 /// The head of a message of TLS 1.2 or 1.3 that comes too early, and its one byte. A server that speaks TLS answers with an
 /// alert. To another one, the line is not over.
@@ -45,8 +47,51 @@ pub(crate) async fn rejection(
     }
 }
 
+/// Connects. If the server ends the connection, or leaves the handshake of TLS without an answer, `ask` finds out what the server
+/// says to that: its [`rejection`].
+pub(crate) async fn connect_or_reason<A>(
+    connecting: impl Future<Output = RedisResult<Driven>>,
+    endpoint: &Endpoint,
+    has_tls: bool,
+    ask: impl Fn() -> A,
+) -> Result<Driven, Fault>
+where
+    A: Future<Output = Option<Fault>>,
+{
+    let connected = tokio::select! {
+        connected = connecting => connected,
+        // Beside the connection: a server that speaks no TLS may leave the handshake without an answer.
+        fault = no_tls_there(has_tls, &ask) => return Err(fault),
+    };
+    let error = match connected {
+        Ok(connection) => return Ok(connection),
+        Err(error) => error,
+    };
+    let fault = if may_be_rejection(&error) || tls::is_no_tls(&error) {
+        ask().await
+    } else {
+        None
+    };
+    let refused = || handshake::refused(&endpoint.address.to_string(), error);
+    Err(fault.unwrap_or_else(refused))
+}
+
+/// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
+async fn no_tls_there<A>(has_tls: bool, ask: impl Fn() -> A) -> Fault
+where
+    A: Future<Output = Option<Fault>>,
+{
+    if has_tls {
+        sleep(HANDSHAKE_SILENCE).await;
+        if let Some(fault) = ask().await {
+            return fault;
+        }
+    }
+    std::future::pending().await
+}
+
 /// Whether the server may have turned a connection away that ended with this error.
-pub(crate) fn may_be_rejection(error: &RedisError) -> bool {
+fn may_be_rejection(error: &RedisError) -> bool {
     error.is_connection_dropped() && !error.is_connection_refusal()
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::AsyncConnectionConfig;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::config::{LinkConfig, OnPush};
 use super::together::Member;
 use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::{Endpoint, first_of, in_common_order};
-use crate::backend::redis::connection::connect::rejection::{may_be_rejection, rejection};
-use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, info, tls};
-use crate::config::{GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER};
+use crate::backend::redis::connection::connect::rejection::{connect_or_reason, rejection};
+use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, info};
+use crate::config::{GOODBYE_AGAIN_AFTER, PIPELINE_BUFFER};
 use crate::sync::Mutex;
 
 /// An established connection.
@@ -88,24 +88,11 @@ impl Opening {
         let dial = connector.dial(&endpoint, config.nodelay, &self.step);
         let dial = dial.await?;
         let epoch = config.epochs.next();
-        let connected = dial.connect(config_of_driver(link, epoch));
-        let connected = tokio::select! {
-            connected = connected => connected,
-            // Beside the connection: a server that speaks no TLS may leave the handshake without an answer.
-            fault = self.no_tls_there(config, &endpoint) => return Err(fault),
-        };
-        let mut connection = match connected {
-            Ok(connection) => connection,
-            Err(error) => {
-                let fault = if may_be_rejection(&error) || tls::is_no_tls(&error) {
-                    self.rejection(config, &endpoint).await
-                } else {
-                    None
-                };
-                let refused = || handshake::refused(&endpoint.address.to_string(), error);
-                return Err(fault.unwrap_or_else(refused));
-            }
-        };
+        let connecting = dial.connect(config_of_driver(link, epoch));
+        let ask = || self.rejection(config, &endpoint);
+        let has_tls = connector.has_tls();
+        let connecting = connect_or_reason(connecting, &endpoint, has_tls, ask);
+        let mut connection = connecting.await?;
         let server = endpoint.address.to_string();
         let own_name = connector.client_name();
         handshake::check(&server, config.expected, own_name, &mut connection).await?;
@@ -136,17 +123,6 @@ impl Opening {
         let fault = rejection(endpoint, has_tls, expected).await;
         *self.goodbye.lock() = Some((now, endpoint.clone(), fault.clone()));
         fault
-    }
-
-    /// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
-    async fn no_tls_there(&self, config: &LinkConfig, endpoint: &Endpoint) -> Fault {
-        if config.connector.has_tls() {
-            sleep(HANDSHAKE_SILENCE).await;
-            if let Some(fault) = self.rejection(config, endpoint).await {
-                return fault;
-            }
-        }
-        std::future::pending().await
     }
 }
 
