@@ -5,37 +5,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::test_util::{Answer, Kind};
 use distlock::{Client, MultiLock};
 use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
-use uuid::Uuid;
 
+use super::{assert_fields, assert_left, owner, verbs};
 use crate::redis::{SOON, client, ms};
 
 const LEASE: Duration = ms(30_000);
-
-fn verbs(client: &Client, kind: Kind) -> Verbs {
-    Verbs::new(client, Uuid::from_u128(7)).of_kind(kind)
-}
-
-fn owner(number: u64) -> String {
-    format!("{}:{number}", Uuid::from_u128(7))
-}
-
-async fn assert_fields(server: &RedisServer, key: &str, fields: &[(&str, &str)]) {
-    let text = |(field, value): &(&str, &str)| ((*field).to_owned(), (*value).to_owned());
-    assert_eq!(server.hgetall(key).await, fields.iter().map(text).collect());
-}
-
-async fn assert_left(server: &RedisServer, key: &str, most: i64) {
-    let ttl = server.pttl(key).await;
-    assert!(
-        (most * 3 / 4..=most).contains(&ttl),
-        "{key}: {ttl}, not {most}"
-    );
-}
 
 /// Refused, for this long.
 #[track_caller]

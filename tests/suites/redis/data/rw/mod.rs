@@ -5,26 +5,16 @@ mod states;
 
 use std::time::Duration;
 
-use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
 use distlock_tests::{BY_MESSAGE, RedisServer, eventually, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
-use uuid::Uuid;
 
+use super::{assert_left, owner, verbs};
 use crate::redis::{SOON, client, client_of_lease, ms};
 
 const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
 const CHANNEL: &str = "redisson_rwlock:{k}";
-
-/// The bare verbs of a kind.
-fn verbs(client: &Client, kind: Kind) -> Verbs {
-    Verbs::new(client, Uuid::from_u128(7)).of_kind(kind)
-}
-
-fn owner(number: u64) -> String {
-    format!("{}:{number}", Uuid::from_u128(7))
-}
 
 fn timeout_key(owner: &str, hold: u32) -> String {
     format!("{{k}}:{owner}:rwlock_timeout:{hold}")
@@ -32,19 +22,7 @@ fn timeout_key(owner: &str, hold: u32) -> String {
 
 /// Asserts the fields of `k`, in any order.
 async fn assert_fields(server: &RedisServer, fields: &[(&str, &str)]) {
-    let expected = fields
-        .iter()
-        .map(|(field, value)| ((*field).to_owned(), (*value).to_owned()))
-        .collect();
-    assert_eq!(server.hgetall("k").await, expected);
-}
-
-async fn assert_left(server: &RedisServer, key: &str, most: i64) {
-    let ttl = server.pttl(key).await;
-    assert!(
-        (most * 3 / 4..=most).contains(&ttl),
-        "{key}: {ttl}, not {most}"
-    );
+    super::assert_fields(server, "k", fields).await;
 }
 
 async fn messages(server: &RedisServer) -> impl Stream<Item = String> + Unpin + use<> {
