@@ -27,7 +27,7 @@ pub(crate) fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
 
 /// Sleeps, and then looks at the key of somebody who gets no message. Returns what the look has seen if an owner still holds the key.
 /// Returns `None` if the lease is over, if the look has found no owner or was not answered, or if messages may not arrive.
-#[allow(
+#[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
 )]

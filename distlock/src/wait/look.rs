@@ -14,7 +14,7 @@ use crate::session::{Session, next_look, over_at};
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
 ///
 /// `target`: what is looked at. Each look reports the present end of the lease, so a holder that renews its lease costs no attempts.
-#[allow(
+#[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
 )]

@@ -141,7 +141,7 @@ pub(crate) async fn try_once(
 }
 
 /// Waits until the only requested key is granted. Every acquisition of one key that is not a re-entry goes this way.
-#[allow(
+#[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
 )]

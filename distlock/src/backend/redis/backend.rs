@@ -101,7 +101,7 @@ impl RedisBackend {
     }
 
     /// Runs a script for a key. Marks of answered requests are removed by commands beside it.
-    #[allow(
+    #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` keeps its arguments twice, and each command has room for this"
     )]

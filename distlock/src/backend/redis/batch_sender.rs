@@ -29,7 +29,7 @@ enum Sent<'a> {
 impl RedisBackend {
     /// Runs the script of an attempt or of a release, or has the operation go with those of other tasks. One with many locks goes
     /// alone: its attempt would keep others from the rest of a batch. `key`: of its first lock.
-    #[allow(
+    #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` keeps its arguments twice, and each command has room for this"
     )]

@@ -39,7 +39,7 @@ impl Route<'_> {
     // What goes to a cluster is boxed here: it is more than twice as large, and each command to one server would have room for it.
 
     /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
-    #[allow(
+    #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` keeps its arguments twice, and each command has room for this"
     )]

@@ -64,7 +64,7 @@ struct Sent {
 
 impl Node {
     /// Runs a script by its digest, or by its source if the server does not know it.
-    #[allow(
+    #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` keeps its arguments twice, and each command has room for this"
     )]
@@ -214,7 +214,7 @@ impl Node {
         Ok(answers.into_iter().map(Result::ok).collect())
     }
 
-    #[allow(
+    #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` keeps its arguments twice, and each command has room for this"
     )]
