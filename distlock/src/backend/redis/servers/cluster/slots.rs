@@ -6,7 +6,7 @@
 //! This is plain data: no connection, no clock, no `.await`.
 //!
 //! # Invariants
-//! 1. The runs cover all slots, in order and without gaps.
+//! 1. The ranges cover all slots, in order and without gaps.
 //! 2. A slot has the number of its last change: the number grows whenever the slot gets another owner. While it stays the
 //!    same, the commands for the slot go to the same node.
 //! 3. A node that has a slot, or that was asked for one a moment ago, is not forgotten.
@@ -28,7 +28,7 @@ pub(crate) struct OwnedSlots {
 
 /// Neighbouring slots that have the same owner since the same change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Run {
+struct SlotRange {
     /// `None` if no node is known to have the slots.
     owner: Option<Address>,
     /// The number of the change that gave the slots this owner.
@@ -51,8 +51,8 @@ pub(crate) struct SlotOwner<'a> {
 pub(crate) struct SlotMap {
     /// The nodes that the user named. They are asked when no connected node answers.
     seeds: Vec<Address>,
-    /// By their first slots. Each run ends where the next one begins.
-    runs: BTreeMap<u16, Run>,
+    /// By their first slots. Each range ends where the next one begins.
+    ranges: BTreeMap<u16, SlotRange>,
     /// When nodes were last asked by way of a redirect that teaches nothing. Such a node may have no slot yet.
     visited: HashMap<Address, Tick>,
 }
@@ -60,31 +60,31 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     /// A map in which no slot has an owner.
     pub(crate) fn new(seeds: Vec<Address>) -> Self {
-        let nobody = Run {
+        let nobody = SlotRange {
             owner: None,
             changed: 0,
             lossy: 0,
         };
         Self {
             seeds,
-            runs: BTreeMap::from([(0, nobody)]),
+            ranges: BTreeMap::from([(0, nobody)]),
             visited: HashMap::new(),
         }
     }
 
     /// The node that has a slot, as far as that is known.
     pub(crate) fn owner(&self, slot: u16) -> SlotOwner<'_> {
-        let run = self.runs.range(..=slot).next_back();
-        run.map_or(SlotOwner::default(), |(_, run)| SlotOwner {
-            owner: run.owner.as_ref(),
-            changed: run.changed,
+        let range = self.ranges.range(..=slot).next_back();
+        range.map_or(SlotOwner::default(), |(_, range)| SlotOwner {
+            owner: range.owner.as_ref(),
+            changed: range.changed,
         })
     }
 
     /// The number of the last change with which data of the slot may have been lost.
     pub(crate) fn lossy(&self, slot: u16) -> u64 {
-        let run = self.runs.range(..=slot).next_back();
-        run.map_or(0, |(_, run)| run.lossy)
+        let range = self.ranges.range(..=slot).next_back();
+        range.map_or(0, |(_, range)| range.lossy)
     }
 
     /// A node has told that this slot belongs to `owner`. Returns whether that is new; the change has this number then.
@@ -93,14 +93,14 @@ impl SlotMap {
         if slot >= SLOTS || self.owner(slot).owner == Some(owner) {
             return false;
         }
-        let run = Run {
+        let range = SlotRange {
             owner: Some(owner.clone()),
             changed: number,
             // The former owner says the same whether it has handed the slot over with all its data, or whether a replica that
             // lacks some of it has taken its place.
             lossy: number,
         };
-        self.set(slot..=slot, run);
+        self.set(slot..=slot, range);
         true
     }
 
@@ -112,12 +112,12 @@ impl SlotMap {
         let lossy = self.lossy(slot);
         if slot < SLOTS {
             let changed = number;
-            let run = Run {
+            let range = SlotRange {
                 owner,
                 changed,
                 lossy,
             };
-            self.set(slot..=slot, run);
+            self.set(slot..=slot, range);
         }
     }
 
@@ -128,7 +128,7 @@ impl SlotMap {
         for (slots, owner) in without_overlaps(owned) {
             is_changed |= self.give(slots, owner, number);
         }
-        // Single slots that redirects have taught split the runs.
+        // Single slots that redirects have taught split the ranges.
         self.merge();
         is_changed
     }
@@ -139,16 +139,16 @@ impl SlotMap {
         let last = *slots.end();
         let mut is_changed = false;
         while first <= last {
-            let next = self.runs.range(first + 1..).next();
+            let next = self.ranges.range(first + 1..).next();
             let end = next.map_or(SLOTS, |(next, _)| *next).min(last + 1);
             if self.owner(first).owner != owner {
-                let run = Run {
+                let range = SlotRange {
                     owner: owner.cloned(),
                     changed: number,
                     // A map does not say whether the former owner has handed its data over, or has failed.
                     lossy: number,
                 };
-                self.set(first..=end - 1, run);
+                self.set(first..=end - 1, range);
                 is_changed = true;
             }
             first = end;
@@ -156,44 +156,44 @@ impl SlotMap {
         is_changed
     }
 
-    /// Makes a run of these slots.
-    fn set(&mut self, slots: RangeInclusive<u16>, run: Run) {
+    /// Makes a range of these slots.
+    fn set(&mut self, slots: RangeInclusive<u16>, range: SlotRange) {
         let (first, last) = slots.into_inner();
         let at = |map: &Self, slot: u16| {
             let SlotOwner { owner, changed } = map.owner(slot);
-            Run {
+            SlotRange {
                 owner: owner.cloned(),
                 changed,
                 lossy: map.lossy(slot),
             }
         };
-        // Before the runs inside are removed: the last of them may go on behind these slots.
+        // Before the ranges inside are removed: the last of them may go on behind these slots.
         if last + 1 < SLOTS {
             let after = at(self, last + 1);
-            self.runs.insert(last + 1, after);
+            self.ranges.insert(last + 1, after);
         }
-        let inside: Vec<u16> = self.runs.range(first..=last).map(|(at, _)| *at).collect();
+        let inside: Vec<u16> = self.ranges.range(first..=last).map(|(at, _)| *at).collect();
         for at in inside {
-            self.runs.remove(&at);
+            self.ranges.remove(&at);
         }
-        self.runs.insert(first, run);
+        self.ranges.insert(first, range);
     }
 
     /// Merges neighbours that are equal.
     fn merge(&mut self) {
-        let mut before: Option<Run> = None;
-        self.runs.retain(|_, run| {
-            let is_new = before.as_ref() != Some(run);
-            before = Some(run.clone());
+        let mut before: Option<SlotRange> = None;
+        self.ranges.retain(|_, range| {
+            let is_new = before.as_ref() != Some(range);
+            before = Some(range.clone());
             is_new
         });
     }
 
     /// The nodes that have slots.
     pub(crate) fn owners(&self) -> BTreeSet<&Address> {
-        self.runs
+        self.ranges
             .values()
-            .filter_map(|run| run.owner.as_ref())
+            .filter_map(|range| range.owner.as_ref())
             .collect()
     }
 

@@ -132,7 +132,7 @@ proptest! {
             }
             let owners: BTreeSet<_> = table.iter().filter_map(|one| one.0.as_ref()).collect();
             prop_assert_eq!(map.owners(), owners);
-            prop_assert!(map.runs.keys().all(|first| *first < SLOTS) && map.runs.contains_key(&0));
+            prop_assert!(map.ranges.keys().all(|first| *first < SLOTS) && map.ranges.contains_key(&0));
         }
     }
 
