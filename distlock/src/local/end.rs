@@ -12,7 +12,7 @@ use super::entry::{self, Entries, Entry};
 use super::queue::QueueEffect;
 use super::registry::Registry;
 use super::round_robin::RoundRobin;
-use super::run::Run;
+use super::run::GrantRun;
 use super::waker::SlotWaker;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -236,7 +236,7 @@ fn take_out(entries: &mut Entries, hold: &Hold, others: u32, is_alone: bool) -> 
     let entry = entries.get_mut(resource)?;
     // Not if the attempt behind the release was granted before this answer came: the entry has the new hold then.
     let is_holder = entry.is_held_by(hold);
-    let mut left_to = RoundRobin::released(others, Run::default().turn_of_others());
+    let mut left_to = RoundRobin::released(others, GrantRun::default().turn_of_others());
     // The usual hold has had no waiters behind it, and nothing is to be kept for any.
     if !is_holder || entry.waiters().is_some() {
         let waiters = entry.waiters_mut();

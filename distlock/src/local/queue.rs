@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Bound;
 
-use super::run::Run;
+use super::run::GrantRun;
 use crate::clock::Tick;
 use crate::sync::atomic::{Ordering, StaticU64};
 
@@ -73,7 +73,7 @@ pub(crate) struct Queue<H, W> {
     behind: BTreeMap<Ticket, Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
-    run: Run,
+    run: GrantRun,
     /// The head that was asked for a sign of life.
     asked: Option<Ticket>,
 }
@@ -95,7 +95,7 @@ impl<H, W: Clone> Queue<H, W> {
             first: None,
             behind: BTreeMap::new(),
             slot: None,
-            run: Run::default(),
+            run: GrantRun::default(),
             asked: None,
         }
     }

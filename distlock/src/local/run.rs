@@ -7,7 +7,7 @@ use crate::config::{
 
 /// How long holds of this client have followed each other by hand-over.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
+pub(super) struct GrantRun {
     /// The grants that followed the first one.
     grants: u32,
     since: Tick,
@@ -16,7 +16,7 @@ pub(super) struct Run {
     is_alone: bool,
 }
 
-impl Run {
+impl GrantRun {
     /// Starts again with a grant of the backend at `now`.
     pub(super) fn begin(&mut self, now: Tick) {
         *self = Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::known_run::Run;
+use super::known_run::RunId;
 use super::{Connected, Link};
 use crate::backend::redis::connection::connect::info;
 use crate::backend::redis::reply;
@@ -15,7 +15,7 @@ use crate::error::show;
 
 impl Link {
     /// The id of the server's run. It is asked for once over each connection.
-    pub(crate) async fn server_run(self: &Arc<Self>, patience: Duration) -> Result<Run, Fault> {
+    pub(crate) async fn server_run(self: &Arc<Self>, patience: Duration) -> Result<RunId, Fault> {
         let connected = self.connected(patience).await?;
         let epoch = connected.epoch;
         if let Some(run) = self.known_run.over(epoch) {
@@ -39,7 +39,7 @@ impl Link {
         }
     }
 
-    async fn ask_for_run(self: &Arc<Self>, mut connected: Connected) -> Result<Run, Fault> {
+    async fn ask_for_run(self: &Arc<Self>, mut connected: Connected) -> Result<RunId, Fault> {
         let epoch = connected.epoch;
         let mut info = cmd("INFO");
         info.arg("server");
