@@ -71,12 +71,12 @@ rules! {
     grace_is_as_long_as_the_longest_lease: restart_grace, "client/builder/connections.rs", "restart_grace", NO_TWO_CLAIMS;
 
     // Turns of several clients.
-    run_of_hand_overs_is_limited: yielding, "local/run.rs", "goes_on", OTHERS_GET_A_TURN;
+    run_of_hand_overs_is_limited: yielding, "local/turns/run.rs", "goes_on", OTHERS_GET_A_TURN;
     run_ends_once_others_listen: yielding, "local/end.rs", "take_out", HEARD_IN_VAIN_ONCE;
     attempt_behind_a_release_counts_as_a_grant: yielding, "local/slot/step.rs", "may_follow", THERE_ARE_GAPS;
     others_go_first_after_a_release: yielding, "local/entry.rs", "yield_to", OTHERS_GET_A_TURN;
-    release_is_remembered_for_who_comes_next: yielding, "local/yield_list.rs", "take", OTHERS_GET_A_TURN;
-    grants_of_others_are_counted: yielding, "local/round_robin.rs", "others_granted", OURS_GET_A_TURN;
+    release_is_remembered_for_who_comes_next: yielding, "local/turns/yield_list.rs", "take", OTHERS_GET_A_TURN;
+    grants_of_others_are_counted: yielding, "local/turns/round_robin.rs", "others_granted", OURS_GET_A_TURN;
     who_listens_attempts_once_more: yielding, "wait/waiter.rs", "sleep", NOBODY_SLEEPS;
 
     // Fencing tokens.

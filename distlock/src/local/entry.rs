@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::queue::Queue;
-use super::round_robin::RoundRobin;
+use super::turns::RoundRobin;
 use super::waits::runner::Runner;
 use super::waker::SlotWaker;
 use crate::clock::Tick;

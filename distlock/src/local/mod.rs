@@ -11,25 +11,22 @@ mod lives;
 mod long_waits;
 mod queue;
 mod registry;
-mod round_robin;
-mod run;
 mod share;
 mod shared_holds;
 mod slot;
 pub(crate) mod snapshot;
+mod turns;
 mod used_kinds;
 mod waits;
 mod waker;
-mod yield_list;
-mod yielded_keys;
 
 pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
-pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef, end_all};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
 #[cfg(test)]
 pub(crate) use self::slot::{resources, resting};
+pub(crate) use self::turns::RoundRobin;
 pub(crate) use self::waits::Wait;
 pub(crate) use self::waits::limits::WaiterSlot;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Bound;
 
-use super::run::GrantRun;
+use super::turns::GrantRun;
 use crate::clock::Tick;
 use crate::sync::atomic::{Ordering, StaticU64};
 

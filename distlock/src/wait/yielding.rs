@@ -4,7 +4,7 @@
 //! crate attempt as soon as they hear of a release, so it gives each of them one round trip, or less if one of them has the
 //! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
 //! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
-//! [`local::round_robin`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
+//! [`local::turns`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
 //! crate, so a look has to show now and then that those take the key.
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at

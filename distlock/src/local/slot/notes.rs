@@ -6,7 +6,7 @@ use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::hold::Lease;
 use crate::local::entry::Entry;
-use crate::local::round_robin::RoundRobin;
+use crate::local::turns::RoundRobin;
 
 impl QueueSlot<'_> {
     /// How many turns of other clients come first, as far as the queue knows.

@@ -7,7 +7,7 @@ use crate::config::{
 
 /// How long holds of this client have followed each other by hand-over.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GrantRun {
+pub(crate) struct GrantRun {
     /// The grants that followed the first one.
     grants: u32,
     since: Tick,
@@ -18,7 +18,7 @@ pub(super) struct GrantRun {
 
 impl GrantRun {
     /// Starts again with a grant of the backend at `now`.
-    pub(super) fn begin(&mut self, now: Tick) {
+    pub(crate) fn begin(&mut self, now: Tick) {
         *self = Self {
             grants: 0,
             since: now,
@@ -29,12 +29,12 @@ impl GrantRun {
     }
 
     /// Whether it has no other grant than the first one, and nothing else is known of it.
-    pub(super) fn is_new(self) -> bool {
+    pub(crate) fn is_new(self) -> bool {
         self.grants == 0 && !self.is_over && !self.is_alone
     }
 
     /// Whether one more grant may follow.
-    pub(super) fn goes_on(self, now: Tick) -> bool {
+    pub(crate) fn goes_on(self, now: Tick) -> bool {
         // A rule of tests/model: run_of_hand_overs_is_limited.
         let lasts = now.since(self.since);
         let has_grants_left = if self.is_alone {
@@ -46,21 +46,21 @@ impl GrantRun {
     }
 
     /// How many grants another client gets after this run.
-    pub(super) fn turn_of_others(self) -> u32 {
+    pub(crate) fn turn_of_others(self) -> u32 {
         (self.grants + 1).min(HAND_OVER_GRANTS + 1)
     }
 
     /// The server has answered a release. `is_alone`: no other client listened to its message.
-    pub(super) fn released(&mut self, is_alone: bool) {
+    pub(crate) fn released(&mut self, is_alone: bool) {
         self.is_alone = is_alone;
     }
 
-    pub(super) fn count_grant(&mut self) {
+    pub(crate) fn count_grant(&mut self) {
         self.grants += 1;
     }
 
     /// After the present holder, other processes get a turn.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.is_over = true;
     }
 }

@@ -12,12 +12,12 @@ pub(crate) struct YieldedKeys(Mutex<YieldList<Resource>>);
 
 impl YieldedKeys {
     /// The other clients that heard of the release may go first.
-    pub(super) fn add(&self, resource: &Resource, others: RoundRobin, now: Tick) {
+    pub(crate) fn add(&self, resource: &Resource, others: RoundRobin, now: Tick) {
         self.0.lock().add(resource.clone(), others, now);
     }
 
     /// The other clients that may go first for this key. Only the first call for a key returns them.
-    pub(super) fn take(&self, resource: &Resource, now: Tick) -> Option<RoundRobin> {
+    pub(crate) fn take(&self, resource: &Resource, now: Tick) -> Option<RoundRobin> {
         self.0.lock().take(resource, now)
     }
 

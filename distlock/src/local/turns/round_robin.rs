@@ -27,7 +27,7 @@ pub(crate) struct RoundRobin {
 
 impl RoundRobin {
     /// This client has released the key after a turn of `turn` grants. `others`: how many other clients heard of the release.
-    pub(super) fn released(others: u32, turn: u32) -> Self {
+    pub(crate) fn released(others: u32, turn: u32) -> Self {
         Self {
             turn: u16::try_from(turn).unwrap_or(u16::MAX),
             // Saturating: the server says how many others there are.
@@ -38,12 +38,12 @@ impl RoundRobin {
     }
 
     /// The client has the key, and the message of its release will have this number.
-    pub(super) fn holding(own_message: Option<NonZeroU32>) -> Self {
+    pub(crate) fn holding(own_message: Option<NonZeroU32>) -> Self {
         Self::default().with_own_message(own_message)
     }
 
     /// The message of this client's release has this number.
-    pub(super) fn with_own_message(self, own_message: Option<NonZeroU32>) -> Self {
+    pub(crate) fn with_own_message(self, own_message: Option<NonZeroU32>) -> Self {
         Self {
             own_message,
             ..self
