@@ -246,7 +246,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "backend/redis/connection/addresses",
         &[
             "mod",
-            "place",
+            "destination",
             "looked_at",
             "endpoint",
             "resolver",

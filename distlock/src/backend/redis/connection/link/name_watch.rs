@@ -214,12 +214,12 @@ async fn look_again(connector: &Connector, server: &Together) {
         Err(fault) => return telemetry::name_not_found(host, &fault.why()),
     };
     let next = {
-        let mut place = server.place.lock();
+        let mut destination = server.destination.lock();
         // It was replaced meanwhile, after a look-up of its own.
-        if place.at() != Some(&present) {
+        if destination.at() != Some(&present) {
             return;
         }
-        place.answered(&answer, Instant::now())
+        destination.answered(&answer, Instant::now())
     };
     match next {
         // Not of an answer without the present address: the name may be about to move.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::backend::redis::connection::addresses::{Endpoint, LookedAt, Place};
+use crate::backend::redis::connection::addresses::{Destination, Endpoint, LookedAt};
 use crate::backend::redis::connection::connect::Expected;
 use crate::sync::Mutex;
 
@@ -26,7 +26,7 @@ pub(crate) trait Member: Send + Sync {
 /// The connections to one server.
 #[derive(Default)]
 pub(crate) struct Together {
-    pub(crate) place: Mutex<Place>,
+    pub(crate) destination: Mutex<Destination>,
     pub(super) looked_at: Mutex<LookedAt>,
     members: Mutex<Vec<Weak<dyn Member>>>,
 }
@@ -56,7 +56,7 @@ impl Together {
                 return vec![at];
             }
         }
-        self.place.lock().order(endpoints, Instant::now())
+        self.destination.lock().order(endpoints, Instant::now())
     }
 
     /// A connection was made. Returns whether it leads to where the others do.
@@ -66,7 +66,7 @@ impl Together {
             let at = self.to_follow(member);
             return at.is_none_or(|at| at == *endpoint || at.address != endpoint.address);
         }
-        self.place.lock().connected(endpoint.clone());
+        self.destination.lock().connected(endpoint.clone());
         self.looked_at.lock().connected();
         for other in self.members() {
             let is_elsewhere = other
@@ -81,7 +81,7 @@ impl Together {
 
     /// The connections lead to another address from now on.
     pub(crate) fn move_to(&self, endpoint: Endpoint) {
-        self.place.lock().moved(endpoint, Instant::now());
+        self.destination.lock().moved(endpoint, Instant::now());
         for member in self.members() {
             member.leave();
         }

@@ -16,7 +16,7 @@ mod moved;
 mod nodes;
 mod open;
 pub(crate) mod redirect;
-mod seed_place;
+mod seed_destination;
 mod seeds;
 pub(crate) mod slots;
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Cluster;
 use super::moved::cluster_at;
-use super::seed_place::{Elsewhere, SeedPlace};
+use super::seed_destination::{Elsewhere, SeedDestination};
 use crate::backend::redis::connection::{Address, Connector, Look, Named};
 use crate::backend::redis::script::Publish;
 use crate::sync::Mutex;
@@ -21,7 +21,7 @@ use crate::telemetry;
 /// The seeds of a cluster.
 pub(super) struct Seeds {
     seeds: Vec<Address>,
-    places: Mutex<HashMap<Address, SeedPlace>>,
+    destinations: Mutex<HashMap<Address, SeedDestination>>,
     cluster: Weak<Cluster>,
 }
 
@@ -29,7 +29,7 @@ impl Seeds {
     pub(super) fn new(seeds: Vec<Address>, cluster: Weak<Cluster>) -> Arc<Self> {
         Arc::new(Self {
             seeds,
-            places: Mutex::default(),
+            destinations: Mutex::default(),
             cluster,
         })
     }
@@ -51,7 +51,7 @@ impl Seeds {
 
     /// The name of a seed stands for these addresses.
     async fn answered(&self, connector: &Connector, seed: &Address, answer: Vec<SocketAddr>) {
-        if !self.with_place(seed, |place| place.answered(&answer)) {
+        if !self.with_destination(seed, |destination| destination.answered(&answer)) {
             return;
         }
         for at in &answer {
@@ -66,10 +66,12 @@ impl Seeds {
                 return;
             };
             if cluster.nodes.has_one_of(&there.owned) {
-                return self.with_place(seed, |place| place.is_same(&answer));
+                return self.with_destination(seed, |destination| destination.is_same(&answer));
             }
             let left = cluster.nodes.name();
-            match self.with_place(seed, |place| place.is_other(&answer, Instant::now())) {
+            match self.with_destination(seed, |destination| {
+                destination.is_other(&answer, Instant::now())
+            }) {
                 Elsewhere::Go => {
                     telemetry::name_moved(&left, &format_args!("{seed} ({at})"));
                     let setting = cluster.opening.pub_sub;
@@ -84,8 +86,12 @@ impl Seeds {
         }
     }
 
-    fn with_place<T>(&self, seed: &Address, with: impl FnOnce(&mut SeedPlace) -> T) -> T {
-        with(self.places.lock().entry(seed.clone()).or_default())
+    fn with_destination<T>(
+        &self,
+        seed: &Address,
+        with: impl FnOnce(&mut SeedDestination) -> T,
+    ) -> T {
+        with(self.destinations.lock().entry(seed.clone()).or_default())
     }
 }
 
@@ -101,9 +107,9 @@ impl Cluster {
         let seeds = &self.seeds;
         let connector = &self.nodes.shared.connector;
         for seed in &seeds.seeds {
-            let known = SeedPlace::new(connector.last_addresses(seed));
-            // A former place is replaced: the addresses of this connection count from now on.
-            let _first = seeds.places.lock().insert(seed.clone(), known);
+            let known = SeedDestination::new(connector.last_addresses(seed));
+            // A former destination is replaced: the addresses of this connection count from now on.
+            let _first = seeds.destinations.lock().insert(seed.clone(), known);
         }
         let names = Arc::downgrade(seeds);
         self.nodes.shared.names.watch_names(names);

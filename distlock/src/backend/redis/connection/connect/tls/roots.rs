@@ -27,7 +27,7 @@ pub(super) fn default_roots() -> Result<RootCertStore, Error> {
             value: format!(
                 "none, and no certificate of an authority was found at {}{wrong}; install the system's certificates, set \
                  `tls_ca_file`, or point the variables SSL_CERT_FILE and SSL_CERT_DIR at them",
-                found.places
+                found.stores
             ),
             expected: String::new(),
         });
@@ -56,19 +56,19 @@ mod system {
         /// What could not be read, each with its path.
         pub(super) wrong: Vec<String>,
         /// Where they were looked for.
-        pub(super) places: String,
+        pub(super) stores: String,
     }
 
     pub(super) fn find() -> Found {
         let mut found = Found::default();
-        let places = places();
-        if places.is_empty() {
-            found.places = "the store of the system".to_owned();
+        let stores = stores();
+        if stores.is_empty() {
+            found.stores = "the store of the system".to_owned();
             found.take(load_native_certs(), None);
         } else {
-            let names = places.iter().map(|place| place.display().to_string());
-            found.places = names.collect::<Vec<_>>().join(", ");
-            for file in found.files(places) {
+            let names = stores.iter().map(|store| store.display().to_string());
+            found.stores = names.collect::<Vec<_>>().join(", ");
+            for file in found.files(stores) {
                 found.take(load_certs_from_paths(Some(&file), None), Some(&file));
             }
         }
@@ -79,38 +79,38 @@ mod system {
         found
     }
 
-    /// The places that the environment names, or those of the distribution. Systems with a store of another kind have none.
-    fn places() -> Vec<PathBuf> {
-        let mut places: Vec<PathBuf> = env::var_os("SSL_CERT_FILE")
+    /// The stores that the environment names, or those of the distribution. Systems with a store of another kind have none.
+    fn stores() -> Vec<PathBuf> {
+        let mut stores: Vec<PathBuf> = env::var_os("SSL_CERT_FILE")
             .map(Into::into)
             .into_iter()
             .collect();
         if let Some(folders) = env::var_os("SSL_CERT_DIR") {
-            places.extend(env::split_paths(&folders));
+            stores.extend(env::split_paths(&folders));
         }
-        places.retain(|place| !place.as_os_str().is_empty());
+        stores.retain(|store| !store.as_os_str().is_empty());
         #[cfg(all(unix, not(target_vendor = "apple")))]
-        if places.is_empty() {
+        if stores.is_empty() {
             let likely = openssl_probe::probe();
-            places.extend(likely.cert_file);
-            places.extend(likely.cert_dir);
+            stores.extend(likely.cert_file);
+            stores.extend(likely.cert_dir);
         }
-        places
+        stores
     }
 
     impl Found {
-        /// The files at these places, each once: a folder has links to most of its files.
-        fn files(&mut self, places: Vec<PathBuf>) -> Vec<PathBuf> {
+        /// The files in these stores, each once: a folder has links to most of its files.
+        fn files(&mut self, stores: Vec<PathBuf>) -> Vec<PathBuf> {
             let mut files = Vec::new();
             let mut seen = HashSet::new();
-            for place in places {
-                let inside = match (place.is_dir(), fs::read_dir(&place)) {
+            for store in stores {
+                let inside = match (store.is_dir(), fs::read_dir(&store)) {
                     (true, Ok(entries)) => entries.flatten().map(|entry| entry.path()).collect(),
                     (true, Err(error)) => {
-                        self.wrong.push(format!("{}: {error}", place.display()));
+                        self.wrong.push(format!("{}: {error}", store.display()));
                         continue;
                     }
-                    (false, _) => vec![place],
+                    (false, _) => vec![store],
                 };
                 for file in inside {
                     match fs::canonicalize(&file) {

@@ -18,7 +18,7 @@ use crate::config::{ANSWERS_TO_MOVE, MOVE_AGAIN_AFTER};
 
 /// Where the connections to one server lead.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     /// Where the last connection for commands was made to.
     at: Option<Endpoint>,
     /// The answers in a row that did not have this address.
@@ -41,7 +41,7 @@ pub(crate) enum Next {
     Leave,
 }
 
-impl Place {
+impl Destination {
     /// Where the last connection for commands was made to.
     pub(crate) fn at(&self) -> Option<&Endpoint> {
         self.at.as_ref()
@@ -123,45 +123,48 @@ mod tests {
         }
     }
 
-    fn connected(at: u16) -> (Place, Instant) {
-        let mut place = Place::default();
-        place.connected(endpoint(at));
-        (place, Instant::now())
+    fn connected(at: u16) -> (Destination, Instant) {
+        let mut destination = Destination::default();
+        destination.connected(endpoint(at));
+        (destination, Instant::now())
     }
 
     #[test]
     fn three_answers_in_a_row_without_the_address_lead_away_from_it() {
-        let (mut place, now) = connected(1);
+        let (mut destination, now) = connected(1);
         for _ in 0..2 {
-            assert_eq!(place.answered(&[address(2)], now), Next::Stay);
-            assert_eq!(place.answered(&[address(2)], now), Next::Stay);
-            assert_eq!(place.answered(&[address(2), address(1)], now), Next::Stay);
+            assert_eq!(destination.answered(&[address(2)], now), Next::Stay);
+            assert_eq!(destination.answered(&[address(2)], now), Next::Stay);
+            assert_eq!(
+                destination.answered(&[address(2), address(1)], now),
+                Next::Stay
+            );
         }
-        assert_eq!(place.answered(&[address(2)], now), Next::Stay);
-        assert_eq!(place.answered(&[address(3)], now), Next::Stay);
+        assert_eq!(destination.answered(&[address(2)], now), Next::Stay);
+        assert_eq!(destination.answered(&[address(3)], now), Next::Stay);
         // No answer is none.
-        assert_eq!(place.answered(&[], now), Next::Stay);
-        assert_eq!(place.answered(&[address(2)], now), Next::Leave);
+        assert_eq!(destination.answered(&[], now), Next::Stay);
+        assert_eq!(destination.answered(&[address(2)], now), Next::Leave);
         // Nobody was there.
-        assert_eq!(place.answered(&[address(2)], now), Next::Leave);
-        place.moved(endpoint(2), now);
-        assert_eq!(place.answered(&[address(2)], now), Next::Stay);
+        assert_eq!(destination.answered(&[address(2)], now), Next::Leave);
+        destination.moved(endpoint(2), now);
+        assert_eq!(destination.answered(&[address(2)], now), Next::Stay);
     }
 
     #[test]
     fn answers_that_rotate_lead_away_once_in_a_while_and_are_told_once() {
-        let (mut place, now) = connected(1);
+        let (mut destination, now) = connected(1);
         let mut moves = Vec::new();
         let mut told = 0;
         // Each answer stays for five looks.
         for second in (0..600_u64).step_by(5) {
             let now = now + std::time::Duration::from_secs(second);
             let at = u16::try_from(second / 25 % 3).unwrap() + 1;
-            match place.answered(&[address(at)], now) {
+            match destination.answered(&[address(at)], now) {
                 Next::Stay => {}
                 Next::Rotates { is_new } => told += u32::from(is_new),
                 Next::Leave => {
-                    place.moved(endpoint(at), now);
+                    destination.moved(endpoint(at), now);
                     moves.push(second);
                 }
             }
@@ -175,23 +178,23 @@ mod tests {
 
     #[test]
     fn address_that_was_used_last_is_tried_first_if_the_name_still_has_it_or_it_is_new() {
-        let (mut place, now) = connected(2);
-        let order = |place: &Place, of: &[u16], now| {
+        let (mut destination, now) = connected(2);
+        let order = |destination: &Destination, of: &[u16], now| {
             let of = of.iter().map(|at| endpoint(*at)).collect();
-            let order = place.order(of, now);
+            let order = destination.order(of, now);
             let ports = order.iter().map(|one| one.at.map_or(0, |at| at.port()));
             ports.collect::<Vec<_>>()
         };
-        assert_eq!(order(&place, &[1, 2, 3], now), [2, 1, 3]);
-        assert_eq!(order(&place, &[1, 3], now), [1, 3]);
-        place.moved(endpoint(4), now);
-        assert_eq!(order(&place, &[1, 3], now), [4, 1, 3]);
-        assert_eq!(order(&place, &[1, 3], now + MOVE_AGAIN_AFTER), [1, 3]);
+        assert_eq!(order(&destination, &[1, 2, 3], now), [2, 1, 3]);
+        assert_eq!(order(&destination, &[1, 3], now), [1, 3]);
+        destination.moved(endpoint(4), now);
+        assert_eq!(order(&destination, &[1, 3], now), [4, 1, 3]);
+        assert_eq!(order(&destination, &[1, 3], now + MOVE_AGAIN_AFTER), [1, 3]);
         let elsewhere = Endpoint {
             address: Address::Unix("socket".into()),
             mapped: None,
             at: None,
         };
-        assert_eq!(place.order(vec![elsewhere.clone()], now), [elsewhere]);
+        assert_eq!(destination.order(vec![elsewhere.clone()], now), [elsewhere]);
     }
 }

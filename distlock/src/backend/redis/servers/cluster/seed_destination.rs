@@ -17,7 +17,7 @@ const MOST_ADDRESSES: usize = 1_000;
 
 /// Where the name of a seed has led.
 #[derive(Debug, Default)]
-pub(super) struct SeedPlace {
+pub(super) struct SeedDestination {
     /// Addresses of nodes of the cluster.
     known: Vec<SocketAddr>,
     /// The answers in a row that had none of them.
@@ -36,7 +36,7 @@ pub(super) enum Elsewhere {
     Stay { is_new: bool },
 }
 
-impl SeedPlace {
+impl SeedDestination {
     /// The name leads to these addresses of the cluster.
     pub(super) fn new(known: Vec<SocketAddr>) -> Self {
         Self {
@@ -92,35 +92,35 @@ mod tests {
 
     #[test]
     fn answers_without_a_known_address_are_looked_into_after_some_in_a_row() {
-        let mut place = SeedPlace::new(vec![at(1), at(2)]);
+        let mut destination = SeedDestination::new(vec![at(1), at(2)]);
         for _ in 0..10 {
-            assert!(!place.answered(&[at(2), at(9)]));
-            assert!(!place.answered(&[at(9)]));
-            assert!(!place.answered(&[at(9)]));
+            assert!(!destination.answered(&[at(2), at(9)]));
+            assert!(!destination.answered(&[at(9)]));
+            assert!(!destination.answered(&[at(9)]));
         }
-        assert!(place.answered(&[at(9)]));
+        assert!(destination.answered(&[at(9)]));
         // Nothing was found there.
-        assert!(place.answered(&[at(9)]));
-        assert!(!place.answered(&[]));
+        assert!(destination.answered(&[at(9)]));
+        assert!(!destination.answered(&[]));
         // It is a node of the same cluster.
-        place.is_same(&[at(9)]);
+        destination.is_same(&[at(9)]);
         for _ in 0..10 {
-            assert!(!place.answered(&[at(9)]));
-            assert!(!place.answered(&[at(1)]));
+            assert!(!destination.answered(&[at(9)]));
+            assert!(!destination.answered(&[at(1)]));
         }
     }
 
     #[test]
     fn client_goes_to_another_cluster_once_in_a_while_and_tells_once() {
-        let mut place = SeedPlace::new(vec![at(1)]);
+        let mut destination = SeedDestination::new(vec![at(1)]);
         let now = Instant::now();
-        assert_eq!(place.is_other(&[at(2)], now), Elsewhere::Go);
-        assert!(!place.answered(&[at(2)]));
+        assert_eq!(destination.is_other(&[at(2)], now), Elsewhere::Go);
+        assert!(!destination.answered(&[at(2)]));
         for is_new in [true, false] {
-            let again = place.is_other(&[at(1)], now);
+            let again = destination.is_other(&[at(1)], now);
             assert_eq!(again, Elsewhere::Stay { is_new });
         }
         let later = now + MOVE_AGAIN_AFTER;
-        assert_eq!(place.is_other(&[at(1)], later), Elsewhere::Go);
+        assert_eq!(destination.is_other(&[at(1)], later), Elsewhere::Go);
     }
 }
