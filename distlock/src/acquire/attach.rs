@@ -6,7 +6,7 @@ use std::pin::pin;
 use super::handle::Handle;
 use super::observed::observed;
 use super::reentry::check_open;
-use super::terms::Terms;
+use super::settings::AcquireSettings;
 use crate::backend::{DetachedOwner, Target, Through};
 use crate::error::Error;
 use crate::guard::Guard;
@@ -38,7 +38,7 @@ async fn attach_as_it_is(
     hold: &OwnedKey,
     call_site: &'static Location<'static>,
 ) -> Result<Guard, Error> {
-    let mut one = Terms::new(call_site).checked(handle)?;
+    let mut one = AcquireSettings::new(call_site).checked(handle)?;
     check_open(&one)?;
     let requested = one.requested_mut();
     requested.permits = hold.permits;

@@ -10,7 +10,7 @@ pub(crate) mod on_lost;
 pub(crate) mod path;
 mod quorum;
 mod reentry;
-mod terms;
+mod settings;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 pub(crate) use self::lock_set::LockSet;
-use self::terms::{Bounds, Terms};
+use self::settings::{AcquireSettings, Bounds};
 use crate::error::Error;
 use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::guard::run::{BoxedAcquisition, Run, TryRun};
@@ -96,7 +96,7 @@ use crate::guard::{Guard, Leased};
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
     locks: LockSet,
-    terms: Terms,
+    settings: AcquireSettings,
     guard: PhantomData<fn() -> G>,
 }
 
@@ -105,7 +105,7 @@ impl<G: FromGuard> Acquire<G> {
     pub(crate) fn new(locks: LockSet) -> Self {
         Self {
             locks,
-            terms: Terms::new(Location::caller()),
+            settings: AcquireSettings::new(Location::caller()),
             guard: PhantomData,
         }
     }
@@ -119,7 +119,7 @@ impl<G: FromGuard> Acquire<G> {
     }
 
     fn bounds(&mut self) -> &mut Bounds {
-        self.terms.bounds.get_or_insert_default()
+        self.settings.bounds.get_or_insert_default()
     }
 
     /// Sets how long to wait, at most a year. With zero, the acquisition makes one full attempt and does not wait. With
@@ -142,7 +142,7 @@ impl<G: FromGuard> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.terms.wait = Some(wait);
+        self.settings.wait = Some(wait);
         self
     }
 
@@ -172,7 +172,7 @@ impl<G: FromGuard> Acquire<G> {
     /// # }
     /// ```
     pub fn max_waiters(mut self, most: u32) -> Self {
-        self.terms.max_waiters = Some(most);
+        self.settings.max_waiters = Some(most);
         self
     }
 
@@ -197,7 +197,7 @@ impl<G: FromGuard> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
-        self.terms.call_site = place;
+        self.settings.call_site = place;
         self
     }
 
@@ -296,7 +296,7 @@ impl<G: Leased> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = Some(lease);
+        self.settings.lease = Some(lease);
         self
     }
 
@@ -374,7 +374,7 @@ impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
             locks: self.locks.clone(),
-            terms: self.terms.clone(),
+            settings: self.settings.clone(),
             guard: PhantomData,
         }
     }
@@ -384,8 +384,8 @@ impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
             .field("locks", &self.locks)
-            .field("wait", &self.terms.wait)
-            .field("lease", &self.terms.lease)
+            .field("wait", &self.settings.wait)
+            .field("lease", &self.settings.lease)
             .finish_non_exhaustive()
     }
 }

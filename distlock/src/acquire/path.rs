@@ -88,14 +88,14 @@ impl<G: FromGuard> Acquire<G> {
             LockSet::Refused(error) => return Err((**error).clone()),
         };
         // Only after everything is granted: if the acquisition fails, none of its keys must stay taken.
-        if let Some(bounds) = &self.terms.bounds {
+        if let Some(bounds) = &self.settings.bounds {
             guard.keep_for(bounds.hold_at_least);
         }
         Ok(guard)
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let mut one = self.terms.checked(handle)?;
+        let mut one = self.settings.checked(handle)?;
         let gate = match find_enclosing(&mut one).await? {
             Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
             Enclosing::Beside(permit) => Some(permit),
@@ -112,14 +112,14 @@ impl<G: FromGuard> Acquire<G> {
     }
 
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let requests = self.terms.checked_all(handles)?;
+        let requests = self.settings.checked_all(handles)?;
         let shares = multi::acquire(requests).await?;
         let needs = shares.len();
         Ok(Guard::of(shares, needs))
     }
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let mut requests = self.terms.checked_all(handles)?;
+        let mut requests = self.settings.checked_all(handles)?;
         for one in &mut requests {
             one.request.hold.margin = wait::quorum::margin(one)?;
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard_client::GuardClient;
+use super::hold_settings::HoldSettings;
 use super::term::Term;
-use super::terms::HoldTerms;
 use crate::backend::Attempt;
 use crate::clock::Tick;
 use crate::telemetry::Meter;
@@ -25,7 +25,7 @@ pub(crate) struct Grant<'a> {
     pub(crate) client: &'a Arc<GuardClient>,
     /// What was asked for.
     pub(crate) attempt: &'a Attempt,
-    pub(crate) terms: &'a HoldTerms,
+    pub(crate) settings: &'a HoldSettings,
     pub(crate) token: Option<u64>,
     /// When the attempt was queued: the lease counts from then.
     pub(crate) sent: Tick,
@@ -46,7 +46,7 @@ impl Grant<'_> {
     pub(super) fn term(&self) -> Term {
         let lease = self.attempt.lease;
         if self.attempt.target.resource.kind.has_lease() {
-            self.terms.term(self.sent, lease, self.margin)
+            self.settings.term(self.sent, lease, self.margin)
         } else {
             Term::Until(self.sent.after(lease))
         }

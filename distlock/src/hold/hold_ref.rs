@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::hold_settings::HoldSettings;
 use super::lease::Lease;
 use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
-use super::terms::HoldTerms;
 use super::{Flag, Grant, GuardEnd, Hold};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
@@ -48,16 +48,16 @@ impl HoldRef {
     /// The first guard's reference to a hold that was granted.
     pub(crate) fn granted(grant: Grant<'_>) -> Arc<Self> {
         let term = grant.term();
-        let margin = grant.terms.margin;
+        let margin = grant.settings.margin;
         Self::new(Hold::granted(grant, term), margin, term)
     }
 
     /// The first guard's reference to a hold that was handed over, if enough of its lease is left.
-    pub(crate) fn succeed(hold: &Arc<Hold>, terms: &HoldTerms) -> Option<Arc<Self>> {
+    pub(crate) fn succeed(hold: &Arc<Hold>, settings: &HoldSettings) -> Option<Arc<Self>> {
         let now = hold.client.clock.now();
         // Without a fixed lease: a waiter that has one takes no hold over.
-        let term = Term::kept(now, terms.max_hold);
-        hold.succeed(term, terms.call_site, now)
+        let term = Term::kept(now, settings.max_hold);
+        hold.succeed(term, settings.call_site, now)
             .then(|| Self::new(Arc::clone(hold), Duration::ZERO, term))
     }
 

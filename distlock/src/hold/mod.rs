@@ -15,12 +15,12 @@ mod grant;
 mod guard_client;
 mod hint;
 mod hold_ref;
+mod hold_settings;
 pub(crate) mod lease;
 mod nesting;
 mod sent_over;
 mod state;
 mod term;
-mod terms;
 mod view;
 
 use std::num::NonZeroU64;
@@ -35,6 +35,7 @@ pub(crate) use self::grant::{Grant, InDoubtAttempt};
 pub(crate) use self::guard_client::GuardClient;
 use self::hint::Hint;
 pub(crate) use self::hold_ref::HoldRef;
+pub(crate) use self::hold_settings::HoldSettings;
 use self::lease::Answer;
 pub(crate) use self::lease::Lease;
 use self::nesting::EnclosingGuard;
@@ -46,7 +47,6 @@ pub(crate) use self::state::{
 };
 use self::term::GuardTerm;
 pub(crate) use self::term::Term;
-pub(crate) use self::terms::HoldTerms;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -90,7 +90,7 @@ impl Hold {
         let Grant {
             client,
             attempt,
-            terms,
+            settings,
             token,
             sent,
             now,
@@ -118,7 +118,7 @@ impl Hold {
             state: Mutex::new(State::granted(
                 Lease::granted(sent, lease, term, watchdog).with_margin(margin),
                 now,
-                terms.call_site,
+                settings.call_site,
             )),
         })
     }

@@ -26,7 +26,7 @@ fn granted() -> Arc<HoldRef> {
     let grant = Grant {
         client: &client,
         attempt: &Attempt::new(target, LEASE),
-        terms: &HoldTerms {
+        settings: &HoldSettings {
             lease: None,
             max_hold: None,
             margin: Duration::ZERO,

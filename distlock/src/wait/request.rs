@@ -9,7 +9,7 @@ use crate::backend::Through;
 use crate::clock::Tick;
 use crate::config::{Backoff, MaxWaiters, SPIN_BACKOFF};
 use crate::error::{Blocker, Error, HeldBy};
-use crate::hold::{Around, HoldTerms};
+use crate::hold::{Around, HoldSettings};
 use crate::local::{Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
 use crate::session::Session;
@@ -46,7 +46,7 @@ pub(crate) struct Request {
     /// How long the caller waits; `None` is without limit.
     pub(crate) wait: Option<Duration>,
     /// What it asks of its holds.
-    pub(crate) hold: HoldTerms,
+    pub(crate) hold: HoldSettings,
     /// Whether there is no guard until other requests are granted as well.
     pub(crate) is_part: bool,
     /// Whether a hold of another guard may be handed over to it.
@@ -168,7 +168,7 @@ impl Request {
             resource: &requested.resource,
             since: self.since,
             takes_over,
-            terms: &self.hold,
+            settings: &self.hold,
             is_let_in: requested.through.is_some(),
             rank: None,
             collects: takes_over && self.has_several_keys(),

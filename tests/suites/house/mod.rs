@@ -85,8 +85,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "on_lost", "attach", "path", "mod", "terms", "multi", "quorum", "reentry", "observed",
-            "lock_set", "handles", "handle",
+            "on_lost", "attach", "path", "mod", "settings", "multi", "quorum", "reentry",
+            "observed", "lock_set", "handles", "handle",
         ],
     ),
     ("acquire/multi", &["mod", "rounds", "in_scopes", "group"]),
@@ -189,7 +189,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "state",
             "nesting",
             "grant",
-            "terms",
+            "hold_settings",
             "lease",
             "term",
             "flag",

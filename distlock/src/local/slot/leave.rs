@@ -29,7 +29,7 @@ struct LeftAsHolder {
 impl QueueSlot<'_> {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
-        let Some(hold_ref) = HoldRef::succeed(hold, self.joining.terms) else {
+        let Some(hold_ref) = HoldRef::succeed(hold, self.joining.settings) else {
             self.registry.give_back(hold);
             return None;
         };

@@ -136,11 +136,11 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::Client;
-    use crate::hold::HoldTerms;
+    use crate::hold::HoldSettings;
     use crate::local::waits::tests::resource;
     use crate::resource::key::Resource;
 
-    const TERMS: HoldTerms = HoldTerms {
+    const SETTINGS: HoldSettings = HoldSettings {
         lease: None,
         max_hold: None,
         margin: Duration::ZERO,
@@ -160,7 +160,7 @@ pub(crate) mod tests {
             resource,
             since: registry.session.now(),
             takes_over: false,
-            terms: &TERMS,
+            settings: &SETTINGS,
             is_let_in: false,
             rank: None,
             collects: false,

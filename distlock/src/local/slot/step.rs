@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::clock::Tick;
-use crate::hold::{Hold, HoldTerms};
+use crate::hold::{Hold, HoldSettings};
 use crate::local::entry::Entry;
 use crate::local::queue::Ticket;
 use crate::local::registry::Registry;
@@ -24,7 +24,7 @@ pub(crate) struct Joining<'a> {
     /// Whether a hold may be handed over to it as it is.
     pub(crate) takes_over: bool,
     /// What it asks of a hold that is handed over.
-    pub(crate) terms: &'a HoldTerms,
+    pub(crate) settings: &'a HoldSettings,
     /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
     /// The place that it had in the queue of another key, which it keeps here.

@@ -67,11 +67,11 @@ impl Attempts<'_> {
             // Also if the hold is lost at once: the next attempt asks for a token above this one.
             self.session().tokens.saw(&target.resource.key, token);
         }
-        let terms = &self.request.hold;
+        let settings = &self.request.hold;
         let grant = Grant {
             client: &self.session().of_guards,
             attempt,
-            terms,
+            settings,
             token,
             sent: sent.at,
             now,

@@ -9,7 +9,7 @@ use crate::clock::Tick;
 /// What an acquisition asks of its hold, whether the server grants the hold or another guard hands it over. Made once, with the
 /// request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HoldTerms {
+pub(crate) struct HoldSettings {
     /// A fixed lease; `None` is the watchdog's.
     pub(crate) lease: Option<Duration>,
     /// The longest time for which it is held: the watchdog renews it no longer, and a fixed lease is cut to it.
@@ -20,7 +20,7 @@ pub(crate) struct HoldTerms {
     pub(crate) call_site: &'static Location<'static>,
 }
 
-impl HoldTerms {
+impl HoldSettings {
     /// Whether it ends at a time of its own, while the watchdog would go on to renew it.
     pub(crate) fn has_own_end(&self) -> bool {
         self.lease.is_some() || self.max_hold.is_some()

@@ -11,7 +11,7 @@ use crate::config::{
     checked_max_hold, checked_wait,
 };
 use crate::error::{Error, exact};
-use crate::hold::HoldTerms;
+use crate::hold::HoldSettings;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
 use crate::telemetry::Meter;
@@ -19,7 +19,7 @@ use crate::wait::{ClientRequest, Request, RequestedKey};
 
 /// How an acquisition waits and holds. What is not set is the client's.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct AcquireSettings {
     pub(super) wait: Option<Duration>,
     pub(super) lease: Option<Duration>,
     /// How many waiters of the key there may already be. Not in `bounds`, because each request under the layer has such a limit.
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
     pub(super) permits: Option<u32>,
 }
 
-impl Terms {
+impl AcquireSettings {
     pub(super) fn new(call_site: &'static Location<'static>) -> Self {
         Self {
             wait: None,
@@ -79,7 +79,7 @@ impl Terms {
             requested: smallvec![requested],
             since: registry.session.now(),
             wait,
-            hold: HoldTerms {
+            hold: HoldSettings {
                 lease: self.lease,
                 max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
                 margin: Duration::ZERO,
