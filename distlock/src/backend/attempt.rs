@@ -72,7 +72,7 @@ impl Attempt {
     }
 }
 
-/// A hold that is to last longer. Its lease becomes this one, unless the rest of the current one is longer.
+/// A hold that is to last longer. Its lease becomes this one, unless more is left of the current one.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     /// The hold.

@@ -255,8 +255,8 @@ impl Lease {
     /// When to renew: at `planned`, or earlier if less than two thirds of the watchdog's lease would be left then. This
     /// happens when a guard that the watchdog keeps joins a hold with a short lease.
     fn renew_by(&self, planned: Tick) -> Tick {
-        let rest = self.watchdog() - self.watchdog() / RENEWALS_PER_LEASE;
-        planned.min(self.server_end().before(rest))
+        let two_thirds = self.watchdog() - self.watchdog() / RENEWALS_PER_LEASE;
+        planned.min(self.server_end().before(two_thirds))
     }
 
     /// How much lease to ask for. The server keeps its own if that is longer.

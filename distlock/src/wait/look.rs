@@ -54,7 +54,7 @@ impl<'a> LeaseInTheWay<'a> {
 
     fn told(&mut self, ttl: Option<Duration>, now: Tick) {
         self.over_at = over_at(ttl, now);
-        *self.blocking = self.blocking.with_rest(ttl, now);
+        *self.blocking = self.blocking.with_time_left(ttl, now);
         if let Blocking::Owner(until) = *self.blocking {
             self.slot.note_busy_until(until);
         }

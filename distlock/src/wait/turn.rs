@@ -69,13 +69,13 @@ pub(super) enum Blocking {
 }
 
 impl Blocking {
-    /// An owner that the server named, with the rest of its lease.
+    /// An owner that the server named, with what is left of its lease.
     pub(super) fn owner(ttl: Option<Duration>, now: Tick) -> Self {
         Self::Owner(ttl.map(|ttl| now.after(ttl)))
     }
 
     /// The same owner, of whose lease this is left.
-    pub(super) fn with_rest(self, ttl: Option<Duration>, now: Tick) -> Self {
+    pub(super) fn with_time_left(self, ttl: Option<Duration>, now: Tick) -> Self {
         let until = ttl.map(|ttl| now.after(ttl));
         match self {
             Self::OwnerInOutage(_) => Self::OwnerInOutage(until),
@@ -165,7 +165,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// An owner is in the way, with this rest of its lease.
+    /// An owner is in the way, with this much left of its lease.
     pub(super) fn note_owner(&mut self, ttl: Option<Duration>) {
         let session = &self.registry.session;
         let owner = Blocking::owner(ttl, session.now());

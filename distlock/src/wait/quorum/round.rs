@@ -36,7 +36,7 @@ impl Round {
 /// The pairs of clients that were found to use two servers, by their indices.
 pub(super) type Apart = Vec<(usize, usize)>;
 
-/// A server that refused, and the rest of the lease of the owner that holds the key there.
+/// A server that refused, and what is left of the lease of the owner that holds the key there.
 pub(super) struct Refusal {
     pub(super) server: usize,
     pub(super) ttl: Option<Duration>,
