@@ -15,10 +15,10 @@ pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
     /// Records that a hold of this client is over. `others`: how many other clients heard of it, if the server said so.
     fn freed(&self, hold: &Hold, others: Option<u32>);
 
-    /// Checks that the first waiters are still polled. Returns whether another look is needed.
+    /// Checks that the first waiters are still polled. Returns whether another check is needed.
     fn check_heads(self: Arc<Self>) -> bool;
 
-    /// Logs the waits that have become long. Returns when to look again.
+    /// Logs the waits that have become long. Returns when to inspect them again.
     fn tell_long_waits(self: Arc<Self>) -> Tick;
 }
 
@@ -27,7 +27,7 @@ pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
 pub(crate) struct Inspection {
     callbacks: OnceLock<Weak<dyn Callbacks>>,
     checks_heads: AtomicBool,
-    /// When to look for long waits.
+    /// When to inspect long waits.
     long_waits_at: AtomicTick,
 }
 
@@ -42,7 +42,7 @@ impl Default for Inspection {
 }
 
 impl Inspection {
-    /// Sets who looks at the waiters.
+    /// Sets who checks the waiters.
     pub(crate) fn set(&self, callbacks: Weak<dyn Callbacks>) {
         // The session has one registry, which sets them once.
         let _first = self.callbacks.set(callbacks);
@@ -54,7 +54,7 @@ impl Inspection {
 
     /// Asks for a check of the heads. Returns whether none was asked for yet.
     pub(super) fn want_check(&self) -> bool {
-        // The load keeps the usual case free of a write to memory that all threads share. Release and acquire: the look
+        // The load keeps the usual case free of a write to memory that all threads share. Release and acquire: the check
         // sees what it was asked for.
         !self.checks_heads.load(Ordering::Acquire)
             && !self.checks_heads.swap(true, Ordering::AcqRel)
@@ -67,7 +67,7 @@ impl Inspection {
 
     /// Calls `look_for_absent`, and then checks the first waiters. Both return whether another check is needed.
     pub(super) fn check(&self, look_for_absent: impl FnOnce() -> bool) {
-        // Before the look: what is asked for meanwhile is not lost. Release: a caller that finds the flag reset asks again.
+        // Before the check: what is asked for meanwhile is not lost. Release: a caller that finds the flag reset asks again.
         self.checks_heads.store(false, Ordering::Release);
         // Also if a waker or a subscriber of the log panics: those who have not been checked need the next check.
         let mut is_any_left = guard(true, |is_any_left| {
@@ -83,21 +83,21 @@ impl Inspection {
         *is_any_left = is_any_unguarded || needs_heads;
     }
 
-    /// Asks for a look for long waits at `at`. Returns whether none was planned until then.
+    /// Asks for an inspection of long waits at `at`. Returns whether none was planned until then.
     ///
-    /// The caller was counted among the waiters before, under a mutex that the look takes as well. So if it finds the time of a
-    /// look that has begun meanwhile, that look finds the caller.
-    pub(super) fn look_by(&self, at: Tick) -> bool {
+    /// The caller was counted among the waiters before, under a mutex that the inspection takes as well. So if it finds the time of a
+    /// one that has begun meanwhile, that one finds the caller.
+    pub(super) fn inspect_by(&self, at: Tick) -> bool {
         self.long_waits_at.lower_to(at)
     }
 
-    /// Looks for long waits, if that is due. Returns when the next look is due.
+    /// Inspects long waits, if that is due. Returns when the next inspection is due.
     pub(super) fn tell_long_waits(&self, now: Tick) -> Tick {
-        // Before the look: who comes during it asks for another one.
+        // Before the inspection: who comes during it asks for another one.
         let is_due = self.long_waits_at.take_by(now);
         if is_due && let Some(callbacks) = self.callbacks() {
-            // An earlier look that was planned meanwhile stays.
-            let _earlier = self.look_by(callbacks.tell_long_waits());
+            // An earlier inspection that was planned meanwhile stays.
+            let _earlier = self.inspect_by(callbacks.tell_long_waits());
         }
         self.long_waits_at.get()
     }

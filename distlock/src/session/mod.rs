@@ -159,7 +159,7 @@ impl Session {
             .is_new(self.backend.epoch(&hold.resource.key))
         {
             hold.verify(self.now());
-            self.watchdog.look_again(hold);
+            self.watchdog.schedule_next_check(hold);
         }
     }
 
@@ -178,7 +178,7 @@ impl Session {
 
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.watchdog.look_again(hold);
+        self.watchdog.schedule_next_check(hold);
         self.tend_tasks();
     }
 

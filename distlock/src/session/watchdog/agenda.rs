@@ -1,11 +1,11 @@
-//! When the watchdog looks at which hold next.
+//! Which hold the watchdog checks next, and when.
 //!
-//! Plain data: every method takes the time. A look is filed under its time and never moved. If another one is planned
+//! Plain data: every method takes the time. A check is filed under its time and never moved. If another one is planned
 //! before it, or if the hold goes, it stays where it is and is skipped when its time comes.
 //!
 //! # Invariants
-//! 1. A hold has at most one planned look, and that one is filed under its time.
-//! 2. After a look was filed, at most twice as many are filed as there are holds, and [`SPARE`] more.
+//! 1. A hold has at most one planned check, and that one is filed under its time.
+//! 2. After a check was filed, at most twice as many are filed as there are holds, and [`SPARE`] more.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,17 +15,17 @@ use crate::clock::Tick;
 use crate::config::RENEWAL_BATCH;
 use crate::sync::table;
 
-/// How many looks at holds that have gone may stay filed. Few bytes, and so many holds come and go for each clean-up.
+/// How many checks of holds that have gone may stay filed. Few bytes, and so many holds come and go for each clean-up.
 const SPARE: usize = 1000;
 
-/// The watched holds `H` by the numbers of their owners, and the next look at each.
+/// The watched holds `H` by the numbers of their owners, and the next check of each.
 #[derive(Debug)]
 pub(super) struct Agenda<H> {
-    /// With the time of the planned look, which is [`Tick::NEVER`] if there is none.
+    /// With the time of the planned check, which is [`Tick::NEVER`] if there is none.
     holds: HashMap<u64, (H, Tick), RandomState>,
-    /// The looks by time: holds that were renewed together are due together.
+    /// The checks by time: holds that were renewed together are due together.
     filed: BTreeMap<Tick, Vec<u64>>,
-    /// How many looks are filed.
+    /// How many checks are filed.
     size: usize,
     /// When the task wakes without a notification, if it does. It may find nothing to do then, which is cheaper than a
     /// wake-up for each hold that comes and goes in between.
@@ -44,7 +44,7 @@ impl<H> Default for Agenda<H> {
 }
 
 impl<H: Clone> Agenda<H> {
-    /// Adds a hold, with a look that is planned at `at`. Returns whether it is new.
+    /// Adds a hold, with a check that is planned at `at`. Returns whether it is new.
     pub(super) fn add(&mut self, number: u64, hold: H, at: Tick) -> bool {
         let at = at.to_whole_millis();
         let former = self.holds.insert(number, (hold, at));
@@ -68,7 +68,7 @@ impl<H: Clone> Agenda<H> {
         self.holds.values().map(|(hold, _)| hold)
     }
 
-    /// Plans a look at the hold at `at`, unless an earlier one is planned.
+    /// Plans a check of the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&mut self, number: u64, at: Tick) {
         // Looks of one millisecond are filed together: tokio's timers fire at no other time.
         let at = at.to_whole_millis();
@@ -77,7 +77,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
-    /// Plans a look at each of these holds at its time, unless an earlier one is planned.
+    /// Plans a check of each of these holds at its time, unless an earlier one is planned.
     pub(super) fn schedule_checks(&mut self, checks: &[(u64, Tick)]) {
         // Holds that were renewed together are mostly due together.
         for together in
@@ -90,7 +90,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
-    /// Plans a look, unless an earlier one is planned. Returns whether it has to be filed.
+    /// Plans a check, unless an earlier one is planned. Returns whether it has to be filed.
     fn plan(&mut self, number: u64, at: Tick) -> bool {
         match self.holds.get_mut(&number) {
             Some((_, planned)) if at < *planned => {
@@ -101,7 +101,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
-    /// Files looks that were planned just now, all of them.
+    /// Files checks that were planned just now, all of them.
     fn file(&mut self, at: Tick, numbers: impl IntoIterator<Item = u64>) {
         let mut numbers = numbers.into_iter().peekable();
         if numbers.peek().is_none() {
@@ -116,7 +116,7 @@ impl<H: Clone> Agenda<H> {
         }
     }
 
-    /// Files the planned looks alone.
+    /// Files the planned checks alone.
     fn file_anew(&mut self) {
         self.filed.clear();
         self.size = 0;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn look_is_due_once_and_an_earlier_one_replaces_it() {
+    fn check_is_due_once_and_an_earlier_one_replaces_it() {
         let mut agenda = agenda([(1, 50), (2, 50), (3, 20)]);
         agenda.schedule_check(2, at(30));
         agenda.schedule_check(3, at(40));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn task_is_woken_for_a_look_before_its_alarm_only() {
+    fn task_is_woken_for_a_check_before_its_alarm_only() {
         let mut agenda = agenda([(1, 50)]);
         assert!(agenda.arm(at(50)) && !agenda.arm(at(60)) && agenda.arm(at(40)));
         assert_eq!(agenda.next_alarm(at(39)), at(40));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_are_planned_together_are_those_that_each_would_be() {
+    fn checks_that_are_planned_together_are_those_that_each_would_be() {
         let checks = [
             (1, 50),
             (2, 50),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_are_not_planned_any_more_do_not_pile_up() {
+    fn checks_that_are_not_planned_any_more_do_not_pile_up() {
         let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
         for number in 10..10_000 {
             agenda.add(number, number, Tick::NEVER);

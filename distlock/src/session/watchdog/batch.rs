@@ -42,7 +42,7 @@ pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
     let epochs: Vec<u64> = epochs.collect();
     let answers = answers_or_ends(&session, &batch, &ends).await;
     let now = session.now();
-    // If a waker panics, the task begins anew and looks at every hold.
+    // If a waker panics, the task begins anew and checks every hold.
     let mut checks = Vec::with_capacity(planned.len());
     for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         // With the count that was sent: the present one may be another, and is then stated next.
@@ -59,8 +59,8 @@ pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
     session.watchdog.schedule_checks(&checks);
 }
 
-/// Renews a batch. Once the first of its holds would be lost, a look at each of them is planned for its `end`: losses do not wait
-/// for the answer. Nearly always the answer comes before that, and no look is planned in vain.
+/// Renews a batch. Once the first of its holds would be lost, a check of each of them is planned for its `end`: losses do not wait
+/// for the answer. Nearly always the answer comes before that, and no check is planned in vain.
 async fn answers_or_ends(
     session: &Session,
     batch: &[Renewal],

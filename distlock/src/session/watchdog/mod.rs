@@ -50,12 +50,14 @@ impl Watchdog {
         is_new
     }
 
-    /// Plans a look at the hold at `at`, unless an earlier one is planned.
+    /// Plans a check of the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&self, number: u64, at: Tick) {
-        self.look(self.agenda.lock(), number, at);
+        let mut agenda = self.agenda.lock();
+        agenda.schedule_check(number, at);
+        self.wake_by(agenda, at);
     }
 
-    /// Plans a look at each of these holds at its time, unless an earlier one is planned.
+    /// Plans a check of each of these holds at its time, unless an earlier one is planned.
     fn schedule_checks(&self, checks: &[(u64, Tick)]) {
         if let Some(first) = checks.iter().map(|(_, at)| *at).min() {
             let mut agenda = self.agenda.lock();
@@ -64,14 +66,14 @@ impl Watchdog {
         }
     }
 
-    /// Plans the next look at the hold.
-    pub(super) fn look_again(&self, hold: &Hold) {
+    /// Plans the next check of the hold.
+    pub(super) fn schedule_next_check(&self, hold: &Hold) {
         self.schedule_check(hold.number(), hold.next_check());
     }
 
-    /// Plans a look for long waits at `due`.
+    /// Plans an inspection of long waits at `due`.
     pub(crate) fn inspect_waits_by(&self, due: Tick) {
-        if due != Tick::NEVER && self.inspection.look_by(due) {
+        if due != Tick::NEVER && self.inspection.inspect_by(due) {
             self.wake();
         }
     }
@@ -81,11 +83,6 @@ impl Watchdog {
         if self.inspection.want_check() {
             self.wake();
         }
-    }
-
-    fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, number: u64, at: Tick) {
-        agenda.schedule_check(number, at);
-        self.wake_by(agenda, at);
     }
 
     /// Has the task wake up at this time at the latest.
@@ -149,7 +146,7 @@ impl Watchdog {
         agenda.map_or_else(Vec::new, |agenda| agenda.holds().map(Arc::clone).collect())
     }
 
-    /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
+    /// Plans a check of every hold, because the renewals that a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
         for hold in self.holds() {
             hold.with_lease(Lease::forget_in_flight);
@@ -178,7 +175,7 @@ pub(super) async fn run(session: Arc<Session>) {
 
 async fn renew_until_retired(session: &Arc<Session>) {
     let watchdog = &session.watchdog;
-    // Before the holds are looked at: a connection that is replaced meanwhile completes `replaced`.
+    // Before the holds are checked: a connection that is replaced meanwhile completes `replaced`.
     let changes = session.backend.epoch_changes();
     watchdog.restart(session.now());
     // A connection may have been replaced while no task ran.
@@ -197,10 +194,10 @@ async fn renew_until_retired(session: &Arc<Session>) {
             let renewed = renew(Arc::clone(session), now, batch);
             renewals.push(renewed.map(move |()| server));
         }
-        // Usually there are none: each look at a hold costs a cache miss.
-        waiting.look_at_those_left(session, now, soon);
+        // Usually there are none: each check of a hold costs a cache miss.
+        waiting.check_those_left(session, now, soon);
         if now >= inspect_at {
-            // If this look is late, the others may not have run either since they were asked.
+            // If this inspection is late, the others may not have run either since they were asked.
             let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
             inspect_at = Tick::NEVER;
             let look_for_absent = || session.unguarded.look_for_absent(session, is_late);

@@ -11,7 +11,7 @@ use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::session::Session;
 
-/// A hold that waits for a batch, and whether a look at it is planned for the time when it would be lost.
+/// A hold that waits for a batch, and whether a check of it is planned for the time when it would be lost.
 type Queued = (Arc<Hold>, bool);
 
 /// The holds that wait for a batch.
@@ -32,10 +32,10 @@ impl Waiting {
         self.lines.entry(line).or_default().push_back((hold, false));
     }
 
-    /// Handles losses at once among the holds that have just been added and could not be sent. The others are looked at again when
+    /// Handles losses at once among the holds that have just been added and could not be sent. The others are checked again when
     /// they would be lost.
-    pub(super) fn look_at_those_left(&mut self, session: &Arc<Session>, now: Tick, soon: Tick) {
-        // If a waker panics, the task begins anew and looks at every hold.
+    pub(super) fn check_those_left(&mut self, session: &Arc<Session>, now: Tick, soon: Tick) {
+        // If a waker panics, the task begins anew and checks every hold.
         let mut ends = Vec::new();
         for line in self.lines.values_mut() {
             let added = line
@@ -75,7 +75,7 @@ impl Waiting {
                 continue;
             }
             let room = line.len().min(RENEWAL_BATCH);
-            // If a waker panics, the task begins anew and looks at every hold.
+            // If a waker panics, the task begins anew and checks every hold.
             let mut batch = Batch {
                 planned: Vec::with_capacity(room),
                 ends: Vec::with_capacity(room),
