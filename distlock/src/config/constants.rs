@@ -81,13 +81,13 @@ pub(crate) const MOST_HOLDERS_TOLD: usize = 10_000;
 /// arrive.
 pub(crate) const MAX_SLEEP_WITHOUT_MESSAGE: Duration = Duration::from_secs(5);
 
-/// How long the first waiter of a key sleeps without a message before it looks at the key: a random part between these,
+/// How long the first waiter of a key sleeps without a message before it peeks at the key: a random part between these,
 /// of [`MAX_SLEEP_WITHOUT_MESSAGE`]. A key can change without a message: it is deleted, its TTL is cut short, or another library
 /// publishes nothing.
-pub(crate) const LOOK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
+pub(crate) const PEEK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
 
-/// How long a look waits for those of other waiters, which share its command. It bounds the commands per second.
-pub(crate) const LOOK_WINDOW: Duration = Duration::from_millis(100);
+/// How long a peek waits for those of other waiters, which share its command. It bounds the commands per second.
+pub(crate) const PEEK_WINDOW: Duration = Duration::from_millis(100);
 
 /// How long a candidate for a leader's lock pauses before it attempts, for each other client that listens: a random part of this. The
 /// server decides about an attempt in some 20 us, so a thousand candidates keep it busy for less than a tenth of the time.
@@ -99,8 +99,8 @@ pub(crate) const MOST_CANDIDATE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a candidate asks how many clients listen: a thousand of them send 17 commands a second.
 pub(crate) const LISTENERS_COUNTED_EVERY: Duration = Duration::from_secs(60);
 
-/// How many keys one command looks at: with 10,000 waiters some 220 looks fall into one window.
-pub(crate) const LOOK_BATCH: usize = 250;
+/// How many keys one command peeks at: with 10,000 waiters some 220 peeks fall into one window.
+pub(crate) const PEEK_BATCH: usize = 250;
 
 /// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
 ///
@@ -130,8 +130,8 @@ pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 /// How many round trips the first waiter of a queue leaves at most to clients that have waited longer.
 pub(crate) const MOST_AHEAD: u32 = 8;
 
-/// The pause between two looks at a key that other processes may take.
-pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
+/// The pause between two peeks at a key that other processes may take.
+pub(crate) const YIELD_PEEK: Duration = Duration::from_millis(1);
 
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);

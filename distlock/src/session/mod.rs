@@ -35,7 +35,7 @@ use self::losses::Losses;
 use self::outage::Outages;
 use self::owners::Owners;
 use self::peek::Peeks;
-pub(crate) use self::peek::{next_look, over_at};
+pub(crate) use self::peek::{next_peek, over_at};
 use self::release::Releaser;
 pub(crate) use self::release::{Ending, PendingRelease, Release, release_several};
 use self::retirement::Retirement;
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
+    /// Makes the watchdog check a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.schedule_next_check(hold);
         self.tend_tasks();
@@ -195,19 +195,19 @@ impl Session {
         hold.meter.hold_ended();
     }
 
-    /// Looks at the key that a waiter wants, together with the other waiters of this client. The look is asked for by this call,
+    /// Peeks at the key that a waiter wants, together with the other waiters of this client. The peek is asked for by this call,
     /// before the first poll. The result is `None` if the server did not answer.
     pub(crate) fn peek(
         self: &Arc<Self>,
         target: Target,
     ) -> impl Future<Output = Option<Peeked>> + use<> {
-        let looked = self.peeks.ask(target);
+        let peeked = self.peeks.ask(target);
         self.start_tasks();
-        // The task of a retired client has ended, or does not begin. Asked after the look was added: otherwise `retire` has found it.
+        // The task of a retired client has ended, or does not begin. Asked after the peek was added: otherwise `retire` has found it.
         if self.retirement.has_begun() {
             self.peeks.forget();
         }
-        looked.map(Result::ok)
+        peeked.map(Result::ok)
     }
 
     /// Completes when the closed client holds nothing and no release is pending.

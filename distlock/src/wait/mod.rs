@@ -18,9 +18,9 @@
 //!    subscribes to the key's channel and sleeps only until the subscription is confirmed. Then it attempts again,
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
-//!    decides, or a look that finds another owner; see [`yielding`]. If it hears nothing for
-//!    [`MAX_SLEEP_WITHOUT_MESSAGE`](crate::config::MAX_SLEEP_WITHOUT_MESSAGE), it [looks](look) at the key, because a key can change without a
-//!    message. A look also reports the present end of the lease. The looks of all
+//!    decides, or a peek that finds another owner; see [`yielding`]. If it hears nothing for
+//!    [`MAX_SLEEP_WITHOUT_MESSAGE`](crate::config::MAX_SLEEP_WITHOUT_MESSAGE), it [peeks](peek) at the key, because a key can change without a
+//!    message. A peek also reports the present end of the lease. The peeks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
 //! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all. [`several`] builds on
 //!    the steps for one key.
@@ -97,9 +97,9 @@
 mod attach;
 mod attempt;
 mod listener;
-mod look;
 mod number;
 pub(crate) mod one_server;
+mod peek;
 pub(crate) mod quorum;
 mod request;
 mod several;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::backend::ShownWait;
 use crate::backend::{Change, Fault, LatchSeen, Peeked, Reply, Signal, Subscription, Target};
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
+use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, PEEK_AFTER};
 use crate::error::{Blocker, Error, Loss};
 use crate::resource::key::Resource;
 use crate::session::{Retry, Session};
@@ -251,7 +251,7 @@ impl Watch<'_> {
     }
 
     /// Sleeps until the next read of the count makes sense. If the subscription is not active yet, it sleeps only until
-    /// then. A waiter that has heard nothing for some time looks at the count together with the other waiters of its client,
+    /// then. A waiter that has heard nothing for some time peeks at the count together with the other waiters of its client,
     /// and sleeps again while the count is above 0.
     async fn sleep(&mut self) -> Result<(), Error> {
         let subscription = self.subscription.as_ref();
@@ -277,11 +277,11 @@ impl Watch<'_> {
             self.shown = session.backend.show_wait(key, session.id, None);
         }
         loop {
-            // Random, so that waiters that began together do not always look together.
-            let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(LOOK_AFTER));
+            // Random, so that waiters that began together do not always peek together.
+            let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(random_range(PEEK_AFTER));
             let until = session.now().after(without_message).min(self.deadline);
             crate::sync::select! {
-                // In this order, here and below: a message says more than the time, or than a look.
+                // In this order, here and below: a message says more than the time, or than a peek.
                 biased;
                 () = subscription.changed(was_active) => return,
                 () = session.clock.sleep_until(until) => {}
@@ -289,13 +289,13 @@ impl Watch<'_> {
             if session.now() >= self.deadline {
                 return;
             }
-            // Before the look, as for a read.
+            // Before the peek, as for a read.
             let epoch = session.backend.epoch(&target.resource.key);
             let signal = Some(subscription.state());
-            let looked = crate::sync::select! {
+            let peeked = crate::sync::select! {
                 biased;
                 () = subscription.changed(was_active) => return,
-                looked = session.peek(target.clone()) => looked,
+                peeked = session.peek(target.clone()) => peeked,
                 () = session.clock.sleep_until(self.deadline) => return,
             };
             // Without an answer it reads the count itself, and reports why that fails.
@@ -303,7 +303,7 @@ impl Watch<'_> {
                 is_open: false,
                 count: Some(count),
                 ..
-            }) = looked
+            }) = peeked
             else {
                 return;
             };

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 
 use super::attempt::{Attempts, Outcome};
 use super::listener::Listener;
-use super::look::{LeaseInTheWay, due_without_a_message};
+use super::peek::{LeaseInTheWay, due_without_a_message};
 use super::request::{Request, RequestedKey};
 use super::turn::{Blocking, MyTurn, Turn};
 use crate::backend::{Fault, Target, cause};
@@ -78,7 +78,7 @@ pub(super) struct Waiter<'a> {
     pub(super) unanswered: Option<Box<Retry>>,
     /// The next pause of a waiter that does not listen for messages.
     pub(super) pause: Duration,
-    /// Whether a look has shown that another client took the key after a release, so that an attempt would be refused.
+    /// Whether a peek has shown that another client took the key after a release, so that an attempt would be refused.
     pub(super) is_taken: bool,
 }
 
@@ -157,14 +157,14 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Asks the server for the key, or does not if a look has shown that an attempt would be refused. `now`: when its turn came.
+    /// Asks the server for the key, or does not if a peek has shown that an attempt would be refused. `now`: when its turn came.
     async fn go_to_server(
         &mut self,
         yield_first: bool,
         mut now: Tick,
     ) -> Result<AfterServer, Error> {
         if yield_first {
-            // An earlier look says nothing after this client's own release.
+            // An earlier peek says nothing after this client's own release.
             self.is_taken = false;
             // Boxed, here and below: most waiters never come here, and each would have room for it.
             Box::pin(self.yield_to_others()).await;
@@ -332,7 +332,7 @@ impl<'a> Waiter<'a> {
         self.listen();
         let session = self.session();
         let (requested, attempts) = (self.requested(), &self.attempts);
-        // Made for each look: every sleeper would have room for it.
+        // Made for each peek: every sleeper would have room for it.
         let target = || waited_for(requested, attempts);
         let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
         let slot = lease.slot;

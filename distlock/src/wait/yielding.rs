@@ -2,12 +2,12 @@
 //!
 //! The first waiter of a queue lets those clients go first that have waited for longer than its own client. Clients of this
 //! crate attempt as soon as they hear of a release, so it gives each of them one round trip, or less if one of them has the
-//! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
-//! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
+//! key before. In that case the peek counts as the refusal, and the waiter sends no attempt. A waiter with several clients
+//! ahead of it does not peek at once, because each of them publishes a message when its turn is over. See
 //! [`local::turns`](crate::local). If turns have several grants, a message ends a turn only if it comes from a client of this
-//! crate, so a look has to show now and then that those take the key.
+//! crate, so a peek has to show now and then that those take the key.
 //!
-//! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
+//! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore peeks at
 //! it for a while, until somebody takes it or a message tells that a client of this crate had it. If nobody takes it, the waiter
 //! does not do so again for some time, because the pause costs clients of this crate throughput. Redisson releases each of its
 //! grants in the server, and this waiter would win the race for the key each time. So Redisson clients that take the key get as
@@ -21,7 +21,7 @@ use super::listener::{Listener, clamped};
 use super::request::Request;
 use super::waiter::Waiter;
 use crate::clock::Tick;
-use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
+use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_PEEK, YIELD_TIME};
 use crate::error::HeldBy;
 use crate::local::{QueueSlot, Registry, RoundRobin};
 use crate::resource::key::Resource;
@@ -41,7 +41,7 @@ enum Taker {
     Unknown,
 }
 
-/// A client of this crate has the key, as a look has shown.
+/// A client of this crate has the key, as a peek has shown.
 struct Taken {
     /// How long, unless it renews its lease; `None` if no end is known.
     left: Option<Duration>,
@@ -76,7 +76,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Notes a client of another library that a refusal names as the owner. Clients of this crate are not noted. If they were, no look
+    /// Notes a client of another library that a refusal names as the owner. Clients of this crate are not noted. If they were, no peek
     /// would be made that can show a Redisson client with very short holds.
     pub(super) fn saw_taker(&self, holder: Option<&HeldBy>) {
         let resource = &self.requested().resource;
@@ -128,16 +128,16 @@ impl Waiter<'_> {
         };
         let taken = yielding.let_pass(at_least, until).await;
         if let Some(Taken { left }) = taken
-            && self.is_refused_by_a_look()
+            && self.is_refused_by_a_peek()
         {
             self.is_taken = true;
             self.turn.note_owner(left);
         }
     }
 
-    /// Whether a look that shows another owner counts as a refusal. This waiter then sleeps without an attempt. A release after
-    /// the look wakes it, because the messages before the look are marked as seen and later ones are not.
-    fn is_refused_by_a_look(&self) -> bool {
+    /// Whether a peek that shows another owner counts as a refusal. This waiter then sleeps without an attempt. A release after
+    /// the peek wakes it, because the messages before the peek are marked as seen and later ones are not.
+    fn is_refused_by_a_peek(&self) -> bool {
         let kind = self.requested().resource.kind;
         kind.family() == Family::Lock
             && !kind.has_places()
@@ -158,7 +158,7 @@ fn takers_are_ours(registry: &Registry, resource: &Resource) -> bool {
     registry.yielded.takers_are_ours(resource, now)
 }
 
-/// Whether each message ends a turn, so that a waiter can count turns without a look.
+/// Whether each message ends a turn, so that a waiter can count turns without a peek.
 fn counts_turns(registry: &Registry, resource: &Resource, slot: &QueueSlot<'_>) -> bool {
     resource.kind.family() == Family::Lock
         && registry.session.config.has_one_message_per_release()
@@ -197,14 +197,14 @@ impl Yielding<'_> {
             }
             let heard = self.listener.messages();
             let is_heard = |listener: &Listener| listener.messages() != heard;
-            let mut taker = self.look_for_each(ahead, until).await;
+            let mut taker = self.peek_for_each(ahead, until).await;
             let mut is_next_turn = is_heard(self.listener) && self.counts_turns();
             let has_time = self.resource.kind.family() == Family::Lock && until < latest;
             if taker == Taker::Nobody && !is_next_turn && has_time && self.may_wait_for_foreign() {
                 taker = self.wait_for_taker(heard, until).await;
                 is_next_turn = is_heard(self.listener)
                     && (self.counts_turns_of_ours() || self.have_all_had_a_turn());
-                // After a message somebody has had it, between two looks: most look at the moment of a release.
+                // After a message somebody has had it, between two peeks: most peek at the moment of a release.
                 if taker == Taker::Nobody && !is_heard(self.listener) {
                     let now = self.session().now();
                     self.registry.yielded.nobody_took(self.resource, now);
@@ -272,12 +272,12 @@ impl Yielding<'_> {
             // Whose turn follows the last message is not known yet.
             self.listener.count_whole_turns_before(heard - 1, self.slot);
             let ahead = self.slot.round_robin().ahead().max(at_least);
-            // The last one ahead may be of another library, which a look finds out.
+            // The last one ahead may be of another library, which a peek finds out.
             if ahead == 0 || (ahead == 1 && !self.takers_are_ours()) {
                 return ahead;
             }
             let now = self.session().now();
-            let pause = YIELD_LOOK.saturating_mul(ahead.max(2) - 1);
+            let pause = YIELD_PEEK.saturating_mul(ahead.max(2) - 1);
             self.listener
                 .changed_before(&self.registry.session.clock, now.after(pause).min(*until))
                 .await;
@@ -290,21 +290,21 @@ impl Yielding<'_> {
     }
 
     /// Looks once for each client that has waited longer, until one of them has the key.
-    async fn look_for_each(&mut self, ahead: u32, until: Tick) -> Taker {
+    async fn peek_for_each(&mut self, ahead: u32, until: Tick) -> Taker {
         for _ in 1..ahead.min(MOST_AHEAD) {
-            match self.look_for_taker(until).await {
+            match self.peek_for_taker(until).await {
                 Taker::Nobody => {}
                 taker => return taker,
             }
         }
-        self.look_for_taker(until).await
+        self.peek_for_taker(until).await
     }
 
     /// Looks until somebody has the key, but not beyond `until`. `heard` is the number of messages before. If all takers are clients of
-    /// this crate, the next message ends the wait: one of them has had its turn between two looks.
+    /// this crate, the next message ends the wait: one of them has had its turn between two peeks.
     async fn wait_for_taker(&mut self, heard: i64, until: Tick) -> Taker {
         loop {
-            let next = self.session().now().after(YIELD_LOOK).min(until);
+            let next = self.session().now().after(YIELD_PEEK).min(until);
             self.listener
                 .changed_before(&self.registry.session.clock, next)
                 .await;
@@ -312,7 +312,7 @@ impl Yielding<'_> {
             if is_heard && (self.counts_turns_of_ours() || self.have_all_had_a_turn()) {
                 return Taker::Nobody;
             }
-            match self.look_for_taker(until).await {
+            match self.peek_for_taker(until).await {
                 Taker::Nobody if self.session().now() < until => {}
                 taker => return taker,
             }
@@ -349,7 +349,7 @@ impl Yielding<'_> {
         }
     }
 
-    async fn look_for_taker(&mut self, until: Tick) -> Taker {
+    async fn peek_for_taker(&mut self, until: Tick) -> Taker {
         // In the memory backend nothing of this takes time. The tasks that were woken run here.
         crate::sync::task::yield_now().await;
         self.listener.mark_seen();

@@ -123,7 +123,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "several",
             "waiter",
             "listener",
-            "look",
+            "peek",
             "turn",
             "attach",
             "single",

@@ -11,7 +11,7 @@ use crate::backend::{Peeked, Subscription, Target};
 use crate::clock::Tick;
 use crate::config::{CANDIDATE_PAUSE, LISTENERS_COUNTED_EVERY, MOST_CANDIDATE_PAUSE};
 use crate::resource::key::Resource;
-use crate::session::{Session, next_look, over_at};
+use crate::session::{Session, next_peek, over_at};
 use crate::sync::random::random_range;
 
 /// The wait of one candidate.
@@ -101,7 +101,7 @@ impl Vacancy {
             let seen = crate::sync::select! {
                 biased;
                 () = subscription.changed(was_active) => return was_active,
-                seen = next_look(session, || target.clone(), lease_end, was_active) => seen,
+                seen = next_peek(session, || target.clone(), lease_end, was_active) => seen,
             };
             let Some(Peeked { ttl, .. }) = seen else {
                 return true;

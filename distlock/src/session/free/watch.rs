@@ -8,7 +8,7 @@ use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
-use crate::session::{Retry, Session, next_look, over_at};
+use crate::session::{Retry, Session, next_peek, over_at};
 
 /// What a look has found.
 enum Looked {
@@ -187,7 +187,7 @@ impl Watch<'_> {
                 biased;
                 () = round.wake.notified() => return,
                 () = subscription.changed(was_active) => return,
-                seen = next_look(session, || target.clone(), lease_end, was_active) => seen,
+                seen = next_peek(session, || target.clone(), lease_end, was_active) => seen,
             };
             // Without an answer it looks alone, and learns why that fails.
             let Some(Peeked { ttl, .. }) = seen else {

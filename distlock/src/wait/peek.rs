@@ -8,12 +8,12 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::local::QueueSlot;
 use crate::resource::kind::Family;
-use crate::session::{Session, next_look, over_at};
+use crate::session::{Session, next_peek, over_at};
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the blocking owner is over, if a
-/// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
+/// peek at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
 ///
-/// `target`: what is looked at. Each look reports the present end of the lease, so a holder that renews its lease costs no attempts.
+/// `target`: what is peeked at. Each peek reports the present end of the lease, so a holder that renews its lease costs no attempts.
 #[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
@@ -25,9 +25,9 @@ pub(super) fn due_without_a_message(
     was_active: bool,
 ) -> impl Future<Output = ()> {
     async move {
-        while let Some(seen) = next_look(session, &target, lease.over_at, was_active).await {
-            // A look at permits does not tell when the next one ends, but counts those that have ended. The refused attempt has told the
-            // next end, and a shorter lease comes with a message, or is noticed by a look.
+        while let Some(seen) = next_peek(session, &target, lease.over_at, was_active).await {
+            // A peek at permits does not tell when the next one ends, but counts those that have ended. The refused attempt has told the
+            // next end, and a shorter lease comes with a message, or is noticed by a peek.
             if target().resource.kind.family() != Family::Permit {
                 lease.told(seen.ttl, session.now());
             }
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
+    use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, PEEK_AFTER};
     use crate::{Client, MemoryServer};
 
     /// A sleeper that nobody watches reads the clock this often.
@@ -88,7 +88,7 @@ mod tests {
         .await;
     }
 
-    /// How often idle waiters, watchers of latches and holders were polled, each by itself, before the first of them looked.
+    /// How often idle waiters, watchers of latches and holders were polled, each by itself, before the first of them peeked.
     /// `None` if that time was too short for a watch that is missing to show, as on a busy machine.
     async fn polls_of(idle: usize) -> Option<usize> {
         let server = MemoryServer::new();
@@ -120,13 +120,13 @@ mod tests {
             tasks.spawn(async move { counted(polls, latch.wait().into_future()).await });
         }
         // Until all have been polled for the first time, and are idle. None of them runs before this task sleeps.
-        let is_time_of_the_first_look =
-            || begun.elapsed() >= MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(*LOOK_AFTER.start());
+        let is_time_of_the_first_peek =
+            || begun.elapsed() >= MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(*PEEK_AFTER.start());
         let mut before = 0;
         let mut since = Instant::now();
         while before < 3 * idle || before != polls.load(Ordering::Relaxed) {
             // From then on some of them are polled at any time.
-            if is_time_of_the_first_look() {
+            if is_time_of_the_first_peek() {
                 return None;
             }
             (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
@@ -134,11 +134,11 @@ mod tests {
         }
         sleep(UNWATCHED * 2).await;
         let polls = polls.load(Ordering::Relaxed) - before;
-        (!is_time_of_the_first_look() && since.elapsed() > UNWATCHED).then_some(polls)
+        (!is_time_of_the_first_peek() && since.elapsed() > UNWATCHED).then_some(polls)
     }
 
     #[tokio::test]
-    async fn idle_waiters_are_not_polled_until_they_look() {
+    async fn idle_waiters_are_not_polled_until_they_peek() {
         let mut idle = 1_000;
         let mut counts = Vec::new();
         while counts.len() < 15 {
