@@ -1,6 +1,6 @@
 //! The values of options that are durations: `"500ms"`, `"5s"`, `"1m30s"`, `0`, or an expression.
 //!
-//! The grammar is humantime's, limited to the units ms, s, m and h. humantime reads `1M` as a month and accepts `1y`; a
+//! The grammar is humantime's, limited to the units ms, s, m, h and d. humantime reads `1M` as a month and accepts `1y`; a
 //! lock that waits for a month is a typing error. `distlock` reads settings in the same way: a table in `tests` holds both to the
 //! same texts.
 
@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<Duration, String> {
             "`M` means month in `{text}`; write `{minute}` for minutes"
         ));
     }
-    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "day" | "days")) {
         return Err(invalid(text));
     }
     let read = humantime::parse_duration(text).ok();
@@ -133,7 +133,9 @@ fn is_number(text: &str) -> bool {
 }
 
 fn invalid(text: &str) -> String {
-    format!("invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)")
+    format!(
+        "invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h, d)"
+    )
 }
 
 #[cfg(test)]

@@ -244,7 +244,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Reads `500ms`, `5s`, `1m30s` or `0`. humantime alone would read `1M` as a month, and `1y`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || "expected e.g. 500ms, 5s, 1m30s (units: ms, s, m, h)".to_owned();
+    let expected = || "expected e.g. 500ms, 5s, 1m30s (units: ms, s, m, h, d)".to_owned();
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -252,10 +252,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .split(|c: char| !c.is_alphabetic())
         .filter(|unit| !unit.is_empty());
     let has_unit = units.clone().next().is_some();
-    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) || text.len() > MOST_BYTES {
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "day" | "days"))
+        || text.len() > MOST_BYTES
+    {
         return Err(expected());
     }
-    let too_long = || "longer than 8760h, which is a year".to_owned();
+    let too_long = || "longer than 365d".to_owned();
     if has_unit && most_digits(text) > MOST_DIGITS {
         return Err(too_long());
     }
@@ -313,6 +315,7 @@ mod tests {
     #[test]
     fn times_longer_than_a_year_are_refused() {
         assert_eq!(duration("8760h"), Ok(LONGEST));
+        assert_eq!(duration("365d"), Ok(LONGEST));
         for text in [
             "8760h1ms",
             "5124095576030431h",
@@ -323,7 +326,7 @@ mod tests {
             "5124095576030431h 15s 1000ms",
             "18446744073709551616s",
         ] {
-            assert!(duration(text).unwrap_err().contains("8760h"), "{text}");
+            assert!(duration(text).unwrap_err().contains("365d"), "{text}");
         }
         // So it does for the sum of many shorter numbers.
         let many = "999999999999999h".repeat(5) + "124095576030436h15s1000ms";

@@ -160,7 +160,7 @@ pub(crate) fn by_options(error: &Error) -> String {
         .replace("tls_ca_pem", "tls_ca_file")
         .replace("tls_client_pem", "tls_client_cert_file")
         // No text says these.
-        .replace(", or `Duration::MAX` ", "; leave it out ")
+        .replace(" (`Duration::MAX` in code)", "")
         .replace(", and see `connect_lazy`", "");
     words.into_iter().fold(text, |text, word| {
         let option = format!("--{}", option_of(word));

@@ -55,9 +55,13 @@ impl FromArgMatches for SettingArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         for row in rows() {
             if let Some(text) = matches.get_one::<String>(row.word) {
-                let set = row.set(&mut self.0, text);
-                set.map_err(|wrong| {
+                row.set(&mut self.0, text).map_err(|error| {
                     let option = option_of(row.word);
+                    let wrong = match error {
+                        // It says what is wrong with the text.
+                        distlock::Error::InvalidConfig { value, .. } => value,
+                        other => other.to_string(),
+                    };
                     Error::raw(ErrorKind::ValueValidation, format!("--{option}: {wrong}\n"))
                 })?;
             }

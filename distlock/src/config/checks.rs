@@ -56,7 +56,8 @@ pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Erro
 }
 
 /// The times of a setting that may also have none.
-pub(super) const TIMES_OR_MAX: &str = "at most 365days, or `Duration::MAX` for no limit";
+pub(super) const TIMES_OR_MAX: &str =
+    "at most 365days, or `unlimited` (`Duration::MAX` in code) for no limit";
 
 /// Rejects a timeout of zero, and one of more than [`MAX_WAIT`].
 pub(super) fn check_timeout(setting: &'static str, time: Duration) -> Result<(), Error> {
@@ -123,7 +124,8 @@ pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, E
 pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration>, Error> {
     match most {
         Some(most) if most < Duration::MAX => {
-            let expected = format!("{LEASES}, or `Duration::MAX` for no limit");
+            let expected =
+                format!("{LEASES}, or `unlimited` (`Duration::MAX` in code) for no limit");
             check_lease(most).map_err(|_| Error::invalid_time("max_hold", most, expected))?;
             Ok(Some(most))
         }

@@ -35,8 +35,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             "`M` means month in `{text}`; write `{minute}` for minutes"
         ));
     }
-    // humantime also reads longer units and other spellings. A lock that waits for a month is a typing error.
-    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
+    // humantime also reads longer units and other spellings. A lock that waits for a month is a typing error. `days` is how errors
+    // write a bound.
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "day" | "days")) {
         return Err(invalid(text));
     }
     let read = humantime::parse_duration(text).ok();
@@ -52,7 +53,9 @@ fn most_digits(text: &str) -> usize {
 }
 
 fn invalid(text: &str) -> String {
-    format!("invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)")
+    format!(
+        "invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h, d)"
+    )
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ impl Config {
             check_timeout(what, value)?;
         }
         if self.warn_after.is_zero() {
-            let expected = "more than 0, or `Duration::MAX` for no warning";
+            let expected = "more than 0, or `unlimited` (`Duration::MAX` in code) for no warning";
             return Err(Error::invalid_time("warn_after", self.warn_after, expected));
         }
         #[cfg(feature = "redis")]

@@ -35,11 +35,11 @@ fn setting_out_of_range_is_refused_with_its_name_its_value_and_its_range() {
         ),
         (
             set(|config| config.default_wait = Some(year)),
-            "default_wait = 366days: expected at most 365days, or `Duration::MAX` for no limit",
+            "default_wait = 366days: expected at most 365days, or `unlimited` (`Duration::MAX` in code) for no limit",
         ),
         (
             set(|config| config.max_hold = Some(zero)),
-            "max_hold = 0s: expected 1ms to 3650days, or `Duration::MAX` for no limit",
+            "max_hold = 0s: expected 1ms to 3650days, or `unlimited` (`Duration::MAX` in code) for no limit",
         ),
         (
             set(|config| config.response_timeout = zero),
@@ -51,7 +51,7 @@ fn setting_out_of_range_is_refused_with_its_name_its_value_and_its_range() {
         ),
         (
             set(|config| config.warn_after = zero),
-            "warn_after = 0s: expected more than 0, or `Duration::MAX` for no warning",
+            "warn_after = 0s: expected more than 0, or `unlimited` (`Duration::MAX` in code) for no warning",
         ),
         (
             set(|config| config.name = ClientName::new("a b".into())),

@@ -148,8 +148,8 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
         (&["--connect-timeout", "0"], "--connect-timeout"),
         (&["--url", "rediss://127.0.0.1:1#insecure"], "--tls-ca-file"),
         (&["--url", "http://127.0.0.1:1"], "redis://"),
-        (&["--default-wait", "9000h"], "leave it out for no limit"),
-        (&["--warn-after", "0s"], "leave it out for no warning"),
+        (&["--default-wait", "9000h"], "`unlimited` for no limit"),
+        (&["--warn-after", "0s"], "`unlimited` for no warning"),
         (
             &["--url", "redis://127.0.0.1:1?abortConnect=false"],
             "a word of other clients; leave it out",

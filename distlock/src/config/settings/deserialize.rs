@@ -52,7 +52,7 @@ struct OfRow<'a>(&'static SettingWord, &'a mut Settings);
 impl OfRow<'_> {
     fn set<E: Error>(self, text: &str) -> Result<(), E> {
         let Self(row, settings) = self;
-        let read = row.set(settings, text);
+        let read = (row.read)(settings, text);
         read.map_err(|wrong| E::custom(format!("{}: {wrong}", row.word)))
     }
 }

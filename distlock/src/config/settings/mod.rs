@@ -201,6 +201,24 @@ mod tests {
         assert_eq!(nothing, Settings::default());
     }
 
+    #[test]
+    fn what_the_error_of_a_range_says_to_write_is_read() {
+        for word in ["wait", "max_hold", "warn_after"] {
+            let mut settings = Settings::default();
+            settings.set(word, "unlimited").unwrap();
+            let server = crate::MemoryServer::new();
+            let client = crate::Builder::from(settings).in_memory(&server);
+            assert!(client.is_ok(), "{word}: {client:?}");
+        }
+        let mut settings = Settings::default();
+        settings.set("wait", "365days").unwrap();
+        assert_eq!(settings.default_wait, Some(31_536_000 * SECOND));
+        settings.set("wait", "366d").unwrap();
+        let refused = crate::Builder::from(settings).in_memory(&crate::MemoryServer::new());
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("at most 365days, or `unlimited`"), "{text}");
+    }
+
     #[cfg(feature = "serde")]
     #[test]
     fn wrong_fields_are_refused_by_name_and_values_with_what_to_write() {

@@ -22,7 +22,7 @@ settings! {
     /// is.
     ///
     /// With the feature `serde` they can be deserialized. Durations are then texts such as `"500ms"`, `"5s"` or `"1m30s"`, as the
-    /// attribute reads them, and unknown fields are refused. The query of a
+    /// attribute reads them, or `"unlimited"` for [`Duration::MAX`], and unknown fields are refused. The query of a
     /// [URL](crate::Builder::connect) has the same names and values, and so has [`set`](Settings::set).
     ///
     /// # Examples
@@ -123,7 +123,7 @@ pub struct SettingWord {
         allow(dead_code, reason = "errors of URLs have it")
     )]
     expected: &'static str,
-    read: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(super) read: fn(&mut Settings, &str) -> Result<(), String>,
     /// The value as a text.
     #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     pub(crate) text: fn(&Settings) -> Option<String>,
@@ -139,7 +139,7 @@ impl SettingWord {
     /// Sets this setting to the value that a text says.
     ///
     /// # Errors
-    /// The text cannot be read. The error quotes it, and says what to write.
+    /// [`Error::InvalidConfig`]: the text cannot be read. The error quotes it, and says what to write.
     ///
     /// # Examples
     /// ```
@@ -151,10 +151,10 @@ impl SettingWord {
     ///         setting.set(&mut settings, &text)?;
     ///     }
     /// }
-    /// # Ok::<(), String>(())
+    /// # Ok::<(), distlock::Error>(())
     /// ```
-    pub fn set(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
-        (self.read)(settings, text)
+    pub fn set(&self, settings: &mut Settings, text: &str) -> Result<(), Error> {
+        (self.read)(settings, text).map_err(|wrong| Error::invalid_config(self.word, wrong, ""))
     }
 }
 
@@ -204,7 +204,6 @@ impl Settings {
             Error::invalid_config("settings", format!("the unknown word `{word}`"), "")
         })?;
         row.set(self, text)
-            .map_err(|wrong| Error::invalid_config(row.word, wrong, ""))
     }
 
     /// The row of this word, or of this short one.

@@ -8,6 +8,9 @@ use crate::config::duration;
 #[cfg(feature = "redis")]
 use crate::config::{PubSub, Replicas};
 
+/// The text of [`Duration::MAX`]: no limit, for the settings that take it.
+const UNLIMITED: &str = "unlimited";
+
 /// A value that a text can say.
 pub(super) trait Value: Sized {
     /// What the help of a command line writes for it.
@@ -25,15 +28,20 @@ pub(super) trait Value: Sized {
 
 impl Value for Duration {
     const SHAPE: &'static str = "TIME";
-    const EXPECTED: &'static str =
-        "is no duration; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)";
+    const EXPECTED: &'static str = "is no duration; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h, d), or `unlimited`";
 
     fn read(text: &str) -> Result<Self, String> {
+        if text.trim().eq_ignore_ascii_case(UNLIMITED) {
+            return Ok(Self::MAX);
+        }
         duration::parse(text)
     }
 
     #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
+        if *self == Self::MAX {
+            return UNLIMITED.to_owned();
+        }
         let seconds = self.as_secs();
         let nanos = self.subsec_nanos();
         // In the units that are read. The longest is an hour.
