@@ -55,7 +55,7 @@ impl Builder {
     /// | --- | --- |
     /// | `redis://[user:password@]host[:port][/db]` | one server; the port is 6379 by default |
     /// | `rediss://..` | one server with TLS; needs the feature `tls-rustls` or `tls-native-tls` |
-    /// | `rediss://..#insecure` | the same, with any certificate; needs the feature `tls-rustls-insecure` |
+    /// | `rediss://..#insecure` | the same, with any certificate; needs rustls and the feature `tls-rustls-insecure` |
     /// | `unix:///path[?db=3&user=..&pass=..]` | one server by its socket |
     /// | `redis+sentinel://host1,host2,host3/service[/db]` | the master of a service, as its Sentinels name it; their port is 26379 by default |
     /// | `rediss+sentinel://..` | the same with TLS, to the servers and to the Sentinels |

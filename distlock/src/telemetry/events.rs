@@ -440,10 +440,7 @@ pub(crate) fn odd_message(channel: &[u8], bytes: usize) {
 }
 
 /// Some of the system's authorities cannot be used. The others are trusted.
-#[cfg(all(
-    feature = "tls-rustls-no-provider",
-    not(feature = "tls-rustls-webpki-roots")
-))]
+#[cfg(feature = "_rustls")]
 pub(crate) fn broken_authorities(used: usize, refused: usize, unread: &str) {
     log!(
         warn, target: TARGET, used, refused, unread,

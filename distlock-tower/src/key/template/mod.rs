@@ -26,7 +26,7 @@ pub enum ViaTemplate {}
 /// | `<query.NAME>` | the query parameter `NAME` |
 /// | `<header.NAME>` | the header `NAME`; for `host` the host of the URI, which HTTP/2 has in its place |
 /// | `<method>` | the method |
-/// | `<uri.path>` | the path; in a nested router, the full path |
+/// | `<uri.path>` | the path; in a nested router of axum, the full path (with the feature `axum`, which is on by default; without it, the path below the prefix) |
 ///
 /// Path and query are percent-decoded once. Write `<<` and `>>` for a literal `<` and `>`. All other text is literal. This
 /// includes braces, which are a hash tag of Redis: `{cart}:<path.id>`.

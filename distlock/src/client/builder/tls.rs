@@ -13,8 +13,8 @@ use crate::config::source::Source;
 /// Settings of TLS.
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 impl Builder {
-    /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, or with the
-    /// feature `tls-rustls-webpki-roots` those that Mozilla trusts.
+    /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, and with the
+    /// feature `tls-rustls-webpki-roots` those that Mozilla trusts as well.
     ///
     /// The PEM has one certificate or several. The client then trusts no other authority. The setting applies to servers and
     /// Sentinels. Connections have TLS if the URL says `rediss`.

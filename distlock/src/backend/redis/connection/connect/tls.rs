@@ -7,13 +7,13 @@
 mod certificates;
 #[cfg(feature = "_tls")]
 mod errors;
-#[cfg(feature = "tls-rustls-insecure")]
+#[cfg(all(feature = "_rustls", feature = "tls-rustls-insecure"))]
 mod insecure;
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls-no-provider")))]
+#[cfg(all(feature = "tls-native-tls", not(feature = "_rustls")))]
 mod native_tls;
-#[cfg(feature = "tls-rustls-no-provider")]
+#[cfg(feature = "_rustls")]
 mod roots;
-#[cfg(feature = "tls-rustls-no-provider")]
+#[cfg(feature = "_rustls")]
 mod rustls;
 
 use std::io;
@@ -23,9 +23,9 @@ use tokio::net::TcpStream;
 
 #[cfg(feature = "_tls")]
 use self::certificates::Certificates;
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls-no-provider")))]
+#[cfg(all(feature = "tls-native-tls", not(feature = "_rustls")))]
 use self::native_tls as library;
-#[cfg(feature = "tls-rustls-no-provider")]
+#[cfg(feature = "_rustls")]
 use self::rustls as library;
 use super::stream::Stream;
 use crate::backend::Fault;
@@ -49,9 +49,9 @@ impl TlsConnector {
     /// Reads the client's certificates, as far as they are values or files. With `insecure`, those of the servers are not
     /// checked.
     pub(crate) fn new(insecure: bool, config: &Config) -> Result<Self, Error> {
-        if insecure && !cfg!(feature = "tls-rustls-insecure") {
+        if insecure && !cfg!(all(feature = "_rustls", feature = "tls-rustls-insecure")) {
             return Err(invalid_url(
-                "`#insecure` needs the feature `tls-rustls-insecure` of the crate `distlock` as well",
+                "`#insecure` needs the features `tls-rustls` and `tls-rustls-insecure` of the crate `distlock`",
             ));
         }
         let certificates = Certificates::of(config);

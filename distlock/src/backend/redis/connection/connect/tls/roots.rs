@@ -1,22 +1,18 @@
-//! The authorities that a client trusts if the user names none: those of the system, or those of Mozilla.
+//! The authorities that a client trusts if the user names none: those of the system, and with a feature those of Mozilla as well.
+//!
+//! Both, because another crate may turn the feature on: a program whose servers have certificates of an authority that is in the
+//! system's store alone still connects.
 
 use rustls::RootCertStore;
 
 use crate::error::Error;
 
-/// The authorities of Mozilla.
-#[cfg(feature = "tls-rustls-webpki-roots")]
-pub(super) fn default_roots() -> Result<RootCertStore, Error> {
-    Ok(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect())
-}
-
-/// The authorities of the system. Those that cannot be read are reported, and the rest counts.
-#[cfg(not(feature = "tls-rustls-webpki-roots"))]
+/// The default authorities. Those of the system that cannot be read are reported, and the rest counts.
 pub(super) fn default_roots() -> Result<RootCertStore, Error> {
     let found = system::find();
-    let mut roots = RootCertStore::empty();
+    let mut roots = of_mozilla();
     let (added, ignored) = roots.add_parsable_certificates(found.certificates);
-    if added == 0 {
+    if roots.is_empty() {
         let wrong = if found.wrong.is_empty() {
             String::new()
         } else {
@@ -38,8 +34,17 @@ pub(super) fn default_roots() -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// Where the system keeps its authorities.
+#[cfg(feature = "tls-rustls-webpki-roots")]
+fn of_mozilla() -> RootCertStore {
+    webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()
+}
+
 #[cfg(not(feature = "tls-rustls-webpki-roots"))]
+fn of_mozilla() -> RootCertStore {
+    RootCertStore::empty()
+}
+
+/// Where the system keeps its authorities.
 mod system {
     use std::collections::HashSet;
     use std::env;

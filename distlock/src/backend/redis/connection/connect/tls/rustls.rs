@@ -89,21 +89,31 @@ impl Library {
     fn take_all(&self, _config: &mut ClientConfig) {}
 }
 
-/// The cryptography. It is never taken from the process where a feature brings one, and never installed.
-#[cfg(feature = "tls-rustls")]
+/// The cryptography. It is taken from the process only where a feature asks for that, and never installed.
+///
+/// Another crate may turn on further features, so the order goes from what is seldom asked for to what is usual.
 fn provider() -> Result<Arc<CryptoProvider>, Error> {
-    Ok(Arc::new(rustls::crypto::ring::default_provider()))
+    if cfg!(feature = "tls-rustls-no-provider")
+        && let Some(installed) = CryptoProvider::get_default()
+    {
+        return Ok(Arc::clone(installed));
+    }
+    of_feature().ok_or_else(|| no_provider("the program has installed none"))
 }
 
-#[cfg(all(feature = "tls-rustls-aws-lc-rs", not(feature = "tls-rustls")))]
-fn provider() -> Result<Arc<CryptoProvider>, Error> {
-    Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+#[cfg(feature = "tls-rustls-aws-lc-rs")]
+fn of_feature() -> Option<Arc<CryptoProvider>> {
+    Some(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+}
+
+#[cfg(all(feature = "tls-rustls", not(feature = "tls-rustls-aws-lc-rs")))]
+fn of_feature() -> Option<Arc<CryptoProvider>> {
+    Some(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-rustls-aws-lc-rs")))]
-fn provider() -> Result<Arc<CryptoProvider>, Error> {
-    let installed = CryptoProvider::get_default().cloned();
-    installed.ok_or_else(|| no_provider("the program has installed none"))
+fn of_feature() -> Option<Arc<CryptoProvider>> {
+    None
 }
 
 fn no_provider(why: &str) -> Error {
