@@ -66,7 +66,7 @@ pub(crate) struct Hold {
     /// The client that acquired it.
     client: Arc<GuardClient>,
     /// The number of its owner.
-    number: u64,
+    pub(crate) number: u64,
     pub(crate) permits: u32,
     token: Option<NonZeroU64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release. Boxed, because that is rare.

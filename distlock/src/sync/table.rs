@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Gives the memory of a rush of entries back. Called after entries were removed. The two bounds are far apart, so that this
-/// is rare.
+/// The room that a table keeps, if it has far more since a rush of entries has gone. The two bounds are far apart, so that a table
+/// seldom shrinks.
+pub(crate) fn room(capacity: usize, entries: usize) -> Option<usize> {
+    (capacity > 64 + 4 * entries).then_some(2 * entries)
+}
+
+/// Gives the memory of a rush of entries back. Called after entries were removed.
 pub(crate) fn shrink<K, V, S>(table: &mut HashMap<K, V, S>)
 where
     K: Eq + Hash,
     S: BuildHasher,
 {
-    if table.capacity() > 64 + 4 * table.len() {
-        table.shrink_to(2 * table.len());
+    if let Some(room) = room(table.capacity(), table.len()) {
+        table.shrink_to(room);
     }
 }

@@ -7,7 +7,10 @@
 //! 1. A hold has at most one planned check, and that one is filed under its time.
 //! 2. After a check was filed, at most twice as many are filed as there are holds, and [`SPARE`] more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Borrow;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
 
@@ -18,11 +21,43 @@ use crate::sync::table;
 /// How many checks of holds that have gone may stay filed. Few bytes, and so many holds come and go for each clean-up.
 const SPARE: usize = 1000;
 
+/// A hold, which has the number of its owner.
+pub(super) trait Numbered {
+    fn owner_number(&self) -> &u64;
+}
+
+/// A hold in the table, where its own number is the key: a copy of the number would take eight bytes for each place.
+#[derive(Debug)]
+struct Watched<H> {
+    hold: H,
+    /// The time of the planned check, which is [`Tick::NEVER`] if there is none. A cell, since the entries of a set are not changed.
+    planned: Cell<Tick>,
+}
+
+impl<H: Numbered> Borrow<u64> for Watched<H> {
+    fn borrow(&self) -> &u64 {
+        self.hold.owner_number()
+    }
+}
+
+impl<H: Numbered> Hash for Watched<H> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.hold.owner_number().hash(state);
+    }
+}
+
+impl<H: Numbered> PartialEq for Watched<H> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hold.owner_number() == other.hold.owner_number()
+    }
+}
+
+impl<H: Numbered> Eq for Watched<H> {}
+
 /// The watched holds `H` by the numbers of their owners, and the next check of each.
 #[derive(Debug)]
 pub(super) struct Agenda<H> {
-    /// With the time of the planned check, which is [`Tick::NEVER`] if there is none.
-    holds: HashMap<u64, (H, Tick), RandomState>,
+    holds: HashSet<Watched<H>, RandomState>,
     /// The checks by time: holds that were renewed together are due together.
     filed: BTreeMap<Tick, Vec<u64>>,
     /// How many checks are filed.
@@ -35,7 +70,7 @@ pub(super) struct Agenda<H> {
 impl<H> Default for Agenda<H> {
     fn default() -> Self {
         Self {
-            holds: HashMap::default(),
+            holds: HashSet::default(),
             filed: BTreeMap::new(),
             size: 0,
             armed: None,
@@ -43,11 +78,13 @@ impl<H> Default for Agenda<H> {
     }
 }
 
-impl<H: Clone> Agenda<H> {
+impl<H: Clone + Numbered> Agenda<H> {
     /// Adds a hold, with a check that is planned at `at`. Returns whether it is new.
-    pub(super) fn add(&mut self, number: u64, hold: H, at: Tick) -> bool {
+    pub(super) fn add(&mut self, hold: H, at: Tick) -> bool {
         let at = at.to_whole_millis();
-        let former = self.holds.insert(number, (hold, at));
+        let number = *hold.owner_number();
+        let planned = Cell::new(at);
+        let former = self.holds.replace(Watched { hold, planned });
         if at != Tick::NEVER {
             self.file(at, [number]);
         }
@@ -55,17 +92,19 @@ impl<H: Clone> Agenda<H> {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> bool {
-        let was_watched = self.holds.remove(&number).is_some();
-        table::shrink(&mut self.holds);
+        let was_watched = self.holds.remove(&number);
+        if let Some(room) = table::room(self.holds.capacity(), self.holds.len()) {
+            self.holds.shrink_to(room);
+        }
         was_watched
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&H> {
-        self.holds.get(&number).map(|(hold, _)| hold)
+        self.holds.get(&number).map(|watched| &watched.hold)
     }
 
     pub(super) fn holds(&self) -> impl ExactSizeIterator<Item = &H> {
-        self.holds.values().map(|(hold, _)| hold)
+        self.holds.iter().map(|watched| &watched.hold)
     }
 
     /// Plans a check of the hold at `at`, unless an earlier one is planned.
@@ -91,10 +130,10 @@ impl<H: Clone> Agenda<H> {
     }
 
     /// Plans a check, unless an earlier one is planned. Returns whether it has to be filed.
-    fn plan(&mut self, number: u64, at: Tick) -> bool {
-        match self.holds.get_mut(&number) {
-            Some((_, planned)) if at < *planned => {
-                *planned = at;
+    fn plan(&self, number: u64, at: Tick) -> bool {
+        match self.holds.get(&number) {
+            Some(watched) if at < watched.planned.get() => {
+                watched.planned.set(at);
                 true
             }
             _ => false,
@@ -120,9 +159,13 @@ impl<H: Clone> Agenda<H> {
     fn file_anew(&mut self) {
         self.filed.clear();
         self.size = 0;
-        for (number, (_, planned)) in &self.holds {
-            if *planned != Tick::NEVER {
-                self.filed.entry(*planned).or_default().push(*number);
+        for Watched { hold, planned } in &self.holds {
+            let planned = planned.get();
+            if planned != Tick::NEVER {
+                self.filed
+                    .entry(planned)
+                    .or_default()
+                    .push(*hold.owner_number());
                 self.size += 1;
             }
         }
@@ -149,9 +192,8 @@ impl<H: Clone> Agenda<H> {
     fn next_check(&mut self) -> Option<Tick> {
         while let Some(peeks) = self.filed.first_entry() {
             let at = *peeks.key();
-            let is_planned =
-                |number| matches!(self.holds.get(number), Some((_, planned)) if *planned == at);
-            if peeks.get().iter().any(is_planned) {
+            let planned = |number: &u64| Some(self.holds.get(number)?.planned.get());
+            if peeks.get().iter().any(|number| planned(number) == Some(at)) {
                 return Some(at);
             }
             self.size -= peeks.remove().len();
@@ -173,10 +215,10 @@ impl<H: Clone> Agenda<H> {
             let numbers = peeks.get_mut();
             while let Some(number) = numbers.pop() {
                 self.size -= 1;
-                if let Some((hold, planned)) = self.holds.get_mut(&number)
-                    && *planned == at
+                if let Some(Watched { hold, planned }) = self.holds.get(&number)
+                    && planned.get() == at
                 {
-                    *planned = Tick::NEVER;
+                    planned.set(Tick::NEVER);
                     due.push(hold.clone());
                     if is_enough(&due) {
                         break;
@@ -195,6 +237,12 @@ impl<H: Clone> Agenda<H> {
 mod tests {
     use super::*;
 
+    impl Numbered for u64 {
+        fn owner_number(&self) -> &u64 {
+            self
+        }
+    }
+
     fn at(ms: u64) -> Tick {
         Tick::from_millis(ms)
     }
@@ -202,7 +250,7 @@ mod tests {
     fn agenda(peeks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
         let mut agenda = Agenda::default();
         for (number, ms) in peeks {
-            agenda.add(number, number, at(ms));
+            agenda.add(number, at(ms));
         }
         agenda
     }
@@ -291,7 +339,7 @@ mod tests {
     fn checks_that_are_not_planned_any_more_do_not_pile_up() {
         let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
         for number in 10..10_000 {
-            agenda.add(number, number, Tick::NEVER);
+            agenda.add(number, Tick::NEVER);
             // Two times, of which the second one counts: in the middle of it all is filed anew now and then.
             agenda.schedule_checks(&[(number, at(20_000)), (number, at(10_000 + number))]);
             let filed: usize = agenda.filed.values().map(Vec::len).sum();

@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use self::agenda::Agenda;
+use self::agenda::{Agenda, Numbered};
 use self::batch::renew;
 use self::waiting::Waiting;
 use super::callbacks::Inspection;
@@ -41,11 +41,17 @@ pub(crate) struct Watchdog {
     pub(crate) inspection: Inspection,
 }
 
+impl Numbered for Arc<Hold> {
+    fn owner_number(&self) -> &u64 {
+        &self.number
+    }
+}
+
 impl Watchdog {
     /// Watches the hold from now on. Returns whether it was not watched before.
     pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) -> bool {
         let mut agenda = self.agenda.lock();
-        let is_new = agenda.add(hold.number(), Arc::clone(hold), at);
+        let is_new = agenda.add(Arc::clone(hold), at);
         self.wake_by(agenda, at);
         is_new
     }
