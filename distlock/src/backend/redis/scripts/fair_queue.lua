@@ -57,6 +57,14 @@ local function follow(follower, from, to, times)
   return time - from + to
 end
 
+-- The time of one of ours that leaves. A dead one has no time left: those behind it get none for the time since it died, in
+-- which they may have died as well.
+local function time_of_leaving(owner)
+  local time = time_of(redis.call('ZSCORE', timeouts, owner) or now + LONGEST)
+  local dead_at = redis.call('ZSCORE', ours, owner)
+  return dead_at and tonumber(dead_at) <= now and math.max(now, time) or time
+end
+
 -- The times of foreign waiters after some of ours have left (rule 4), as ZADD takes them. A score is read only where a foreign
 -- waiter stands right behind one that leaves.
 local function times_without(leaving)
@@ -72,7 +80,7 @@ local function times_without(leaving)
         leader = nil
       elseif leader then
         if not time_of_leader then
-          time_of_leader = time_of(redis.call('ZSCORE', timeouts, leader) or now + LONGEST)
+          time_of_leader = time_of_leaving(leader)
           base = math.max(now, time_before or time_of(before and redis.call('ZSCORE', timeouts, before) or now))
         end
         time = follow(one, time_of_leader, base, times)

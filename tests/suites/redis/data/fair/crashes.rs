@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     JAVA, OURS, QUEUE, REDISSONS, TIMEOUTS, granted, has_places, java_waits, java_waits_behind,
-    places, queue, queued,
+    now, places, queue, queued,
 };
 use crate::redis::{SOON, client, ms};
 
@@ -182,4 +182,66 @@ async fn killed_waiter_behind_redissons_loses_its_place_as_soon_as_any_other() {
     let guard = guard.await.expect("its place ends soon").unwrap();
     guard.release().await.unwrap();
     assert!(server.keys().await.is_empty());
+}
+
+/// Nobody looks until the times of both have ended. The dead one of ours must not give the one behind it its wait again.
+#[tokio::test]
+async fn redissons_waiter_that_died_with_ours_before_it_is_dropped_with_it() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let dies = Verbs::new(&client, Uuid::from_u128(7))
+        .of_kind(Kind::Fair)
+        .waiting(ms(5_000));
+    for looks in ["a release", "an attempt", "the one that died withdraws"] {
+        let held = client.fair_lock("k").acquire().await.unwrap();
+        dies.attempt("k", 1, ms(30_000)).await.unwrap();
+        java_waits_behind(&server, JAVA[0], 60_000.0).await;
+        let dead = queue(&server).await.remove(0);
+        let ago = |ms: f64| format!("{:.0}", now() - ms);
+        for key in [OURS, TIMEOUTS] {
+            server.cli(&["ZADD", key, &ago(70_000.0), &dead]).await;
+        }
+        let over = ago(10_000.0);
+        server.cli(&["ZADD", TIMEOUTS, &over, JAVA[0]]).await;
+        match looks {
+            "a release" => held.release().await.unwrap(),
+            "an attempt" => {
+                server.cli(&["DEL", "k"]).await;
+                drop(held);
+            }
+            _ => {
+                dies.withdraw("k", 1).await.unwrap();
+                held.release().await.unwrap();
+            }
+        }
+        let guard = client.fair_lock("k").try_acquire().await.unwrap();
+        let left = queue(&server).await;
+        let guard = guard.unwrap_or_else(|| panic!("{looks}: {left:?} are in the way"));
+        guard.release().await.unwrap();
+        assert_eq!(server.keys().await, Vec::<String>::new(), "{looks}");
+    }
+}
+
+/// Its time is not lengthened by what has passed since ours died.
+#[tokio::test]
+async fn redissons_waiter_behind_one_of_ours_that_died_keeps_its_own_end() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let dies = Verbs::new(&client, Uuid::from_u128(7))
+        .of_kind(Kind::Fair)
+        .waiting(ms(5_000));
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    dies.attempt("k", 1, ms(30_000)).await.unwrap();
+    java_waits_behind(&server, JAVA[0], 60_000.0).await;
+    let dead = queue(&server).await.remove(0);
+    let ago = format!("{:.0}", now() - 40_000.0);
+    for key in [OURS, TIMEOUTS] {
+        server.cli(&["ZADD", key, &ago, &dead]).await;
+    }
+    let soon = format!("{:.0}", now() + 20_000.0);
+    server.cli(&["ZADD", TIMEOUTS, &soon, JAVA[0]]).await;
+    held.release().await.unwrap();
+    assert_eq!(queue(&server).await, [JAVA[0]]);
+    let left = places(&server).await[0];
+    assert!((0.0..=20_000.0).contains(&left), "{left}");
 }
