@@ -77,8 +77,8 @@ impl Client {
         let kind = match seen.primitive {
             Primitive::Nothing => return self.changed_from(seen).await,
             Primitive::OtherData | Primitive::Unreadable => return Err(wrong_type()),
-            Primitive::Lock | Primitive::FencedLock => Kind::Reentrant,
-            Primitive::FairLock => Kind::Fair,
+            // Without waiters a fair lock looks like any other. One that began to wait after the look has to be notified.
+            Primitive::Lock | Primitive::FencedLock | Primitive::FairLock => Kind::Fair,
             Primitive::ReadLock => Kind::Read,
             Primitive::WriteLock => Kind::Write,
             Primitive::Semaphore => Kind::Semaphore,
@@ -88,14 +88,26 @@ impl Client {
         };
         let registry = self.lives.current();
         let session = &registry.session;
-        let resource = Resource {
+        let mut resource = Resource {
             kind,
             key: Key::new(&session.config.key_prefix, &seen.key)?,
         };
         let since = session.now();
         let owners = owners(seen);
-        let forced = session.backend.force_release(&resource, Some(&owners));
-        match forced.await {
+        let mut forced = session
+            .backend
+            .force_release(&resource, Some(&owners))
+            .await;
+        let is_refused = matches!(forced, Err(Fault::Denied(..) | Fault::WrongType(_)));
+        if is_refused && matches!(seen.primitive, Primitive::Lock | Primitive::FencedLock) {
+            // A user of plain locks may not use a queue, or other data may be in its place. Nothing was changed.
+            resource.kind = Kind::Reentrant;
+            forced = session
+                .backend
+                .force_release(&resource, Some(&owners))
+                .await;
+        }
+        match forced {
             Ok(Forced::Unseen) => self.changed_from(seen).await,
             // Another primitive may live there by now.
             Err(Fault::WrongType(_)) => match self.changed_from(seen).await? {

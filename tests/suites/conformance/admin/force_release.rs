@@ -1,6 +1,9 @@
 //! A key that is freed by force from the holders that somebody has seen, and from nobody else.
 
+use std::time::Duration;
+
 use distlock::{Client, Error, ForceRelease, KeyReport, Primitive};
+use tokio::time::Instant;
 
 use crate::conformance::stage::Stage;
 
@@ -10,6 +13,7 @@ on_every_backend! {
     own_hold_that_was_freed_is_not_handed_over_to_the_next_waiter,
     lock_that_was_released_after_the_look_was_free,
     fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it,
+    waiter_of_a_fair_lock_that_came_after_the_look_gets_it_at_once,
     readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left,
     reader_or_writer_that_came_after_the_look_keeps_the_lock,
     writer_that_was_seen_loses_the_lock,
@@ -127,6 +131,22 @@ async fn fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_g
     assert_eq!(now.holders[0].owner, second.owner().to_string());
     second.release().await.unwrap();
     drop(waiting);
+}
+
+/// Without waiters it looked like any other lock.
+async fn waiter_of_a_fair_lock_that_came_after_the_look_gets_it_at_once(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let held = one.fair_lock("k").acquire().await.unwrap();
+    let shown = seen(&one).await;
+    assert_eq!(shown.primitive, Primitive::Lock);
+    let waiting = tokio::spawn(two.fair_lock("k").acquire().into_future());
+    stage.has_places("k", 1).await;
+    let start = Instant::now();
+    assert_eq!(force(&one, &shown).await, ForceRelease::Freed);
+    let guard = waiting.await.unwrap().unwrap();
+    stage.assert_took(start, Duration::ZERO);
+    guard.release().await.unwrap();
+    drop(held);
 }
 
 async fn readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left(stage: &Stage) {

@@ -1,7 +1,7 @@
 //! What a force-release must not delete.
 
-use distlock::{Error, Primitive};
-use distlock_tests::RedisServer;
+use distlock::{Client, Error, ForceRelease, Primitive};
+use distlock_tests::{RedisServer, rights};
 
 use crate::redis::client;
 
@@ -50,4 +50,39 @@ async fn data_of_another_program_that_was_seen_is_not_freed() {
         let exists: u64 = server.try_cli(&["EXISTS", key]).await.unwrap();
         assert_eq!(exists, 1, "{key}");
     }
+}
+
+/// Such a user may not use the queue of a fair lock, and a plain lock has none.
+#[tokio::test]
+async fn user_of_plain_locks_who_may_look_at_them_frees_those_that_were_seen() {
+    let server = RedisServer::start().await;
+    let rights = [rights::of(rights::LOCKS), rights::of(rights::LOOKS)].concat();
+    server.set_user("shop", &rights).await;
+    let url = format!("redis://shop:{}@{}", rights::PASSWORD, server.addr());
+    let client = Client::builder().key_prefix("shop:").connect(&url).await;
+    let client = client.unwrap();
+    for is_fenced in [false, true] {
+        let held = client.lock("k").acquire().await.unwrap();
+        if is_fenced {
+            let token = ["SET", "redisson_lock_token:{shop:k}", "7"];
+            server.cli(&token).await;
+        }
+        let seen = client.inspect("k").await.unwrap();
+        let freed = client.force_release(&seen).await.unwrap();
+        assert_eq!(freed, ForceRelease::Freed, "{seen:?}");
+        drop(held);
+    }
+}
+
+/// Nobody waits in it, and the lock is freed as a plain one.
+#[tokio::test]
+async fn lock_beside_other_data_in_place_of_a_queue_is_freed() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.lock("k").acquire().await.unwrap();
+    server.cli(&["SET", "redisson_lock_queue:{k}", "x"]).await;
+    let seen = client.inspect("k").await.unwrap();
+    let freed = client.force_release(&seen).await.unwrap();
+    assert_eq!(freed, ForceRelease::Freed);
+    drop(held);
 }

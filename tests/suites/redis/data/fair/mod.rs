@@ -5,7 +5,7 @@ mod crashes;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock::test_util::{Answer, Kind, Verbs};
-use distlock::{Client, Error, Guard};
+use distlock::{Client, Error, ForceRelease, Guard};
 use distlock_tests::{Pulse, RedisServer, eventually_eq};
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
@@ -384,6 +384,31 @@ async fn server_without_memory_still_lets_waiters_in() {
     granted(first).await.release().await.unwrap();
     granted(second).await.release().await.unwrap();
     assert!(client.fair_lock("k").force_release().await.is_ok());
+}
+
+/// Without waiters the lock looked like any other one.
+#[tokio::test]
+async fn redissons_waiter_that_came_after_the_look_is_told_of_the_force_release() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for is_fenced in [false, true] {
+        let held = client.fair_lock("k").acquire().await.unwrap();
+        if is_fenced {
+            server.cli(&["SET", "redisson_lock_token:{k}", "7"]).await;
+        }
+        let seen = client.inspect("k").await.unwrap();
+        java_waits(&server, JAVA[0], REDISSONS).await;
+        let mut messages = server.client().get_async_pubsub().await.unwrap();
+        let channel = format!("redisson_lock__channel:{{k}}:{}", JAVA[0]);
+        messages.subscribe(&channel).await.unwrap();
+        let mut messages = messages.into_on_message();
+        let freed = client.force_release(&seen).await.unwrap();
+        assert_eq!(freed, ForceRelease::Freed, "{seen:?}");
+        let message = timeout(SOON, messages.next()).await.expect("a message");
+        assert_eq!(message.unwrap().get_payload_bytes(), b"0");
+        drop(held);
+        server.cli(&["DEL", QUEUE, TIMEOUTS]).await;
+    }
 }
 
 /// They would make the other lock fail. A lock of Redisson may end like the permits of a semaphore, and so may ours.
