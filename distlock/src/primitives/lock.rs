@@ -148,7 +148,8 @@ impl<K: LockKind> Lock<K> {
     /// * **When it completes.** The wait completes when, at some moment after it began, nobody held the lock: the lock was
     ///   released, or its lease ended after a crash. Another owner may hold the lock by then. The wait therefore ends even if
     ///   many processes take the lock in turn. It may also end when another client [attaches](crate::Client::attach) a detached hold:
-    ///   the new owner is taken for the next one, although the lock was not free in between.
+    ///   the new owner is taken for the next one, although the lock was not free in between. A thread of Redisson is the same owner
+    ///   each time: if it takes the lock again before the client has looked, the wait goes on.
     /// * **Shared by all waiters.** All waiters of a client share one subscription and the same checks of the key. The server
     ///   keeps no record of them. They do not join the queue of a [fair lock](crate::FairLock).
     /// * **Any kind.** The wait covers all kinds of lock that share the data of the key. A read/write lock is free when there are

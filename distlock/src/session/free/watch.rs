@@ -7,7 +7,7 @@ use crate::backend::{Fault, Inspected, Peeked, Subscription, Target};
 use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
-use crate::resource::kind::{Family, Kind};
+use crate::resource::kind::Kind;
 use crate::session::{Retry, Session, next_peek, over_at};
 
 /// What a look has found.
@@ -124,17 +124,14 @@ impl Watch<'_> {
         self.sleep(round, over_at(found.ttl, now), was_active).await;
     }
 
-    /// If the key has another owner than the last look has seen, it was free in between. Owners of a read/write lock follow each
-    /// other without that.
+    /// If the key has another owner than the last look has seen, it was free in between. Readers follow each other without that, and
+    /// are not among the holders that were found.
     fn note_owner(&mut self, round: &Round, found: &Inspected) {
-        let is_exclusive = self.target.resource.kind.family() == Family::Lock;
-        let name = match &found.holders[..] {
-            [(name, _)] if is_exclusive => owner(name).to_vec(),
-            _ => {
-                self.seen = None;
-                return;
-            }
+        let [(name, _)] = &found.holders[..] else {
+            self.seen = None;
+            return;
         };
+        let name = owner(name).to_vec();
         if let Some(before) = self.seen.take_if(|before| before.name != name) {
             let (free, resource) = (&self.session.free, &self.target.resource);
             free.answer(resource, before.below, |_| true, || FreeAnswer::Free);

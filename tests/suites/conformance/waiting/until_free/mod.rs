@@ -304,6 +304,22 @@ async fn lock_that_others_take_in_turn_lets_its_waiter_go(stage: &Stage) {
     second.release().await.unwrap();
 }
 
+/// The next writer has the lock when the waiter looks again.
+async fn write_lock_that_others_take_in_turn_lets_its_waiter_go(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let client = stage.faulty_client().await;
+    let first = one.rw_lock(KEY).write().acquire().await.unwrap();
+    let wait = wait_of(&client, Mode::Write).wait(stage.lease());
+    let waiting = spawned(wait);
+    looked(stage, 2).await;
+    let slow = Fault::Delay(stage.most_delay());
+    stage.faults().next(Op::Look, slow);
+    first.release().await.unwrap();
+    let second = two.rw_lock(KEY).write().try_acquire().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    second.expect("free").release().await.unwrap();
+}
+
 /// What was free before the wait began says nothing, even if the answer comes later.
 async fn look_that_began_before_a_wait_does_not_end_it(stage: &Stage) {
     let (holder, client) = (stage.client().await, stage.faulty_client().await);
@@ -352,6 +368,7 @@ on_every_backend![
     waiter_goes_on_after_a_release_by_force,
     waiter_of_the_holders_own_client_goes_on_with_the_release,
     lock_that_others_take_in_turn_lets_its_waiter_go,
+    write_lock_that_others_take_in_turn_lets_its_waiter_go,
     look_that_began_before_a_wait_does_not_end_it,
     waiter_in_its_own_scope_is_told_that_it_waits_for_itself,
 ];
