@@ -9,7 +9,7 @@ pub struct Seen {
     pub owners: Vec<String>,
     /// How many more owners there were, whose names are not known.
     pub unnamed: u64,
-    /// The number of a semaphore or a latch; `None` where the owners say all.
+    /// The number of a semaphore or a latch, or the last fencing token of a lock; `None` where the owners say all.
     pub number: Option<i64>,
 }
 

@@ -28,12 +28,15 @@ impl Client {
     ///
     /// [`inspect`](Client::inspect) or [`scan`](Client::scan) make the report. A person may look at it for some time before
     /// deciding. The server compares the holders and frees the key in one step, so an owner that has acquired the key meanwhile
-    /// keeps it. [`Lock::force_release`](crate::Lock::force_release) frees a lock no matter who holds it. Its documentation says
-    /// what happens to the former holder, and when to use it.
+    /// keeps it. A thread of Redisson is the same owner each time that it locks: if it has released the lock since the report and
+    /// has acquired it again, only the token of a fenced lock tells that.
+    ///
+    /// [`Lock::force_release`](crate::Lock::force_release) frees a lock no matter who holds it. Its documentation says what happens
+    /// to the former holder, and when to use it.
     ///
     /// | what lives under the key | it is freed if |
     /// | --- | --- |
-    /// | a lock of any kind | each present holder is in the report. Readers that have left are no obstacle |
+    /// | a lock of any kind | each present holder is in the report. Readers that have left are no obstacle. If there is a fencing token, it is that of the report |
     /// | an expirable semaphore | each acquired permit is in the report. The semaphore is deleted |
     /// | a semaphore | the number of free permits is that of the report, and each client of this crate that has permits is in it. The semaphore is deleted |
     /// | a latch or another number | the number is that of the report. It is deleted, and a latch opens |
@@ -100,7 +103,7 @@ impl Client {
             .await;
         let is_refused = matches!(forced, Err(Fault::Denied(..) | Fault::WrongType(_)));
         if is_refused && matches!(seen.primitive, Primitive::Lock | Primitive::FencedLock) {
-            // A user of plain locks may not use a queue, or other data may be in its place. Nothing was changed.
+            // A user of plain locks may not use a queue, or other data may be in its place. Nothing was freed.
             resource.kind = Kind::Reentrant;
             forced = session
                 .backend
@@ -141,16 +144,21 @@ impl Client {
     }
 }
 
-/// The holders that a report shows, or the number.
+/// The holders that a report shows, and the number or the token.
 fn owners(seen: &KeyReport) -> Seen {
     let owners = seen.holders.iter();
     let owners: Vec<String> = owners
         .map(|HolderReport { owner, .. }| owner.clone())
         .collect();
-    let permits = seen.permits.map(|permits| permits.free);
+    let number = match seen.primitive {
+        Primitive::Lock | Primitive::FencedLock | Primitive::FairLock => seen
+            .fencing_token
+            .and_then(|token| i64::try_from(token).ok()),
+        _ => seen.permits.map(|permits| permits.free).or(seen.count),
+    };
     Seen {
         unnamed: seen.holder_total.saturating_sub(owners.len() as u64),
-        number: permits.or(seen.count),
+        number,
         owners,
     }
 }

@@ -1,7 +1,7 @@
 //! The names of keys and channels in Redis. They are Redisson's, byte for byte, unless the comment says otherwise.
 
 use super::slot::hashed_part;
-use crate::backend::Target;
+use crate::backend::{Seen, Target};
 use crate::resource::kind::{Family, Kind, Line};
 
 /// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag
@@ -64,6 +64,12 @@ pub(super) fn fair_ours(name: &str) -> String {
 /// The last fencing token of a lock.
 pub(super) fn fence(name: &str) -> String {
     prefixed("redisson_lock_token", name)
+}
+
+/// The same if somebody who frees the lock by force has seen one. Otherwise the user may have no right to it.
+pub(super) fn fence_seen(name: &str, seen: Option<&Seen>) -> Option<String> {
+    let token = seen.and_then(|seen| seen.number);
+    token.map(|_| fence(name))
 }
 
 /// The sorted set of a semaphore's acquired permits, by the end of their leases.

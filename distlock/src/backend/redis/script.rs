@@ -262,6 +262,13 @@ impl Call {
         owners.fold(self.arg(seen.unnamed), |call, owner| call.arg(owner))
     }
 
+    /// The same for a lock: its token first, or an empty text if none was seen.
+    pub(super) fn seen_of_lock(self, seen: Option<&Seen>) -> Self {
+        let Some(seen) = seen else { return self };
+        let token = seen.number.map_or_else(String::new, |it| it.to_string());
+        self.arg(token).seen(Some(seen))
+    }
+
     pub(super) fn into_cmd(self) -> Cmd {
         self.0
     }

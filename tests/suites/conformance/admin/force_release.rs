@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use distlock::test_util::{Answer, Kind, Verbs};
 use distlock::{Client, Error, ForceRelease, KeyReport, Primitive};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::conformance::stage::Stage;
 
@@ -12,6 +14,7 @@ on_every_backend! {
     holder_that_came_after_the_look_keeps_the_lock_and_is_named,
     own_hold_that_was_freed_is_not_handed_over_to_the_next_waiter,
     lock_that_was_released_after_the_look_was_free,
+    owner_that_has_another_token_than_was_seen_keeps_the_lock,
     fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it,
     waiter_of_a_fair_lock_that_came_after_the_look_gets_it_at_once,
     readers_that_were_seen_lose_the_lock_also_if_one_of_them_has_left,
@@ -95,6 +98,24 @@ async fn lock_that_was_released_after_the_look_was_free(stage: &Stage) {
     assert_eq!(force(&client, &shown).await, ForceRelease::WasFree);
     let free = seen(&client).await;
     assert_eq!(force(&client, &free).await, ForceRelease::WasFree);
+}
+
+/// As a thread of Redisson, which is the same owner each time that it locks.
+async fn owner_that_has_another_token_than_was_seen_keeps_the_lock(stage: &Stage) {
+    let client = stage.client().await;
+    let verbs = Verbs::new(&client, Uuid::new_v4()).of_kind(Kind::Fenced);
+    let acquire = async || {
+        let answer = verbs.attempt_above("k", 1, stage.lease(), 0).await;
+        assert!(matches!(answer, Ok(Answer::Token(Some(_)))), "{answer:?}");
+    };
+    acquire().await;
+    let shown = seen(&client).await;
+    verbs.release("k", 1).await.unwrap();
+    assert_eq!(force(&client, &shown).await, ForceRelease::WasFree);
+    acquire().await;
+    let now = is_refused(&client, &shown).await;
+    assert_eq!(now.holders[0].owner, shown.holders[0].owner);
+    assert_eq!(force(&client, &now).await, ForceRelease::Freed);
 }
 
 async fn fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it(

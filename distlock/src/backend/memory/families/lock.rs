@@ -240,13 +240,23 @@ pub(crate) fn release_all(
 /// Removes a lock with its holder, unless that is another one than was seen.
 pub(crate) fn remove(state: &mut State, key: &Key, seen: Option<&Seen>) -> Result<Forced, Fault> {
     match state.values.get(key.name()).map(|entry| &entry.value) {
-        Some(Value::Lock(held)) if seen.is_some_and(|seen| !seen.are([held.text()])) => {
+        Some(Value::Lock(held)) if seen.is_some_and(|seen| !is_seen(state, key, held, seen)) => {
             Ok(Forced::Unseen)
         }
         Some(Value::Lock(_)) => Ok(Forced::freed(state.remove(key.name()))),
         Some(_) => Err(Fault::WrongType(None)),
         None => Ok(Forced::WasFree),
     }
+}
+
+/// Whether somebody has seen this hold: its owner, and its token if there is one.
+fn is_seen(state: &State, key: &Key, held: &Held, seen: &Seen) -> bool {
+    let last = state.tokens.last(key.name());
+    let has_other_token = seen
+        .number
+        .zip(last)
+        .is_some_and(|(token, last)| u64::try_from(token) != Ok(last));
+    seen.are([held.text()]) && !has_other_token
 }
 
 pub(crate) fn force_release(

@@ -20,7 +20,8 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         let call = call.arg(&owner).arg(lease);
         call.arg(queue_ttl).arg(channel)
     };
-    let value = run(backend, &script::FAIR_ACQUIRE, &target.resource.key, with);
+    let key = &target.resource.key;
+    let value = run(backend, &script::FAIR_ACQUIRE, key, None, with);
     value.await.and_then(reply::attempted)
 }
 
@@ -28,7 +29,8 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let owner = target.owner.text();
     let with = |call: Call, channel: &str| call.arg(&owner).arg(channel);
-    let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
+    let key = &target.resource.key;
+    let value = run(backend, &script::FAIR_RELEASE, key, None, with).await?;
     // None of this client's subscriptions: the script has notified the first waiter, whose channel nobody else listens to.
     reply::released(value, || 0)
 }
@@ -38,16 +40,20 @@ pub(crate) async fn force_release(
     key: &Key,
     seen: Option<&Seen>,
 ) -> Result<Forced, Fault> {
-    let with = |call: Call, channel: &str| call.arg(channel).seen(seen);
-    let value = run(backend, &script::FAIR_FORCE_RELEASE, key, with);
+    let fence = names::fence_seen(key.name(), seen);
+    let with = |call: Call, channel: &str| call.arg(channel).seen_of_lock(seen);
+    let script = &script::FAIR_FORCE_RELEASE;
+    let value = run(backend, script, key, fence.as_deref(), with);
     value.await.and_then(reply::forced)
 }
 
-/// Runs a script with the keys that all scripts of fair locks have. `with` adds the arguments, among them the lock's channel.
+/// Runs a script with the keys that all scripts of fair locks have, and one more if there is one. `with` adds the arguments, among
+/// them the lock's channel.
 async fn run(
     backend: &RedisBackend,
     script: &Script,
     key: &Key,
+    more: Option<&str>,
     with: impl Fn(Call, &str) -> Call + Sync,
 ) -> Result<Value, Fault> {
     let name = key.name();
@@ -56,6 +62,10 @@ async fn run(
     let ours = names::fair_ours(name);
     let channel = names::lock_channel(name);
     let keys = [&**name, &queue, &timeouts, &ours];
-    let with = |call: Call| with(call.keys(keys.into_iter()), &channel);
+    let with = |call: Call| {
+        let count = keys.len() + usize::from(more.is_some());
+        let call = call.these_keys(count, keys.into_iter().chain(more));
+        with(call, &channel)
+    };
     backend.run(key, script, &with).await
 }

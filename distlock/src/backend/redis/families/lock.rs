@@ -1,5 +1,7 @@
 //! The locks whose data is a hash of owners, over Redis: Redisson's `RLock` and its relatives.
 
+use std::iter;
+
 use crate::backend::redis::batches::{BatchKind, Operation};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, denied, names, reply};
@@ -205,8 +207,14 @@ pub(crate) async fn force_release(
     key: &Key,
     seen: Option<&Seen>,
 ) -> Result<Forced, Fault> {
-    let channel = names::lock_channel(key.name());
-    let with = |call: Call| call.key(key.name()).arg(&channel).seen(seen);
+    let name = &**key.name();
+    let channel = names::lock_channel(name);
+    let fence = names::fence_seen(name, seen);
+    let keys: Vec<&str> = iter::once(name).chain(fence.as_deref()).collect();
+    let with = |call: Call| {
+        let call = call.keys(keys.iter().copied());
+        call.arg(&channel).seen_of_lock(seen)
+    };
     let value = backend.run(key, &script::LOCK_FORCE_RELEASE, &with);
     value.await.and_then(reply::forced)
 }

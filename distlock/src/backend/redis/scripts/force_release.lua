@@ -9,3 +9,11 @@ local function is_no_lock(lock)
   return not is_owner(owner) or not string.find(redis.call('HGET', lock, owner), '^%d+$')
 end
 
+-- Whether the lock is held with another fencing token than the one that was seen. A thread of Redisson is the same owner in its
+-- next hold, and each grant of a fenced lock has a token of its own. Without a text no token was seen. One that is gone tells
+-- nothing.
+local function has_other_token(lock, fence, seen)
+  if not fence or not seen or seen == '' or redis.call('EXISTS', lock) == 0 then return false end
+  local last = redis.call('GETRANGE', fence, 0, 32) -- longer than any token
+  return last ~= '' and last ~= seen
+end
