@@ -50,6 +50,8 @@ use crate::resource::kind::Kind;
 /// * Redisson's clients ignore the marks. The server admits its readers beside other readers while a writer waits, so a steady
 ///   stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait). Redisson's writers do not yield
 ///   to waiting readers.
+/// * Writers of this crate that keep the lock busy do not leave it to Redisson's waiters, whose threads wake more slowly. These rarely get
+///   it; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#a-busy-lock).
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
 /// * The watchdog of a Redisson reader shortens longer leases of other readers. Beside Redisson readers, give no read lock a longer
