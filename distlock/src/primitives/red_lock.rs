@@ -21,7 +21,7 @@ use crate::resource::owner::Holder;
 ///   asks a missing server again at each renewal. A hold with a fixed lease is not renewed, and is not restored.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
 ///
-/// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data.
+/// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data, if all of its members have the same name.
 ///
 /// # Servers that forget
 /// The algorithm relies on servers that remember what they granted. A server that restarts without its data grants the key again.
