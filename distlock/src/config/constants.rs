@@ -282,3 +282,11 @@ pub(crate) const SPIN_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(1),
     longest: Duration::from_millis(128),
 };
+
+/// For how many of its longest pauses a client with waiters has a spin lock after others had it, before it leaves the key free for one
+/// such pause. Waiters that poll find a free key after a third of a pause on average, so the key is in use for most of the time.
+pub(crate) const SPIN_TURN: u32 = 2;
+
+/// The same after nobody took the key that was left free. The server does not say whether somebody polls. So this number decides how
+/// much of its time a client that is alone loses, a ninth, and how long a new waiter of another client may wait for the first pause.
+pub(crate) const SPIN_TURN_ALONE: u32 = 8;

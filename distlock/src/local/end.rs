@@ -250,6 +250,8 @@ fn take_out(entries: &mut Entries, hold: &Hold, others: u32, is_alone: bool) -> 
             left_to = RoundRobin::released(others, waiters.queue.turn_of_others())
                 .with_own_message(own_message);
             waiters.yield_to(left_to);
+            // Others may poll for the key, which the server does not know. The next waiter decides whether it lets them go first.
+            waiters.yield_first |= !resource.kind.listens();
         }
         entry.forget_waiters();
     }

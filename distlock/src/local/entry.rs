@@ -41,6 +41,8 @@ pub(super) struct KeyWaiters {
     pub(super) yield_first: bool,
     /// The other clients that wait for the key. While this client has it, only the number of the message of its release.
     pub(super) round_robin: RoundRobin,
+    /// When the first waiter leaves a key free whose waiters poll. `NEVER` if no release had a waiter behind it yet.
+    pub(super) left_free_at: Tick,
     /// Whether its first waiter is checked at intervals.
     pub(super) is_checked: bool,
     /// When a head of the queue gave up because the server does not answer. `NEVER` if none did.
@@ -70,6 +72,7 @@ impl KeyWaiters {
             queue,
             yield_first: false,
             round_robin: RoundRobin::default(),
+            left_free_at: Tick::NEVER,
             is_checked: false,
             given_up_at: Tick::NEVER,
             busy_until: Tick::NEVER,
@@ -82,6 +85,7 @@ impl KeyWaiters {
         self.queue.is_new()
             && !self.yield_first
             && self.round_robin == RoundRobin::default()
+            && self.left_free_at == Tick::NEVER
             && !self.is_checked
             && self.given_up_at == Tick::NEVER
             && self.busy_until == Tick::NEVER

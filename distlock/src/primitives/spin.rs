@@ -14,6 +14,12 @@ use crate::primitives::kinds::Spin;
 /// attempt, and the waiter sleeps for a random time between half of it and all of it. Of the waiters of one client only
 /// the first polls.
 ///
+/// The server does not know who polls. So a client whose own waiters use the lock all the time leaves it free for one longest pause, in
+/// which each waiter of another client with the same pauses attempts. It does so at intervals of two longest pauses, or of eight pauses if
+/// nobody took the key the last time. A client that is alone therefore loses a ninth of its time. Use the same `backoff` in all processes,
+/// and no other kind of lock for the same key: a client with another kind in use all the time leaves nothing to those that poll, and so does
+/// a single task that acquires and releases without a pause.
+///
 /// In all other respects it behaves like [`Lock`](crate::Lock), and in the server it is the same lock. Unlike Redisson's
 /// spin lock it publishes its releases, so that waiters of other kinds of lock on the same key are woken.
 ///

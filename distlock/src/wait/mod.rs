@@ -73,6 +73,10 @@
 //! before the other clients had received the message. Clients of Redisson need more time, and get as many grants as this
 //! client had, 160 at most. Clients that hear of the same release take turns; see [`yielding`].
 //!
+//! Waiters that poll (spin locks) listen to nothing, so the answer to a release does not count them. The head leaves their key free at
+//! intervals for its longest pause: every [`SPIN_TURN`](crate::config::SPIN_TURN) pauses, or every
+//! [`SPIN_TURN_ALONE`](crate::config::SPIN_TURN_ALONE) pauses after nobody took the key.
+//!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again
 //! wakes its waiters, because they may have missed messages. Waiters of kinds that have no messages (spin locks) pause

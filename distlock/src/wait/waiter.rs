@@ -297,6 +297,7 @@ impl<'a> Waiter<'a> {
         was_active: bool,
     ) -> Result<Option<Sleep>, Error> {
         self.count_turns();
+        self.count_turn_of_pollers();
         self.unanswered = None;
         if is_unset {
             self.turn.blocking = Blocking::Unset;

@@ -21,7 +21,7 @@ use super::listener::{Listener, clamped};
 use super::request::Request;
 use super::waiter::Waiter;
 use crate::clock::Tick;
-use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_PEEK, YIELD_TIME};
+use crate::config::{FOREIGN_TURN, MOST_AHEAD, SPIN_TURN, SPIN_TURN_ALONE, YIELD_PEEK, YIELD_TIME};
 use crate::error::HeldBy;
 use crate::local::{QueueSlot, Registry, RoundRobin};
 use crate::resource::key::Resource;
@@ -50,12 +50,12 @@ struct Taken {
 impl Waiter<'_> {
     /// Lets the processes go first that heard of the last release.
     pub(super) async fn yield_to_others(&mut self) {
+        if !self.requested().resource.kind.listens() {
+            return self.leave_free().await;
+        }
         let until = self.until_yielded();
         let session = self.session();
         let was_active = self.is_active();
-        if !self.requested().resource.kind.listens() {
-            return session.clock.sleep_until(until).await;
-        }
         if self.listener.is_none() {
             let own_message = self.turn.slot.round_robin().own_message();
             self.listen().count_from_own_message(own_message);
@@ -65,6 +65,39 @@ impl Waiter<'_> {
             () = session.clock.sleep_until(until) => return,
         }
         self.let_pass(1, until).await;
+    }
+
+    /// Leaves a key free whose waiters poll, at intervals and for their longest pause. Each waiter of another client with the same pauses
+    /// attempts in this time.
+    async fn leave_free(&mut self) {
+        let (session, slot) = (self.session(), &self.turn.slot);
+        let longest = self.requested().backoff().longest;
+        let now = session.now();
+        let alone = longest.saturating_mul(SPIN_TURN_ALONE);
+        let is_due = slot.left_free_at(now.after(alone)) <= now;
+        let pause = match is_due {
+            true => longest.max(YIELD_TIME),
+            // Waiters of other kinds of lock heard of the release.
+            false if slot.round_robin().ahead() > 0 => YIELD_TIME,
+            false => return,
+        };
+        let until = now.after(pause);
+        // A wait that is nearly over needs the rest of its time for its attempt.
+        let latest = self.request.deadline().before(YIELD_TIME);
+        session.clock.sleep_until(until.min(latest)).await;
+        if is_due && until <= latest {
+            slot.leave_free_at(session.now().after(alone));
+        }
+    }
+
+    /// Records that a key whose waiters poll was refused: another client has its turn.
+    pub(super) fn count_turn_of_pollers(&self) {
+        let requested = self.requested();
+        if !requested.resource.kind.listens() {
+            let turn = requested.backoff().longest.saturating_mul(SPIN_TURN);
+            let now = self.session().now();
+            self.turn.slot.taken_before(now.after(turn));
+        }
     }
 
     /// After a release by another client. Lets the clients that have waited longer than this one go first.

@@ -20,6 +20,30 @@ impl QueueSlot<'_> {
         self.with_entry(|entry, _| count(&mut entry.waiters_mut().round_robin));
     }
 
+    /// When the key is left free for those that poll. `first`: when, if no release had a waiter behind it yet.
+    pub(crate) fn left_free_at(&self, first: Tick) -> Tick {
+        let known = self.with_entry(|entry, _| {
+            let at = &mut entry.waiters_mut().left_free_at;
+            *at = at.unless_never().unwrap_or(first);
+            *at
+        });
+        known.unwrap_or(first)
+    }
+
+    /// Sets when the key is left free next for those that poll.
+    pub(crate) fn leave_free_at(&self, at: Tick) {
+        self.with_entry(|entry, _| entry.waiters_mut().left_free_at = at);
+    }
+
+    /// Another client has a key whose waiters poll. It is left free next at this time. A hold of this client says nothing.
+    pub(crate) fn taken_before(&self, at: Tick) {
+        self.with_entry(|entry, _| {
+            if entry.holder.is_none() {
+                entry.waiters_mut().left_free_at = at;
+            }
+        });
+    }
+
     /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
     pub(crate) fn give_up_line(&self, now: Tick) {
         self.with_entry(|entry, ticket| {

@@ -68,9 +68,13 @@ async fn share(clients: &[Client; 4], run: Duration, acquire: impl Fn(&Client) -
 const FAIR: f64 = 0.9;
 
 async fn in_memory(acquire: impl Fn(&Client) -> Acquire) {
+    in_memory_for(run(), acquire).await;
+}
+
+async fn in_memory_for(run: Duration, acquire: impl Fn(&Client) -> Acquire) {
     let server = MemoryServer::new();
     let clients = [(); 4].map(|()| Client::builder().in_memory(&server).unwrap());
-    let index = share(&clients, run(), acquire).await;
+    let index = share(&clients, run, acquire).await;
     assert!(index > FAIR, "Jain {index:.3}");
 }
 
@@ -106,6 +110,53 @@ async fn four_clients_share_a_hot_lock() {
 #[tokio::test(start_paused = true)]
 async fn four_clients_share_a_hot_write_lock() {
     in_memory(|client| client.rw_lock("order:42").write().acquire()).await;
+}
+
+/// For longer than the others: a turn is several pauses long.
+#[tokio::test(start_paused = true)]
+async fn four_clients_share_a_hot_spin_lock() {
+    in_memory_for(run() * 8, |client| client.spin_lock("order:42").acquire()).await;
+}
+
+/// Also where each hold is longer than a run of hand-overs.
+#[tokio::test(start_paused = true)]
+async fn spin_waiter_gets_a_key_that_another_client_uses_all_the_time() {
+    for section in [SECTION, SECTION * 80] {
+        let server = MemoryServer::new();
+        let [busy, other] = [(); 2].map(|()| Client::builder().in_memory(&server).unwrap());
+        let task = async || {
+            loop {
+                let guard = busy.spin_lock("order:42").acquire().await.unwrap();
+                sleep(section).await;
+                guard.release().await.unwrap();
+            }
+        };
+        let waiter = async {
+            for _ in 0..20 {
+                let wait = other.spin_lock("order:42").acquire();
+                let guard = wait.wait(Duration::from_secs(2)).await.unwrap();
+                sleep(SECTION).await;
+                guard.release().await.unwrap();
+                sleep(Duration::from_secs(3)).await;
+            }
+        };
+        tokio::select! {
+            _ = join_all((0..TASKS).map(|_| task())) => {}
+            () = waiter => {}
+        }
+    }
+}
+
+/// It leaves the key free now and then, because others may poll for it.
+#[tokio::test(start_paused = true)]
+async fn client_that_is_alone_has_a_hot_spin_lock_for_most_of_the_time() {
+    let client = Client::in_memory();
+    let lock = client.spin_lock("order:42");
+    let run = run() * 4;
+    let (served, longest) = grants(TASKS, run, || lock.acquire()).await;
+    let busy = SECTION.mul_f64(served);
+    println!("busy for {busy:?} of {run:?}, longest wait {longest:?}");
+    assert!(busy > run.mul_f64(0.85), "busy for {busy:?} of {run:?}");
 }
 
 /// Grants to four tasks of one client, of which some wait at any time.
