@@ -25,7 +25,7 @@ impl Client {
     ///
     /// # Errors
     /// * [`Error::Lost`]: the hold is not there any more. Its lease has ended, it was freed by force, or somebody has attached or
-    ///   released it.
+    ///   released it. Or the text was changed, and has a fencing token above all that the server has issued for this key.
     /// * [`Error::Unavailable`]: the server did not answer for [`unavailable_after`](crate::Builder::unavailable_after), or too
     ///   few [replicas](crate::Builder::replicas) have confirmed. If the server had executed the command, the hold is released in
     ///   the background. Calling this again is safe: it returns [`Error::Lost`] then.

@@ -63,6 +63,9 @@ pub(crate) const MAX_EXPIRE_AFTER: Duration = Duration::from_secs(45 * 24 * 3600
 /// The most permits of a semaphore, and the highest count of a latch: Redisson stores both as signed 32-bit numbers.
 pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
 
+/// The highest fencing token: a server counts with 63 bits.
+pub(crate) const MAX_TOKEN: u64 = i64::MAX as u64;
+
 /// [`MAX_NUMBER`] for a sum.
 pub(crate) const MAX_SUM: u64 = MAX_NUMBER as u64;
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::shares::Shares;
 use super::{Guard, Leased};
+use crate::config::MAX_TOKEN;
 use crate::error::Error;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
@@ -66,6 +67,11 @@ pub(crate) struct OwnedKey {
 
 /// What stands before the key if an attempt of the owner may still be carried out.
 const MAY_COME_LATE: char = '?';
+
+/// Whether a server can have issued this token: it counts with 63 bits.
+fn is_token(token: &u64) -> bool {
+    (1..=MAX_TOKEN).contains(token)
+}
 
 /// What each text begins with. Another form would have another number.
 const BEGIN: &str = "hold1";
@@ -142,7 +148,7 @@ impl OwnedKey {
         let permits = next()?.parse().ok().filter(|permits| *permits > 0)?;
         let token = match next()? {
             "" => None,
-            token => Some(token.parse().ok().filter(|token| *token > 0)?),
+            token => Some(token.parse().ok().filter(is_token)?),
         };
         // Each grant of a fenced lock has a token, and no other grant has one.
         if token.is_some() != (kind == Kind::Fenced) {
@@ -362,6 +368,7 @@ mod tests {
             with("::0/", ":9:0/"),
             with(":lock:", ":fenced_lock:"),
             with(":lock:", ":fenced_lock:").replace("::0/", ":0:0/"),
+            with(":lock:", ":fenced_lock:").replace("::0/", ":9223372036854775808:0/"),
             with("0/", "0"),
         ] {
             let error = wrong.parse::<DetachedHold>().unwrap_err();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
+use distlock_tests::RedisServer;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -152,4 +153,28 @@ async fn verbs_answer_what_they_promise() {
     assert_eq!(token(4, SEEN + 6).await, SEEN + 7);
     assert_eq!(token(4, SEEN + 7).await, SEEN + 7);
     assert_eq!(token(4, SEEN + 8).await, SEEN + 9);
+    tokens_go_on_after_an_attempt_that_saw_the_highest_number(&verbs).await;
+}
+
+/// No server has issued such a token. It would be the last one.
+async fn tokens_go_on_after_an_attempt_that_saw_the_highest_number(verbs: &Verbs) {
+    let lease = Duration::from_secs(60);
+    for seen in [i64::MAX as u64, u64::MAX] {
+        let refused = verbs.attempt_above("b", 1, lease, seen).await;
+        assert!(refused.is_err(), "{refused:?}");
+        let Answer::Token(Some(token)) = verbs.attempt_above("b", 2, lease, 0).await.unwrap()
+        else {
+            panic!("another owner has it");
+        };
+        assert!(token < SEEN, "{token}");
+        verbs.release("b", 2).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tokens_go_on_in_redis_after_an_attempt_that_saw_the_highest_number() {
+    let server = RedisServer::start().await;
+    let client = Client::builder().connect(&server.url()).await.unwrap();
+    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Fenced);
+    tokens_go_on_after_an_attempt_that_saw_the_highest_number(&verbs).await;
 }

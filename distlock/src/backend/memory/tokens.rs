@@ -28,10 +28,15 @@ impl Tokens {
             return last;
         }
         self.time = now.max(self.time.saturating_add(1));
-        // Saturating: what a client has seen is input, and may be the highest number there is.
+        // Saturating: a server that does not check may count up to the highest number there is.
         let token = self.time.max(last.max(seen).saturating_add(1));
         self.last.insert(Arc::clone(name), token);
         token
+    }
+
+    /// Whether a grant of this key may have had the token. Without the last one none is above the server's time.
+    pub(super) fn may_have_issued(&self, name: &str, token: u64, now: u64) -> bool {
+        token <= self.last(name).unwrap_or(now.max(self.time))
     }
 
     /// Forgets the token of a key that nobody holds any more, if all later tokens are above it.

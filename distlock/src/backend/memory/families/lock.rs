@@ -8,9 +8,10 @@ use crate::backend::memory::call::Call;
 use crate::backend::memory::store::{State, Value};
 use crate::backend::{
     Attempt, Attempted, AttemptedAll, DetachedOwner, Fault, Forced, Inspected, Released, Renewal,
-    Seen, Target, Through,
+    Seen, Target, Through, cause,
 };
 use crate::clock::{self, Tick};
+use crate::config::MAX_TOKEN;
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::{Owner, RELEASED};
@@ -115,6 +116,10 @@ pub(crate) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return attach(state, attempt, former, now);
     }
+    if attempt.above >= MAX_TOKEN {
+        // No server has issued such a token.
+        return Err(Fault::Protocol(cause("no token is above this one")));
+    }
     let Target {
         resource, owner, ..
     } = &attempt.target;
@@ -154,6 +159,11 @@ pub(crate) fn attach(
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
+    let micros = clock::micros_since_1970();
+    let is_issued = |token| state.tokens.may_have_issued(key.name(), token, micros);
+    if !former.token.is_none_or(is_issued) {
+        return Ok(Attempted::held(None));
+    }
     // Its own first: an earlier copy of this attempt may have been granted.
     for owner_there in [*owner, former.owner] {
         if let Found::Itself(held) = find(state, key, owner_there)? {

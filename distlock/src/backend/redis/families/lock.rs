@@ -55,9 +55,17 @@ pub(crate) async fn attach(
 ) -> Result<Attempted, Fault> {
     let key = &attempt.target.resource.key;
     let (owner, lease) = (attempt.target.owner.text(), reply::millis(attempt.lease));
-    let with = |call: Call| {
-        let call = call.key(key.name()).arg(&owner).arg(lease);
-        call.arg(former.owner.text())
+    let fence = former.token.map(|token| (names::fence(key.name()), token));
+    let with = |call: Call| match &fence {
+        None => {
+            let call = call.key(key.name()).arg(&owner).arg(lease);
+            call.arg(former.owner.text())
+        }
+        Some((fence, token)) => {
+            let call = call.keys([&**key.name(), fence].into_iter());
+            let call = call.arg(&owner).arg(lease);
+            call.arg(former.owner.text()).arg(*token)
+        }
     };
     let value = backend.run(key, &script::LOCK_ATTACH, &with).await?;
     Ok(reply::attempted(value)?.with_token(former.token))

@@ -14,6 +14,9 @@ local function is_above(one, other)
   return one > other
 end
 
+-- Above this INCR fails, and the key could never be granted again. No server has issued such a token.
+if is_above(seen, '9223372036854775806') then error('no token is above ' .. seen, 0) end
+
 -- The last token, if there is one. Any other text is data of another program.
 local function last_token()
   local last = redis.call('GET', fence)

@@ -346,6 +346,26 @@ async fn fencing_token_travels_with_its_hold(stage: &Stage) {
     }
 }
 
+async fn fencing_token_that_was_not_issued_attaches_nothing(stage: &Stage) {
+    let (web, worker) = (stage.client().await, stage.client().await);
+    let guard = web.fenced_lock(KEY).acquire().await.unwrap();
+    let token = guard.token();
+    let text = guard.detach().unwrap().to_string();
+    for highest in [token + 1, i64::MAX as u64, token] {
+        let text = text.replace(&token.to_string(), &highest.to_string());
+        let detached: DetachedHold<FencedGuard> = text.parse().unwrap();
+        match worker.attach(&detached).await {
+            Ok(guard) if highest == token => guard.release().await.unwrap(),
+            attached => assert_gone(attached),
+        }
+    }
+    for client in [worker, web] {
+        let next = client.fenced_lock(KEY).acquire().await.unwrap();
+        assert!(next.token() > token && next.token() < i64::MAX as u64);
+        next.release().await.unwrap();
+    }
+}
+
 async fn guard_that_cannot_be_detached_is_refused_and_released(stage: &Stage) {
     let client = stage.client().await;
     let locks = LockSource::from(&client);
@@ -421,6 +441,7 @@ on_every_backend![
     release_that_meets_an_attach_after_an_unanswered_try_is_not_confirmed,
     release_whose_command_was_not_executed_is_repeated_and_confirmed,
     fencing_token_travels_with_its_hold,
+    fencing_token_that_was_not_issued_attaches_nothing,
     guard_that_cannot_be_detached_is_refused_and_released,
     guard_whose_own_lease_is_over_has_no_hold_to_detach,
     attach_to_a_client_that_is_closed_meanwhile_is_refused_and_released,
