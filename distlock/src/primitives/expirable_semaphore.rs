@@ -37,6 +37,10 @@ use crate::resource::permit_id::PermitId;
 /// Leases are measured by the server's clock, so the clocks of the clients do not matter. Each permit that is taken is an
 /// entry of a sorted set. One acquisition takes at most 1000 permits, so that no command blocks the server for long.
 ///
+/// In Redis, the keys `q` and `{q}` are two semaphores with one list of permits, because Redisson gives both lists the same name. The
+/// semaphores [lose permits](crate::guide::from_redisson#keys-that-share-data) by that. Use only one of the two, or a
+/// [`key_prefix`](crate::Builder::key_prefix).
+///
 /// The semaphore corresponds to Redisson's `RedissonPermitExpirableSemaphore` and uses the same keys, ids and channel.
 /// The published messages differ: they always contain the number of available permits, and never a negative number.
 ///

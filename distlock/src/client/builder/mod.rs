@@ -127,7 +127,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix for the names of all keys in the server; empty by default.
+    /// Sets a prefix for the names of all keys in the server; empty by default. Behind a prefix that does not begin with a brace, keys
+    /// such as `q` and `{q}` do not [share data](crate::guide::from_redisson#keys-that-share-data).
     ///
     /// Errors, logs and guards show keys without the prefix. The prefix counts towards the limit of 4096 bytes for a
     /// key.
