@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock::test_util::{Answer, Kind, PermitChange, PermitId, Verbs};
-use distlock_tests::eventually_eq;
+use distlock_tests::{RedisServer, eventually_eq};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -307,6 +307,7 @@ async fn verbs_answer_what_they_promise() {
     assert_eq!(free().await, number(2));
     assert_eq!(two.release("a", 1).await.unwrap(), Answer::NotOurs);
     assert_eq!(free().await, number(3));
+    has_what_it_had_although_the_total_was_lowered(&verbs).await;
     // A withdrawn owner takes nothing, for as long as an attempt may come late.
     assert_eq!(two.attempt("a", 3, lease).await.unwrap(), Answer::Granted);
     assert_eq!(two.withdraw("a", 3).await.unwrap(), Answer::Freed);
@@ -337,4 +338,30 @@ async fn verbs_answer_what_they_promise() {
         verbs.force_release("a").await.unwrap(),
         Answer::Forced(false)
     );
+}
+
+/// An attempt that is sent again, after the total was set below what is out.
+async fn has_what_it_had_although_the_total_was_lowered(verbs: &Verbs) {
+    let (two, lease) = (verbs.with_permits(2), Duration::from_secs(60));
+    let change = async |request, change| verbs.adjust("b", request, change).await.unwrap();
+    assert_eq!(
+        change(110, PermitChange::TrySet(2)).await,
+        Answer::Number(1)
+    );
+    let (granted, free) = (Answer::Granted, Answer::Number(-2));
+    assert_eq!(two.attempt("b", 11, lease).await.unwrap(), granted);
+    assert_eq!(change(111, PermitChange::SetPermits(0)).await, free);
+    assert_eq!(two.attempt("b", 11, lease).await.unwrap(), granted);
+    assert_eq!(change(0, PermitChange::Count).await, free);
+    let other = two.attempt("b", 12, lease).await.unwrap();
+    assert!(matches!(other, Answer::Held(Some(_))), "{other:?}");
+    verbs.force_release("b").await.unwrap();
+}
+
+#[tokio::test]
+async fn owner_has_what_it_had_on_redis_although_the_total_was_lowered() {
+    let server = RedisServer::start().await;
+    let client = Client::builder().connect(&server.url()).await.unwrap();
+    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    has_what_it_had_although_the_total_was_lowered(&verbs).await;
 }

@@ -14,7 +14,9 @@ local swept, left = sweep(semaphore, permits, now)
 local function take()
   if not left or redis.call('EXISTS', ended) == 1 then return false end
   local acquired = redis.call('ZCARD', permits)
-  if many > left + acquired then return false end
+  -- Below 0 if the total was set to less than what is acquired. An owner that has all of its permits needs none.
+  local room = math.max(left, 0)
+  if many > room + acquired then return false end
   local ids, ends, missing = {}, {}, 0
   for n = 1, many do
     ids[n] = id(seed, n - 1)
@@ -22,7 +24,7 @@ local function take()
     if not score then missing = missing + 1 end
     ends[n] = math.max(expires, tonumber(score or 0))
   end
-  if missing > left then return false end
+  if missing > room then return false end
   -- With a permit of its own there it is a semaphore's.
   if acquired > 0 and missing == many then check_permits(permits) end
   begin_writing(permits)

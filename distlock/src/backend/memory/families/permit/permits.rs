@@ -67,14 +67,16 @@ impl Permits {
     /// Gives an owner all of its permits until `end`, or none of them. Permits that it has already are not counted
     /// twice.
     pub(super) fn take(&mut self, target: &Target, end: Tick) -> bool {
+        // An owner that has all of its permits needs none that is free.
+        let room = self.free.max(0);
         // Checked before the ids are made: the number that is asked for has no limit.
-        if i64::from(target.permits) > self.free + self.number_acquired() {
+        if i64::from(target.permits) > room + self.number_acquired() {
             return false;
         }
         let ids: Vec<_> = PermitId::all_of(target.owner, target.permits).collect();
         let is_missing = |id: &&PermitId| !self.acquired.contains_key(*id);
         let missing = ids.iter().filter(is_missing).count() as i64;
-        if missing > self.free {
+        if missing > room {
             return false;
         }
         self.free -= missing;
