@@ -190,6 +190,9 @@ impl Handle {
         // Also after an error: the server may have freed the key, and only its answer was lost.
         registry.freed_by_force(&resource);
         let freed = freed.map_err(|fault| fault.into_error(key, session.now().since(since)))?;
+        if freed == Forced::Freed {
+            session.numbers.is_gone(key, since);
+        }
         Ok(freed == Forced::Freed)
     }
 

@@ -124,6 +124,9 @@ impl Client {
                 registry.freed_by_force(&resource);
                 let after = session.now().since(since);
                 let forced = forced.map_err(|fault| fault.into_error(&resource.key, after))?;
+                if forced == Forced::Freed {
+                    session.numbers.is_gone(&resource.key, since);
+                }
                 Ok(match forced {
                     Forced::Freed => ForceRelease::Freed,
                     _ => ForceRelease::WasFree,

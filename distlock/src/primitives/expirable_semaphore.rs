@@ -29,7 +29,8 @@ use crate::resource::permit_id::PermitId;
 /// * **Not reentrant.** Acquiring inside the scope of a permit takes another permit.
 /// * **Waiters notice that a semaphore is gone.** If the semaphore is deleted, or the server loses its data, acquisitions that
 ///   have waited since before then fail with [`Error::Lost`] within seconds. Acquisitions that begin later wait until permits are
-///   set.
+///   set. If another client deletes the semaphore, or it expires, the first waiter of this client notices that within seconds, and
+///   acquisitions that begin behind it in this time fail with it.
 /// * **It stays until it is deleted**, unless it is to [expire after](ExpirableSemaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for
 ///   many permits delays the waiters of its client behind it. Waiters of different clients have no particular order.

@@ -25,7 +25,8 @@ use crate::guard::permit::Permit;
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
 /// * **Waiters notice that a semaphore is gone.** If the semaphore is deleted, or the server loses its data, acquisitions that
 ///   have waited since before then fail with [`Error::Lost`] within seconds. Acquisitions that begin later wait until permits are
-///   set.
+///   set. If another client deletes the semaphore, or it expires, the first waiter of this client notices that within seconds, and
+///   acquisitions that begin behind it in this time fail with it.
 /// * **It stays until it is deleted**, unless it is to [expire after](Semaphore::expire_after) its last use.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
 ///   for different numbers of permits. Waiters of different clients have no particular order.
@@ -79,7 +80,7 @@ impl Semaphore {
     ///   [`ExpirableSemaphore`](crate::ExpirableSemaphore) stays as long as the leases of its permits, which are renewed.
     /// * **Set the permits before each use.** [`try_set_permits`](Semaphore::try_set_permits) sets them only if there are none,
     ///   and counts as a use. An acquisition waits if the semaphore has expired before, and fails with [`Error::Lost`] if it
-    ///   expires during the wait.
+    ///   expires during the wait, or while another acquisition of this client waits for it.
     ///
     /// In the server this is the time to live of the key, as after Redisson's `expire` or `trySetPermits(permits, ttl)`. Other
     /// uses by Redisson do not move the end, and its `addPermits` and `drainPermits` remove it.

@@ -140,6 +140,26 @@ async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
     delete(&one).await;
 }
 
+/// Also behind one that has waited since before, and notices the deletion later.
+async fn acquisition_that_begins_after_a_deletion_waits_for_new_permits(stage: &Stage) {
+    let client = stage.client().await;
+    let pool = pool(&client, 1).await;
+    let _gone = pool.acquire().await.unwrap();
+    let first = tokio::spawn(pool.acquire().into_future());
+    stage.waiting(&client, 1).await;
+    sleep(stage.part(20)).await;
+    delete(&client).await;
+    sleep(stage.part(20)).await;
+    let second = tokio::spawn(pool.acquire().into_future());
+    stage.waiting(&client, 2).await;
+    let told = timeout(Duration::from_secs(5) + stage.slack(), first).await;
+    assert!(refused(told.expect("told").unwrap()).is_lost());
+    sleep(stage.part(20)).await;
+    assert!(pool.try_set_permits(1).await.unwrap());
+    second.await.unwrap().unwrap().release().await.unwrap();
+    delete(&client).await;
+}
+
 /// Each failed acquisition is followed by another one. That the earlier ones failed says nothing of a number.
 async fn loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait(stage: &Stage) {
     const TASKS: usize = 16;
@@ -244,6 +264,7 @@ on_every_backend![
     waiter_for_many_is_not_overtaken_by_those_for_one,
     waiter_that_gives_up_passes_its_turn_on,
     waiters_of_a_semaphore_that_is_gone_are_told,
+    acquisition_that_begins_after_a_deletion_waits_for_new_permits,
     loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait,
     waiter_that_misses_the_message_asks_again,
 ];
