@@ -233,3 +233,13 @@ async fn process_that_stops_past_its_lease_finds_the_loss_before_any_further_cod
     assert!(!has_gone_on);
     assert!(other.lock("k").try_acquire().await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn lock_whose_key_begins_with_a_forgotten_key_as_its_hash_tag_is_kept() {
+    let (server, client, _) = replicas();
+    let kept = client.lock("{cart:1}:items").acquire().await.unwrap();
+    let forgotten = client.lock("cart:1").acquire().await.unwrap();
+    server.forget("cart:1");
+    assert!(forgotten.release().await.unwrap_err().is_lost());
+    kept.release().await.unwrap();
+}

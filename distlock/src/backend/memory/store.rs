@@ -105,6 +105,21 @@ pub(super) enum Value {
     Permits(permit::Permits),
 }
 
+#[cfg(feature = "testing")]
+impl Value {
+    /// Whether it belongs to a primitive under another key.
+    pub(super) fn is_beside_a_key(&self) -> bool {
+        match self {
+            Self::Turn(_)
+            | Self::ReadersWait
+            | Self::Mark(_)
+            | Self::Opened(_)
+            | Self::Owners(_) => true,
+            Self::Lock(_) | Self::ReadWrite(_) | Self::Number(_) | Self::Permits(_) => false,
+        }
+    }
+}
+
 impl Store {
     /// An empty store with a new clock.
     pub(super) fn new() -> Self {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::backend::memory::server::MemoryServer;
-use crate::backend::memory::store::State;
+use crate::backend::memory::store::{Name, State};
 
 use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
@@ -300,9 +300,11 @@ impl State {
     fn forget(&mut self, key: &str) {
         // What is stored beside a key begins with its name in braces, as over Redis.
         let beside = format!("{{{key}}}:");
-        let names = self.values.keys();
-        let own = names.filter(|name| ***name == *key || name.starts_with(&beside));
-        let own: Vec<_> = own.cloned().collect();
+        let own = self.values.iter().filter(|(name, entry)| {
+            // A lock may have a key that begins with another one as its hash tag.
+            ***name == *key || name.starts_with(&beside) && entry.value.is_beside_a_key()
+        });
+        let own: Vec<_> = own.map(|(name, _)| Name::clone(name)).collect();
         for name in &own {
             self.remove(name);
         }
