@@ -61,8 +61,9 @@
 //!   time: 30 s in all by default, see [`request_body_timeout`](LockLayer::request_body_timeout). Extractors that read
 //!   the body, such as `Json`, run inside the layer and count. A layer outside that reads the whole body shortens the
 //!   time under the lock, because the handler then reads from memory.
-//! * **A body limit** in the same `ServiceBuilder` as the layer is timed too. Other layers that change the type of the
-//!   request's body belong in a `layer` call of their own, which gives the lock layer an axum body again.
+//! * **Layers that change the type of the request's body**, such as a [body limit](#a-body-limit), belong in a `layer` call
+//!   of their own, which gives the lock layer an axum body again. The layer cannot time a body of a type that it does not
+//!   know. It then logs a warning once, unless [`max_hold`](LockLayer::max_hold) or a [`lease`](LockLayer::lease) is set.
 //! * **A timeout** outside also counts the time spent waiting for the lock. A timeout inside counts only the handler. Make
 //!   an outside timeout longer than the layer's [`wait`](LockLayer::wait), or clients never see the 409.
 //! * **A concurrency limit or load shedding** outside counts a waiting request as in flight, because the response future
@@ -75,6 +76,34 @@
 //!
 //! `ServiceBuilder` lists the outermost layer first. With repeated calls of `layer` or `route_layer`, the last one is the
 //! outermost.
+//!
+//! ## A body limit
+//!
+//! tower-http's `RequestBodyLimitLayer` makes bodies of a private type, which nobody else can build. Between two `layer` calls
+//! axum makes an axum body of it. Below a limit in a call of its own, the layer therefore bounds the time of the body, and
+//! reads the rest of a body that nobody reads:
+//!
+#![cfg_attr(feature = "axum", doc = "```")]
+#![cfg_attr(not(feature = "axum"), doc = "```ignore")]
+//! use axum::{Router, body::Bytes, extract::Path, routing::put};
+//! use distlock_tower::LockLayer;
+//! use tower_http::limit::RequestBodyLimitLayer;
+//!
+//! async fn store(Path(id): Path<u64>, file: Bytes) -> String {
+//!     format!("stored {} bytes of {id}", file.len())
+//! }
+//!
+//! let client = distlock::Client::in_memory();
+//! let lock = LockLayer::new(client).key(|Path(id): Path<u64>| format!("file:{id}"));
+//! let app: Router = Router::new()
+//!     .route("/files/{id}", put(store))
+//!     .route_layer(lock)
+//!     // The last call is the outermost layer.
+//!     .route_layer(RequestBodyLimitLayer::new(16 * 1024 * 1024));
+//! ```
+//!
+//! In one `ServiceBuilder`, tower-http's `MapRequestBodyLayer::new(axum::body::Body::new)` between the two does the same.
+//! axum's `DefaultBodyLimit` leaves the type of the body alone, and can stand anywhere outside.
 //!
 //! # When the hold ends
 //!

@@ -298,9 +298,7 @@ impl Settings {
             Watched::Empty => None,
             Watched::Unknown => {
                 let has_other_bound = self.lock.max_hold.or(self.lock.lease).is_some();
-                let headers = request.headers();
-                // The body of a gRPC call has no length.
-                let has_body = request_body::is_announced(headers) || respond::is_grpc(headers);
+                let has_body = request_body::may_have_body(request);
                 if !has_other_bound && has_body {
                     let log = || respond::unknown_request_body(std::any::type_name::<B>());
                     self.unknown_body.once(log);

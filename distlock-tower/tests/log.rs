@@ -14,7 +14,7 @@ use bytes::Bytes;
 use distlock::Client;
 use distlock_tower::LockLayer;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -92,9 +92,33 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     }
     assert_eq!(warnings(), 1, "{}", log.text());
     assert!(log.text().contains("Full<"), "{}", log.text());
-    // Of a gRPC call, whose body has no length.
-    send(&layer(), ("content-type", "application/grpc")).await;
+    send(&layer(), ("transfer-encoding", "chunked")).await;
     assert_eq!(warnings(), 2, "{}", log.text());
+}
+
+/// A request of HTTP/2 may have a body that no header announces.
+#[tokio::test]
+async fn body_of_http_2_that_cannot_be_timed_is_logged_although_no_header_announces_it() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+    let send = async |version, length: Option<&str>| {
+        let handler = service_fn(async |_: Request<Full<Bytes>>| {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        });
+        let mut request = Request::post("/").version(version);
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let request = request.body(Full::<Bytes>::from("a")).unwrap();
+        let layer = LockLayer::new(client.clone()).key(|_: &Parts| "k");
+        layer.layer(handler).oneshot(request).await.unwrap();
+        log.text().matches("cannot time request bodies").count()
+    };
+    assert_eq!(send(Version::HTTP_11, None).await, 0, "{}", log.text());
+    assert_eq!(send(Version::HTTP_2, Some("0")).await, 0, "{}", log.text());
+    assert_eq!(send(Version::HTTP_2, None).await, 1, "{}", log.text());
+    assert_eq!(send(Version::HTTP_3, None).await, 2, "{}", log.text());
 }
 
 /// A log that panics at its first line that contains a text.

@@ -32,7 +32,7 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 /// * Waiting is bounded. By default a request waits for at most 10 s, and at most 1024 acquisitions wait for one key.
 /// * A client that sends its request's body slowly does not keep the lock held: the body may take 30 s in all by default,
 ///   and then the answer is 408 `urn:distlock:body-timeout`. See [`request_body_timeout`](LockLayer::request_body_timeout),
-///   also for gRPC calls with a stream of the client.
+///   also for bodies of a type that cannot be timed, of which a warning is logged, and for gRPC calls with a stream of the client.
 /// * The lock is released, and the release is confirmed, before the response is returned. A client that has the response
 ///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body. If another request of the process
 ///   waits for the key, the hold may go to that request without an answer of the server. A loss that is not known by then is told to

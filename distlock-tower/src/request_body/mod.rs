@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{Request, Version};
 use http_body::Body;
 use http_body_util::Limited;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
@@ -65,10 +65,15 @@ fn rebuild<B: Timed>(body: &mut B, limit: Duration, empty: B) -> Watched {
     Watched::Timed(clock)
 }
 
-/// Whether a request announces a body that is still to come.
-pub(crate) fn is_announced(headers: &HeaderMap) -> bool {
-    let length = headers.get(CONTENT_LENGTH);
-    length.is_some_and(|length| length != "0") || headers.contains_key(TRANSFER_ENCODING)
+/// Whether a body may follow the head of this request.
+pub(crate) fn may_have_body<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    match headers.get(CONTENT_LENGTH) {
+        Some(length) if length != "0" => true,
+        // From HTTP/2 on a body ends with its stream, and no header needs to announce it.
+        None if request.version() > Version::HTTP_11 => true,
+        _ => headers.contains_key(TRANSFER_ENCODING),
+    }
 }
 
 /// A type of body that can be made from any other body.

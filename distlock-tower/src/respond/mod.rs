@@ -206,8 +206,9 @@ pub(crate) fn unknown_request_body(body: &'static str) {
     tracing::warn!(
         body,
         "the layer cannot time request bodies of this type: a client that sends slowly keeps its lock held; \
-         make it an axum body or a boxed body outside the layer, or set `max_hold`, or set `request_body_timeout` \
-         to `Duration::MAX`"
+         put the layer that makes them, such as a body limit, into a `layer` call of its own outside, or make them an \
+         axum body or a boxed body before this layer, or set `max_hold`, or set `request_body_timeout` to \
+         `Duration::MAX`"
     );
 }
 

@@ -1,0 +1,79 @@
+//! The layer below the body limit of `tower-http`, whose bodies are of a private type.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::post;
+use distlock::Client;
+use distlock_tower::LockLayer;
+use futures_util::stream::{self, StreamExt as _};
+use http::Request;
+use http::request::Parts;
+use tokio::time::timeout;
+use tower::{ServiceBuilder, ServiceExt as _};
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::map_request_body::MapRequestBodyLayer;
+
+use crate::support::{Answer, SEC};
+
+const KEY: &str = "order:1";
+
+fn layer(client: &Client) -> LockLayer {
+    LockLayer::new(client).key(|_: &Parts| KEY)
+}
+
+fn limit() -> RequestBodyLimitLayer {
+    RequestBodyLimitLayer::new(3)
+}
+
+fn upload() -> Router {
+    Router::new().route(
+        "/",
+        post(async |body: Bytes| format!("{} bytes", body.len())),
+    )
+}
+
+/// The two stacks that the docs name.
+fn stacks(client: &Client) -> [Router; 2] {
+    let in_one_builder = ServiceBuilder::new()
+        .layer(limit())
+        .layer(MapRequestBodyLayer::new(Body::new))
+        .layer(layer(client));
+    [
+        upload().route_layer(layer(client)).route_layer(limit()),
+        upload().route_layer(in_one_builder),
+    ]
+}
+
+/// Without a `content-length`, which the limit would look at first.
+fn streamed(text: &'static str) -> Body {
+    Body::from_stream(stream::iter([Ok::<_, Infallible>(Bytes::from(text))]))
+}
+
+async fn send(app: Router, body: Body) -> Answer {
+    let request = Request::post("/").body(body).unwrap();
+    let response = timeout(100 * SEC, app.oneshot(request)).await;
+    Answer::of(response.expect("no answer").unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_body_is_408_below_a_body_limit_that_gives_the_layer_an_axum_body() {
+    let client = Client::in_memory();
+    for app in stacks(&client) {
+        let piece = stream::iter([Ok::<_, Infallible>(Bytes::from("x"))]);
+        let slow = Body::from_stream(piece.chain(stream::pending()));
+        let answer = send(app, slow).await;
+        answer.is_problem("body-timeout", 408, false);
+        assert!(!client.lock(KEY).is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn body_limit_outside_the_layer_answers_as_without_the_layer() {
+    let client = Client::in_memory();
+    for app in stacks(&client) {
+        assert_eq!(send(app.clone(), streamed("abc")).await.text, "3 bytes");
+        assert_eq!(send(app, streamed("abcd")).await.status, 413);
+    }
+}
