@@ -56,7 +56,12 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
                 Signal::INT => 0,
                 signal => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             }),
-            Some(b'q' | b'Q') = keys.recv() => return Ok(0),
+            // A narrower pattern would turn the branch off at any other key.
+            Some(key) = keys.recv() => {
+                if matches!(key, b'q' | b'Q') {
+                    return Ok(0);
+                }
+            }
             _ = resized.recv() => {}
             Some(news) = looks.next() => picture.take(news),
         }

@@ -197,6 +197,17 @@ async fn watch_ends_by_q_and_by_an_interrupt_in_the_middle_of_a_long_look_and_re
 }
 
 #[tokio::test]
+async fn watch_ends_by_q_at_once_after_another_key() {
+    let server = RedisServer::start().await;
+    for typed in ["xq", "\n\x1b[AQ"] {
+        let mut watch = Terminal::start(&server, &["watch", "--interval", "1h"]);
+        watch.shows("0 locks\x1b[K").await;
+        watch.type_in(typed);
+        assert_eq!(watch.ended().await.code(), Some(0), "{typed:?}");
+    }
+}
+
+#[tokio::test]
 async fn interrupt_from_the_terminal_reaches_the_command_once() {
     let server = RedisServer::start().await;
     let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo usr1' USR1; \
