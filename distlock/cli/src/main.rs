@@ -96,12 +96,11 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
     let server = &cli.server;
     match &cli.command {
         Command::Run(run) => {
-            let client = connect(server, |builder| match run.lease {
+            let connecting = connect(server, |builder| match run.lease {
                 Some(lease) => builder.watchdog_timeout(lease),
                 None => builder,
-            })
-            .await?;
-            run::run(&client, run, server.json).await
+            });
+            run::run(connecting, run, server.json).await
         }
         Command::Ls(args) => {
             ls::list(

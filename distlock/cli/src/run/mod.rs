@@ -22,27 +22,40 @@ use self::held::Held;
 use self::outcome::{NotReleased, Outcome};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
-use crate::output::note_in_background;
+use crate::output::{names, note_in_background};
 use crate::signals::Signals;
 
 /// How long the end of what is given up may take to reach the server. Later its lease frees the lock.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command under the lock. Returns the exit status of this program.
-pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, Failed> {
+/// Runs the command under the lock, once the client is connected. Returns the exit status of this program.
+pub(crate) async fn run(
+    connecting: impl Future<Output = Result<Client, Failed>>,
+    args: &Run,
+    json: bool,
+) -> Result<u8, Failed> {
     note_in_background();
-    // Before anything is held: from here on no signal ends this process.
+    // Before it connects: from here on no signal ends this process, and none is lost. The kernel drops those that the first process of
+    // a container does not handle.
     let mut signals = Signals::listen().map_err(|error| Failed::new(Status::Software, error))?;
-    let lease = LockSource::from(client).watchdog_timeout();
+    let client = tokio::select! {
+        connected = connecting => connected?,
+        signal = signals.next() => {
+            let when = "while it connected to the server";
+            return Ok(Outcome::interrupted(args, signal, when, Duration::ZERO).told(json));
+        }
+    };
+    let lease = LockSource::from(&client).watchdog_timeout();
     let started = Instant::now();
     let held = tokio::select! {
-        acquired = Held::acquire(client, args) => {
+        acquired = Held::acquire(&client, args) => {
             acquired.map_err(|failed| failed.if_busy(args.busy_status))?
         }
         signal = signals.next() => {
             // What was asked for, and may yet be granted, is given back.
             let _by_its_lease = client.close(CLOSE_TIMEOUT).await;
-            return Ok(Outcome::interrupted(args, signal, started.elapsed()).told(json));
+            let when = format_args!("while it waited for {}", names(&args.keys));
+            return Ok(Outcome::interrupted(args, signal, when, started.elapsed()).told(json));
         }
     };
     let waited = started.elapsed();

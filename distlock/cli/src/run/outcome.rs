@@ -1,5 +1,6 @@
 //! How a `run` ended, for stderr: stdout is the command's.
 
+use std::fmt::Display;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -58,13 +59,17 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// A signal has ended the wait.
-    pub(super) fn interrupted(args: &'a Run, signal: Signal, waited: Duration) -> Self {
-        let message = format!("interrupted while it waited for {}", names(&args.keys));
+    /// A signal has come before the command was started. `when` says in words what it has ended.
+    pub(super) fn interrupted(
+        args: &'a Run,
+        signal: Signal,
+        when: impl Display,
+        waited: Duration,
+    ) -> Self {
         let signal = signal.as_raw();
         Self {
             signal: Some(signal),
-            message: Some(message),
+            message: Some(format!("interrupted {when}")),
             ..Self::new(args, "interrupted", by_signal(signal), waited)
         }
     }
@@ -73,11 +78,10 @@ impl<'a> Outcome<'a> {
     pub(super) fn ended(args: &'a Run, ended: Ended, waited: Duration, held: Duration) -> Self {
         match ended {
             Ended::NotStarted(signal) => {
-                let message = "interrupted before the command was started";
+                let when = "before the command was started";
                 Self {
                     held_ms: millis(held),
-                    message: Some(message.to_owned()),
-                    ..Self::interrupted(args, signal, waited)
+                    ..Self::interrupted(args, signal, when, waited)
                 }
             }
             Ended::Command { status, is_overdue } => {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock_tests::eventually;
+use distlock_tests::{Flow, Proxy, Select, Way, eventually};
 use serde_json::Value;
 
 use super::*;
@@ -89,6 +89,28 @@ async fn signal_while_the_program_waits_ends_the_wait_and_leaves_nothing() {
     signal(&waiting, Signal::TERM);
     assert_eq!(waiting.wait(SOON).await.code(), Some(128 + 15));
     assert_eq!(server.keys().await, ["job"]);
+}
+
+/// The kernel drops a signal that the first process of a container does not handle.
+#[tokio::test]
+async fn signal_while_the_program_connects_is_handled_and_the_command_is_not_started() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let silent = proxy.flow(Select::ALL, Way::Down, Flow::Stall);
+    let url = proxy.url();
+    let args = ["--url", &url, "--connect-timeout", "10m", "--json"];
+    let run = ["run", "job", "--", "echo", "started"];
+    let mut run = Process::start(PROGRAM, [&args[..], &run].concat());
+    eventually(SOON, "it connects", || async { silent.hits() > 0 }).await;
+    signal(&run, Signal::TERM);
+    assert_eq!(run.wait(SOON).await.code(), Some(128 + 15));
+    let said: Value = serde_json::from_str(&run.stderr()).unwrap();
+    assert_eq!(
+        (&said["outcome"], &said["signal"], &said["status"]),
+        (&"interrupted".into(), &15.into(), &143.into())
+    );
+    let message = said["message"].as_str().unwrap();
+    assert!(message.contains("connected"), "{message}");
 }
 
 #[tokio::test]
