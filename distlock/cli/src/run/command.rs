@@ -18,7 +18,8 @@ use crate::exit::{Failed, Status};
 use crate::output::{names, note};
 use crate::signals::Signals;
 
-/// What runs so long after a kill is in the hands of the kernel, such as of a server of files that does not answer.
+/// What runs so long after a kill may not be signalled, or is in the hands of the kernel, such as of a server of files that does not
+/// answer.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// What became of a command.
@@ -32,10 +33,16 @@ pub(super) enum Ended {
         /// Whether it was told to end because it had held the lock for as long as `--max-hold` allows.
         is_overdue: bool,
     },
+    /// It still runs after a kill, and a signal has ended the wait for it.
+    StillRuns {
+        signal: Signal,
+        /// As of a command that has ended.
+        is_overdue: bool,
+    },
 }
 
 /// Runs the command until it has ended: by itself, because the lock is lost, or because the longest hold is over. In the last case
-/// the lock stays held until the command and its group have ended. If a signal has come already, the command is not started.
+/// the lock stays held until the command and its group have ended. A signal ends the wait for what a kill has not ended. If a signal has come already, the command is not started.
 pub(super) async fn command(
     args: &Run,
     held: &Held,
@@ -74,9 +81,19 @@ pub(super) async fn command(
                 let after = humantime::format_duration(args.kill_after);
                 note(format_args!("distlock: the command still runs after {after}: it {outcome}"));
             }
-            signal = signals.next() => child.pass_on(signal),
+            signal = signals.next() => {
+                child.pass_on(signal);
+                if is_killed && kill_at.is_some_and(is_unkillable) {
+                    return Ok(Ended::StillRuns { signal, is_overdue });
+                }
+            }
         }
     }
+}
+
+/// Whether what was killed at this time and still runs may never end. Whoever sends a signal then waits no longer.
+fn is_unkillable(killed_at: Instant) -> bool {
+    Instant::now() >= killed_at + UNKILLABLE_AFTER
 }
 
 /// Ends what is left of the group of a command that has ended. While the lock is held, nothing of it is left to run: `is_held`.
@@ -86,8 +103,7 @@ async fn end_group(child: &mut Child, kill_at: Instant, is_held: bool, signals: 
             () = child.group_ended(kill_at, is_held) => return,
             signal = signals.next() => {
                 child.pass_on(signal);
-                // What a kill does not end may never end. Whoever sends a signal then waits no longer.
-                if Instant::now() >= kill_at + UNKILLABLE_AFTER {
+                if is_unkillable(kill_at) {
                     return;
                 }
             }

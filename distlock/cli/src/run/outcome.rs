@@ -24,7 +24,7 @@ pub(super) struct Outcome<'a> {
     status: u8,
     /// The exit status of the command, if it exited.
     command_status: Option<i32>,
-    /// The signal that ended the command, or the wait, or came before the start.
+    /// The signal that ended the command, or the wait for it or for the lock, or came before the start.
     signal: Option<i32>,
     waited_ms: u64,
     held_ms: u64,
@@ -36,9 +36,9 @@ pub(super) struct Outcome<'a> {
     token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// How the command has ended, if it was started.
+    /// What became of the command, if it was started.
     #[serde(skip)]
-    ended: Option<ExitStatus>,
+    command: Option<String>,
 }
 
 impl<'a> Outcome<'a> {
@@ -55,7 +55,7 @@ impl<'a> Outcome<'a> {
             free_within_ms: None,
             token: None,
             message: None,
-            ended: None,
+            command: None,
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The command has ended, or was not started.
+    /// The command has ended, or still runs, or was not started.
     pub(super) fn ended(args: &'a Run, ended: Ended, waited: Duration, held: Duration) -> Self {
         match ended {
             Ended::NotStarted(signal) => {
@@ -85,37 +85,52 @@ impl<'a> Outcome<'a> {
                 }
             }
             Ended::Command { status, is_overdue } => {
-                Self::of_command(args, status, is_overdue, waited, held)
+                let command = format!("the command ended with {status}");
+                let outcome = match status.signal() {
+                    Some(_) => "signalled",
+                    None => "exited",
+                };
+                let outcome = Self {
+                    command_status: status.code(),
+                    signal: status.signal(),
+                    ..Self::new(args, outcome, status_of(status), waited)
+                };
+                outcome.of_command(args, command, is_overdue, held)
+            }
+            Ended::StillRuns { signal, is_overdue } => {
+                let signal = signal.as_raw();
+                let command = format!(
+                    "the command still runs, and signal {signal} has ended the wait for it"
+                );
+                let outcome = Self {
+                    signal: Some(signal),
+                    ..Self::new(args, "lost", Status::Lost.code(), waited)
+                };
+                outcome.of_command(args, command, is_overdue, held)
             }
         }
     }
 
-    fn of_command(
-        args: &'a Run,
-        status: ExitStatus,
-        is_overdue: bool,
-        waited: Duration,
-        held: Duration,
-    ) -> Self {
-        let (outcome, code) = match status.signal() {
-            _ if is_overdue => ("held_too_long", Status::Lost.code()),
-            Some(_) => ("signalled", status_of(status)),
-            None => ("exited", status_of(status)),
-        };
-        let overdue = || {
-            let names = names(&args.keys);
-            let most = humantime::format_duration(args.max_hold.unwrap_or_default());
-            format!(
-                "the lock {names} was held for {most}, the time of --max-hold; the command ended with {status}"
-            )
-        };
+    fn of_command(self, args: &Run, command: String, is_overdue: bool, held: Duration) -> Self {
+        let held_ms = millis(held);
+        if !is_overdue {
+            return Self {
+                held_ms,
+                command: Some(command),
+                ..self
+            };
+        }
+        let names = names(&args.keys);
+        let most = humantime::format_duration(args.max_hold.unwrap_or_default());
+        let message =
+            format!("the lock {names} was held for {most}, the time of --max-hold; {command}");
         Self {
-            command_status: status.code(),
-            signal: status.signal(),
-            held_ms: millis(held),
-            message: is_overdue.then(overdue),
-            ended: Some(status),
-            ..Self::new(args, outcome, code, waited)
+            outcome: "held_too_long",
+            status: Status::Lost.code(),
+            held_ms,
+            message: Some(message),
+            command: Some(command),
+            ..self
         }
     }
 
@@ -140,11 +155,11 @@ impl<'a> Outcome<'a> {
             }
             Err(NotReleased::Failed(error)) if error.is_lost() => {
                 // Without a command nothing was done without the lock.
-                if let Some(ended) = self.ended {
+                if let Some(command) = &self.command {
                     self.outcome = "lost";
                     self.status = Status::Lost.code();
                     let lost = by_options(error);
-                    self.message = Some(format!("{lost}; the command ended with {ended}"));
+                    self.message = Some(format!("{lost}; {command}"));
                 }
             }
             // What the command did was done under the lock.

@@ -251,6 +251,55 @@ async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_com
 }
 
 #[cfg(target_os = "linux")]
+#[tokio::test]
+async fn signal_ends_the_wait_for_a_command_that_a_kill_does_not_end() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not played: only root can start a command that it may not signal");
+        return;
+    }
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let without = ["--bounding-set", "-kill", "--inh-caps", "-kill", PROGRAM];
+    let args = ["--url", &url, "run", "job", "--json", "--kill-after", "5s"];
+    let program = [&without[..], &args].concat();
+    // It ends by itself if nobody ends it.
+    let script = "echo running; exec sleep 60";
+    let user = ["setpriv", "--reuid", "65534", "--clear-groups"];
+    let command = [&["--"], &user[..], &["sh", "-c", script]].concat();
+    for (bound, outcome) in [("--max-hold", "held_too_long"), ("--lease", "lost")] {
+        let words = [&program[..], &[bound, "6s"], &command].concat();
+        let mut run = Process::start("setpriv", words);
+        run.expect("running", SOON).await;
+        if outcome == "lost" {
+            server.cli(&["DEL", "job"]).await;
+        }
+        eventually(SOON, "the kill has failed", || async {
+            let said = run.stderr();
+            let is_killed = said.contains("still runs after 5s: it may not be signalled");
+            is_killed.then_some(()).ok_or(said)
+        })
+        .await;
+        let since = Instant::now();
+        let ended = loop {
+            // A signal that comes within a second of the kill is passed on alone.
+            run.terminate();
+            if let Some(ended) = run.exited() {
+                break ended;
+            }
+            assert!(since.elapsed() < SOON, "it waits: {}", run.stderr());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        let said = run.stderr();
+        assert_eq!(ended.code(), Some(79), "{said}");
+        assert!(server.keys().await.is_empty(), "{said}");
+        let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(last["outcome"], outcome, "{said}");
+        let message = last["message"].as_str().unwrap();
+        assert!(message.contains("the command still runs"), "{message}");
+    }
+}
+
+#[cfg(target_os = "linux")]
 fn tempfile_path() -> std::path::PathBuf {
     let name = format!("distlock-cli-{}", std::process::id());
     std::env::temp_dir().join(name)
