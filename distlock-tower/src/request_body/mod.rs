@@ -6,6 +6,8 @@
 
 mod clock;
 mod drain;
+#[cfg(feature = "axum")]
+mod limited;
 mod timed;
 
 use std::any::Any;
@@ -22,6 +24,8 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 
 pub(crate) use self::clock::BodyClock;
 pub(crate) use self::drain::{DRAIN_LIMIT, drain, drain_unread, may_drain, may_drain_begun};
+#[cfg(feature = "axum")]
+use self::limited::LimitedBody;
 pub(crate) use self::timed::BodyTimeout;
 use self::timed::TimedBody;
 use crate::error::BoxError;
@@ -80,8 +84,8 @@ pub(crate) fn may_have_body<B>(request: &Request<B>) -> bool {
 trait Rebuild: Timed + Unpin {
     fn empty() -> Self;
 
-    /// The same type around a length limit.
-    fn around(body: TimedBody<Limited<Self>>) -> Self
+    /// The same type around a body that lets at most so many bytes pass, inside of another limit.
+    fn limited(body: TimedBody<Limited<Self>>, limit: usize) -> Limited<Self>
     where
         Self: Sized;
 }
@@ -92,10 +96,12 @@ trait Timed: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {
 }
 
 impl<T: Rebuild> Timed for Limited<T> {
-    /// The limit that counts stays inside, since it cannot be taken off. The one outside never refuses anything.
+    /// The limit that counts stays inside, since it cannot be taken off. It does not tell how much it lets pass, but its hint does.
     fn timed(self, clock: Arc<BodyClock>) -> Self {
+        let limit = self.size_hint().upper();
+        let limit = limit.and_then(|bytes| usize::try_from(bytes).ok());
         let timed = TimedBody::new(self, clock, BoxError::from);
-        Self::new(T::around(timed), usize::MAX)
+        T::limited(timed, limit.unwrap_or(usize::MAX))
     }
 }
 
@@ -115,8 +121,9 @@ impl Rebuild for axum::body::Body {
         Self::empty()
     }
 
-    fn around(body: TimedBody<Limited<Self>>) -> Self {
-        Self::new(body)
+    fn limited(body: TimedBody<Limited<Self>>, limit: usize) -> Limited<Self> {
+        let body = LimitedBody::new(body, limit);
+        Limited::new(Self::new(body), limit)
     }
 }
 
@@ -131,8 +138,9 @@ impl Rebuild for UnsyncBoxBody<Bytes, BoxError> {
         Self::default()
     }
 
-    fn around(body: TimedBody<Limited<Self>>) -> Self {
-        Self::new(body)
+    // A boxed body does not wrap the error of the limit inside. The one outside never refuses anything.
+    fn limited(body: TimedBody<Limited<Self>>, _: usize) -> Limited<Self> {
+        Limited::new(Self::new(body), usize::MAX)
     }
 }
 
@@ -147,7 +155,8 @@ impl Rebuild for BoxBody<Bytes, BoxError> {
         Self::default()
     }
 
-    fn around(body: TimedBody<Limited<Self>>) -> Self {
-        Self::new(body)
+    // A boxed body does not wrap the error of the limit inside. The one outside never refuses anything.
+    fn limited(body: TimedBody<Limited<Self>>, _: usize) -> Limited<Self> {
+        Limited::new(Self::new(body), usize::MAX)
     }
 }

@@ -1,4 +1,4 @@
-//! The layer below the body limit of `tower-http`, whose bodies are of a private type.
+//! The layer below a body limit: that of `tower-http`, whose bodies are of a private type, and that of `http-body-util`.
 
 use std::convert::Infallible;
 
@@ -10,6 +10,7 @@ use distlock_tower::LockLayer;
 use futures_util::stream::{self, StreamExt as _};
 use http::Request;
 use http::request::Parts;
+use http_body_util::Limited;
 use tokio::time::timeout;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_http::limit::RequestBodyLimitLayer;
@@ -47,8 +48,13 @@ fn stacks(client: &Client) -> [Router; 2] {
 }
 
 /// Without a `content-length`, which the limit would look at first.
+fn pieces<const N: usize>(texts: [&'static str; N]) -> Body {
+    let pieces = texts.map(|text| Ok::<_, Infallible>(Bytes::from(text)));
+    Body::from_stream(stream::iter(pieces))
+}
+
 fn streamed(text: &'static str) -> Body {
-    Body::from_stream(stream::iter([Ok::<_, Infallible>(Bytes::from(text))]))
+    pieces([text])
 }
 
 async fn send(app: Router, body: Body) -> Answer {
@@ -75,5 +81,31 @@ async fn body_limit_outside_the_layer_answers_as_without_the_layer() {
     for app in stacks(&client) {
         assert_eq!(send(app.clone(), streamed("abc")).await.text, "3 bytes");
         assert_eq!(send(app, streamed("abcd")).await.status, 413);
+    }
+}
+
+/// axum's extractors look for the error of the limit only so deep in the errors around it.
+#[tokio::test]
+async fn limited_body_in_the_same_service_builder_is_413_as_without_the_layer() {
+    let client = Client::in_memory();
+    let limited = |request: Request<Body>| request.map(|body| Limited::new(body, 3));
+    let bare = ServiceBuilder::new().map_request(limited);
+    let apps = [
+        upload().route_layer(bare.clone()),
+        upload().route_layer(bare.layer(layer(&client))),
+    ];
+    let bodies: [(fn() -> Body, _); 6] = [
+        (|| Body::from("abc"), 200),
+        (|| streamed("abc"), 200),
+        (|| pieces(["a", "bc"]), 200),
+        (|| Body::from("abcd"), 413),
+        (|| streamed("a long text"), 413),
+        (|| pieces(["abc", "d"]), 413),
+    ];
+    for app in apps {
+        for (body, status) in bodies {
+            let answer = send(app.clone(), body()).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+        }
     }
 }
