@@ -27,9 +27,11 @@ pub(crate) enum EnterOutcome {
 }
 
 impl Settings {
-    /// Whether the conditions of the layer select this request.
+    /// Whether the methods and the conditions of the layer select this request.
     fn selects(&self, parts: &Parts) -> bool {
-        self.condition.as_ref().is_none_or(|selects| selects(parts))
+        let methods = self.methods.as_ref();
+        methods.is_none_or(|methods| methods.contains(&parts.method))
+            && self.condition.as_ref().is_none_or(|selects| selects(parts))
     }
 
     /// Reads the body for the key function, and returns it again for the handler.

@@ -225,6 +225,8 @@ pub(crate) struct Settings {
     pub(crate) mode: ModeSetting,
     pub(crate) key: ErasedKey,
     pub(crate) condition: Option<Condition>,
+    /// The methods whose requests are locked, if not all are.
+    pub(crate) methods: Option<Arc<[Method]>>,
     pub(crate) optional: bool,
     pub(crate) hold_until: HoldUntil,
     /// [`Duration::MAX`]: without limit.
@@ -247,6 +249,7 @@ impl Settings {
             mode: ModeSetting::Fixed(Mode::default()),
             key,
             condition: None,
+            methods: None,
             optional: false,
             hold_until: HoldUntil::Response,
             request_body_timeout: DEFAULT_REQUEST_BODY_TIMEOUT,

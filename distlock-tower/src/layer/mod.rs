@@ -170,6 +170,9 @@ impl<R> LockLayer<R> {
 
     /// Locks only the requests with one of these methods. A `get` route also serves HEAD.
     ///
+    /// This replaces the methods of an earlier call. The conditions of [`when`](LockLayer::when) apply as well. If the list is
+    /// empty, no request is locked.
+    ///
     /// # Examples
     /// ```
     /// use distlock_tower::LockLayer;
@@ -180,9 +183,10 @@ impl<R> LockLayer<R> {
     ///     .key_header("x-account")
     ///     .methods([Method::POST, Method::PUT]);
     /// ```
-    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
-        let methods: Vec<Method> = methods.into_iter().collect();
-        self.when(move |parts| methods.contains(&parts.method))
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        let methods = methods.into_iter().collect();
+        Arc::make_mut(&mut self.settings).methods = Some(methods);
+        self
     }
 
     /// Lets requests without the data for their key run unlocked. By default they are answered with 400.

@@ -199,6 +199,28 @@ async fn conditions_and_methods_select_the_requests_to_lock() {
 }
 
 #[tokio::test]
+async fn methods_of_a_later_call_replace_the_earlier_ones() {
+    let layer = unkeyed()
+        .key(|_: &Parts| "k")
+        .methods([Method::POST])
+        .when(|parts| parts.uri.query().is_none())
+        .methods([Method::PUT]);
+    for (method, uri, expected) in [
+        (Method::PUT, "/", "k"),
+        (Method::PUT, "/?q", "-"),
+        (Method::POST, "/", "-"),
+    ] {
+        let request = Request::builder()
+            .method(&method)
+            .uri(uri)
+            .body(())
+            .unwrap();
+        let answer = send(layer.clone(), request).await;
+        assert_eq!(answer.text, expected, "{method} {uri}");
+    }
+}
+
+#[tokio::test]
 async fn key_function_is_not_called_for_an_unlocked_request() {
     let never = |_: &Parts| -> String { panic!("asked") };
     let layer = unkeyed().key(never).when(|_| false).wait(SEC);
