@@ -1,5 +1,6 @@
 //! Why a request was refused: reason, status, texts, and `Retry-After`.
 
+use std::fmt;
 use std::time::Duration;
 
 use distlock::{Blocker, Error};
@@ -78,8 +79,34 @@ impl Reason {
         }
     }
 
-    /// The last part of the problem's `type`.
-    pub(super) fn name(self) -> &'static str {
+    /// Returns the name of the reason: the last part of the `type` of the default answer, which is `urn:distlock:busy` for
+    /// [`Busy`](Self::Busy), for example. Names do not change.
+    ///
+    /// # Examples
+    /// An own body with what the default answer says:
+    /// ```
+    /// use distlock_tower::{LockLayer, Rejection};
+    /// use http::Response;
+    ///
+    /// fn own_answer(rejection: Rejection) -> Response<String> {
+    ///     let body = format!(
+    ///         r#"{{"error":"urn:distlock:{}","title":"{}","message":"{}","retry":{}}}"#,
+    ///         rejection.reason().name(),
+    ///         rejection.reason().title(),
+    ///         rejection.detail(),
+    ///         rejection.is_retryable(),
+    ///     );
+    ///     let mut answer = Response::new(body);
+    ///     *answer.status_mut() = rejection.status();
+    ///     answer
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .on_reject(own_answer);
+    /// ```
+    pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
             Self::Overloaded => "overloaded",
@@ -100,7 +127,11 @@ impl Reason {
         }
     }
 
-    pub(super) fn title(self) -> &'static str {
+    /// Returns the `title` of the default answer: what has happened, in a few words.
+    ///
+    /// # Examples
+    /// See [`name`](Self::name).
+    pub fn title(self) -> &'static str {
         match self {
             Self::Busy => "Locked by another request",
             Self::Overloaded => "Too many waiting requests",
@@ -187,6 +218,8 @@ impl Reason {
 ///
 /// The error of [`Guard::release`](distlock::Guard::release) after the work mostly belongs in the log, and not in the
 /// answer: unless it [is a loss](distlock::Error::is_lost), the work was done under the lock.
+///
+/// As an error it has the text of [`detail`](Rejection::detail), and [`error`](Rejection::error) is its source.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -373,12 +406,41 @@ impl Rejection {
         self.error.as_ref()
     }
 
+    /// Returns the `detail` of the default answer, which says what the client can do. It has no key.
+    ///
+    /// # Examples
+    /// See [`Reason::name`].
+    pub fn detail(&self) -> &'static str {
+        self.detail
+    }
+
+    /// Returns the `retryable` of the default answer: whether nothing was done, and the same request may succeed later.
+    ///
+    /// # Examples
+    /// See [`Reason::name`].
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
     /// Returns whether the request came by gRPC. Such clients only understand gRPC answers.
     ///
     /// # Examples
     /// See [`Rejection`].
     pub fn is_grpc(&self) -> bool {
         self.grpc
+    }
+}
+
+/// The text has no key. The text of the source has it.
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.detail)
+    }
+}
+
+impl std::error::Error for Rejection {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.as_ref().map(|error| error as _)
     }
 }
 

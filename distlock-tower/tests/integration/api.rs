@@ -53,6 +53,9 @@ fn held_and_rejections_are_values_and_errors_implement_error() {
     is_value::<Rejection>();
     is_value::<Template>();
     is_error::<TemplateError>();
+    is_error::<Rejection>();
+    #[cfg(feature = "axum")]
+    is_error::<distlock_tower::HeldRejection>();
     is_error::<LockError<Infallible>>();
     is_error::<LockError<BoxError>>();
 }

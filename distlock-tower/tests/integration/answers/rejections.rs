@@ -73,6 +73,42 @@ async fn loss_under_a_grpc_handler_is_unknown() {
     assert_eq!(response.unwrap().headers()["grpc-status"], "2");
 }
 
+#[tokio::test(start_paused = true)]
+async fn texts_of_a_rejection_are_those_of_the_default_answer_without_the_key() {
+    let (one, two) = replicas();
+    let _guard = two.lock("secret").acquire().await.unwrap();
+    let keyless = LockLayer::new(one.clone()).key(|_: &Parts| "");
+    for layer in [keyed(&one).wait(Duration::ZERO), keyless] {
+        let own = layer.on_reject(|rejection| {
+            let texts = format!(
+                "urn:distlock:{}|{}|{}|{}",
+                rejection.reason().name(),
+                rejection.reason().title(),
+                rejection.detail(),
+                rejection.is_retryable()
+            );
+            assert_eq!(rejection.to_string(), rejection.detail());
+            let source = std::error::Error::source(&rejection).map(ToString::to_string);
+            assert_eq!(source, rejection.error().map(ToString::to_string));
+            let mut answer = rejection.answer();
+            answer.headers_mut().insert("texts", texts.parse().unwrap());
+            answer
+        });
+        let service = own.layer(service_fn(unreachable_handler));
+        let (head, body) = service
+            .oneshot(Request::new(()))
+            .await
+            .unwrap()
+            .into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let said = ["type", "title", "detail"].map(|member| problem[member].as_str().unwrap());
+        let said = format!("{}|{}", said.join("|"), problem["retryable"]);
+        assert_eq!(head.headers["texts"], said);
+        assert!(!said.contains("secret"));
+    }
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn answer_of_a_key_function_is_translated_to_grpc() {
