@@ -35,7 +35,8 @@ use crate::guard::{Guard, Leased};
 /// [`default_wait`](crate::Builder::default_wait), which is unlimited unless it was set. Without
 /// [`lease`](Acquire::lease) the watchdog renews the lease for as long as the guard lives.
 ///
-/// `let _guard = lock.acquire();` without `.await` locks nothing, and the compiler does not warn of it.
+/// `let _guard = lock.acquire();` without `.await` locks nothing, and neither does `let _guard = client.lock("order:42");`. The
+/// compiler does not warn of a value that gets a name. Without the `let` it warns of both.
 /// `let _ = lock.acquire().await?;` releases the lock at once, because `_` keeps no value. The lint
 /// `clippy::let_underscore_must_use` finds every `let _` of this kind. It finds no name, such as `_guard`.
 ///

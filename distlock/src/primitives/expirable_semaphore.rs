@@ -58,6 +58,7 @@ use crate::resource::permit_id::PermitId;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct ExpirableSemaphore {
     handle: Handle,
 }
@@ -114,7 +115,6 @@ impl ExpirableSemaphore {
     /// assert!(seats.try_set_permits(3).await?, "it was gone");
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn expire_after(mut self, time: Duration) -> Self {
         self.handle.set_expire_after(time);
         self

@@ -56,6 +56,7 @@ use crate::error::Error;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called and awaited"]
 pub struct CountDownLatch {
     handle: Handle,
 }
@@ -109,7 +110,6 @@ impl CountDownLatch {
     /// assert!(latch.try_set_count(2).await?);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn expire_after(mut self, time: Duration) -> Self {
         self.handle.set_expire_after(time);
         self

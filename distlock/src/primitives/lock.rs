@@ -58,6 +58,7 @@ use crate::resource::owner::Holder;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
+#[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct Lock<K: LockKind = Reentrant> {
     pub(super) handle: Handle,
     // A function pointer, so that the lock is `Send`, `Sync` and `Unpin` for every kind.

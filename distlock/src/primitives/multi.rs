@@ -57,6 +57,7 @@ use crate::resource::owner::Holder;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct MultiLock {
     handles: Arc<[Handle]>,
 }

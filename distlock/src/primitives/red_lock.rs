@@ -45,6 +45,7 @@ use crate::resource::owner::Holder;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct RedLock {
     /// Also a quorum without servers has it, which has no handles.
     key: Arc<str>,

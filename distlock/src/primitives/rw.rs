@@ -75,6 +75,7 @@ use crate::resource::kind::Kind;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `.read().acquire()` or `.write().acquire()` and await it"]
 pub struct RwLock {
     handle: Handle,
 }

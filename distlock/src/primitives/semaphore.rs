@@ -47,6 +47,7 @@ use crate::guard::permit::Permit;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct Semaphore {
     handle: Handle,
 }
@@ -101,7 +102,6 @@ impl Semaphore {
     /// assert!(uploads.try_set_permits(3).await?, "it was gone");
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn expire_after(mut self, time: Duration) -> Self {
         self.handle.set_expire_after(time);
         self

@@ -54,7 +54,6 @@ impl Lock<Spin> {
     /// lock.acquire().await?.release().await?;
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         let first = first.max(SPIN_BACKOFF.first);
         let longest = longest.max(first);

@@ -66,6 +66,7 @@ use crate::primitives::FencedLock;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a leader does nothing until it campaigns: call `.run(..)` and await it"]
 pub struct Leader {
     client: Client,
     lock: FencedLock,
