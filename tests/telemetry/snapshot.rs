@@ -369,3 +369,14 @@ async fn snapshot_is_serialized_with_milliseconds_and_places() {
     waiting.abort();
     held.release().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn loss_in_a_snapshot_is_serialized_as_its_name() {
+    let client = Client::in_memory();
+    let lost = client.lock("k").acquire().lease(SECOND).await.unwrap();
+    lost.lost().await;
+    drop(lost);
+    let json = serde_json::to_value(client.snapshot()).unwrap();
+    assert_eq!(json["losses"][0]["key"], "k");
+    assert_eq!(json["losses"][0]["loss"], "expired");
+}

@@ -1,6 +1,9 @@
 use std::fmt;
 
 /// How a hold was lost.
+///
+/// As text it is a sentence for people, which may change. Programs that read the serialized form of a
+/// [`LossSnapshot`](crate::LossSnapshot) compare its [`name`](Loss::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
@@ -23,6 +26,33 @@ pub enum Loss {
     /// [`Client::renew_identity`](crate::Client::renew_identity) was called. The hold is left to the original process, and
     /// nothing is sent for it.
     NewIdentity,
+}
+
+impl Loss {
+    /// Returns the name of the variant in snake case: `"held_too_long"`, for example. Names do not change. The metric
+    /// `distlock_losses_total` and the serialized form of a [`LossSnapshot`](crate::LossSnapshot) have them too.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(distlock::Loss::HeldTooLong.name(), "held_too_long");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::HeldTooLong => "held_too_long",
+            Self::NumberGone => "number_gone",
+            Self::NumberGoneUnseen => "number_gone_unseen",
+            Self::NewIdentity => "new_identity",
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Loss {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl fmt::Display for Loss {

@@ -21,8 +21,8 @@ use crate::resource::owner::Owner;
 
 /// What a client holds and waits for at one moment; see [`Client::snapshot`](crate::Client::snapshot).
 ///
-/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `held_for_ms`, and
-/// places in the code are texts such as `src/orders.rs:42:9`.
+/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `held_for_ms`, places
+/// in the code are texts such as `src/orders.rs:42:9`, and losses are names such as `expired`.
 ///
 /// # Examples
 /// See [`Client::snapshot`](crate::Client::snapshot).
@@ -180,8 +180,7 @@ pub struct LossSnapshot {
     /// The owner under which the server stored the hold.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub owner: Owner,
-    /// How it was lost.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
+    /// How it was lost. Serialized, it is its [`name`](Loss::name).
     pub loss: Loss,
     /// The time since this client noticed the loss.
     #[cfg_attr(feature = "serde", serde(rename = "ago_ms", serialize_with = "millis"))]

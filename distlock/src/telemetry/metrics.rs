@@ -48,11 +48,11 @@ pub(super) struct OfType {
 }
 
 /// How a hold can be lost. A number that is gone ends waits and no holds.
-const LOSS_REASONS: [(Loss, &str); 4] = [
-    (Loss::Expired, "expired"),
-    (Loss::Gone, "gone"),
-    (Loss::HeldTooLong, "held_too_long"),
-    (Loss::NewIdentity, "new_identity"),
+const LOSS_REASONS: [Loss; 4] = [
+    Loss::Expired,
+    Loss::Gone,
+    Loss::HeldTooLong,
+    Loss::NewIdentity,
 ];
 
 /// How renewals end.
@@ -179,7 +179,7 @@ impl OfType {
             holds: gauge!(HOLDS, plain()),
             waiters: gauge!(WAITERS, plain()),
             hand_overs: counter!(HAND_OVERS, plain()),
-            losses: LOSS_REASONS.map(|(_, reason)| counter!(LOSSES, with("reason", reason))),
+            losses: LOSS_REASONS.map(|loss| counter!(LOSSES, with("reason", loss.name()))),
         }
     }
 
@@ -208,7 +208,7 @@ impl OfType {
 
     pub(super) fn lost(&self, loss: Loss) {
         let reasons = LOSS_REASONS.iter().zip(&self.losses);
-        for (_, losses) in reasons.filter(|((reason, _), _)| *reason == loss) {
+        for (_, losses) in reasons.filter(|(reason, _)| **reason == loss) {
             foreign::count(|| losses.increment(1));
         }
     }
