@@ -105,7 +105,7 @@ impl LockSettings {
             // Without a slot the request makes one attempt, because its lock may be free. It must not retry while the
             // server does not answer: it would be one more pending request.
             Err(_) => match self.acquire_within(Duration::ZERO, mode, keys).await {
-                Err(busy) if busy.is_busy() && !wait.is_zero() => {
+                Err(busy) if busy.is_held_by_another() && !wait.is_zero() => {
                     let limit = *limit;
                     return Err(NotAcquired::TooManyPending { limit, busy });
                 }

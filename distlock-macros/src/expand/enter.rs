@@ -119,7 +119,7 @@ impl Expansion<'_> {
         };
         let on_busy = self.handler(on_busy);
         quote_spanned! {Span::mixed_site()=>
-            if __distlock_private::is_held_by_another(&__error) {
+            if __error.is_held_by_another() {
                 #on_busy.make(__error)
             } else {
                 #on_error

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use distlock::{Blocker, Error};
+use distlock::Error;
 use http::StatusCode;
 
 use super::pace::Pace;
@@ -60,14 +60,11 @@ impl Reason {
 
     pub(crate) fn of(error: &Error) -> Self {
         match error {
-            // Nobody is known to hold the lock.
-            Error::Timeout {
-                blocker: Blocker::Unanswered,
-                ..
-            } => Self::Unavailable,
-            Error::Timeout { .. } => Self::Busy,
+            held if held.is_held_by_another() => Self::Busy,
             Error::Overloaded { .. } => Self::Overloaded,
-            Error::Unavailable { .. }
+            // A timeout that is left: nobody is known to hold the lock.
+            Error::Timeout { .. }
+            | Error::Unavailable { .. }
             | Error::Unreachable { .. }
             | Error::ReleasesPending { .. }
             // Mostly the process ends, and another one serves the next request.

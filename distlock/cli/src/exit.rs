@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use distlock::{Blocker, Error, Settings};
+use distlock::{Error, Settings};
 use serde_json::json;
 
 use crate::output::note;
@@ -64,13 +64,9 @@ impl Status {
             Error::Denied { .. } | Error::LoginDenied { .. } => Self::Denied,
             Error::UnsupportedServer { .. } => Self::Unsupported,
             Error::Protocol { .. } | Error::WrongType { .. } => Self::Software,
-            // Nobody is known to hold the lock.
-            Error::Timeout {
-                blocker: Blocker::Unanswered,
-                ..
-            } => Self::Unavailable,
-            error if error.is_busy() || error.is_overloaded() => Self::Busy,
-            error if error.is_unavailable() => Self::Unavailable,
+            error if error.is_held_by_another() || error.is_overloaded() => Self::Busy,
+            // If it is busy and nobody is known to hold the lock, the server had not answered.
+            error if error.is_unavailable() || error.is_busy() => Self::Unavailable,
             error if error.is_lost() => Self::Lost,
             _ => Self::Usage,
         }
@@ -173,6 +169,7 @@ pub(crate) fn by_options(error: &Error) -> String {
 mod tests {
     use std::time::Duration;
 
+    use distlock::Blocker;
     use distlock::testing::errors;
 
     use super::*;

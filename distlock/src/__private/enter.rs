@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::client::installed;
 use crate::client::quorum::Quorum;
 use crate::client::source::LockSource;
-use crate::error::{Blocker, Error, polled_after_completion};
+use crate::error::{Error, polled_after_completion};
 use crate::guard::Guard;
 use crate::guard::run::Guarded;
 use crate::resource::mode::Mode;
@@ -217,19 +217,6 @@ impl Future for Entering {
             acquired => Poll::Ready(acquired.map(|guard| Held(Some(guard)))),
         }
     }
-}
-
-/// Whether another owner held the lock until the wait ended. A wait that ended before the server had answered does not know that.
-#[must_use]
-pub fn is_held_by_another(error: &Error) -> bool {
-    let is_unanswered = matches!(
-        error,
-        Error::Timeout {
-            blocker: Blocker::Unanswered,
-            ..
-        }
-    );
-    error.is_busy() && !is_unanswered
 }
 
 /// The guard under which the body runs, if there is one.

@@ -10,9 +10,7 @@ pub use std::result::Result::{Err, Ok};
 pub use std::time::Duration;
 
 pub use crate::resource::mode::Mode;
-pub use enter::{
-    AsLockSource, Enter, Entering, Held, hold, hold_value, is_held_by_another, mention, place_of,
-};
+pub use enter::{AsLockSource, Enter, Entering, Held, hold, hold_value, mention, place_of};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
 pub use output::{
     Body, Handler, Handles, HandlesLost, LockOutput, LostHandler, NoResult, Plain, Returned, fail,

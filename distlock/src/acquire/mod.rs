@@ -265,7 +265,7 @@ impl<G: FromGuard> Acquire<G> {
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
         match self.wait(Duration::ZERO).acquire().await {
             Ok(guard) => Ok(Some(G::from_guard(AcquiredGuard::new(guard)))),
-            Err(busy) if busy.is_busy() => Ok(None),
+            Err(busy) if busy.is_held_by_another() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -1,17 +1,49 @@
 //! What the caller can do about an error: its class, and whether the guarded body had completed.
 
-use super::Error;
+use super::{Blocker, Error};
 
 impl Error {
     /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
     ///
     /// It is also `true` if a wait of less than 500 ms ended before the server had answered; see
-    /// [`Blocker::Unanswered`](crate::Blocker::Unanswered). Then it is not known whether the lock was taken.
+    /// [`Blocker::Unanswered`](crate::Blocker::Unanswered). Then it is not known whether the lock was taken, and
+    /// [`is_held_by_another`](Error::is_held_by_another) is `false`.
     ///
     /// # Examples
     /// See [`Error`].
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Timeout { .. })
+    }
+
+    /// Returns `true` if the wait ended and the lock is known to be taken: the error [is busy](Error::is_busy), and the server
+    /// had answered.
+    ///
+    /// Use it to tell a user that somebody else is at work, or to do without the work because another process does it. The
+    /// attribute's `on_busy`, the answer 409 of the layer in `distlock-tower` and the outcome `busy` of the metrics go by it. An
+    /// error that is busy and not held by another is treated like one that is [unavailable](Error::is_unavailable) there.
+    ///
+    /// It is also `true` for a semaphore that has no permits yet, and for a latch whose count is not 0.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("import");
+    /// let _guard = lock.acquire().await?;
+    /// let imported = lock.acquire().wait(std::time::Duration::ZERO).run(async { "imported" }).await;
+    /// let said = match imported {
+    ///     Ok(said) => said,
+    ///     Err(error) if error.is_held_by_another() => "another process imports",
+    ///     Err(error) => return Err(error),
+    /// };
+    /// assert_eq!(said, "another process imports");
+    /// # Ok(()) }
+    /// ```
+    pub fn is_held_by_another(&self) -> bool {
+        match self {
+            Self::Timeout { blocker, .. } => *blocker != Blocker::Unanswered,
+            _ => false,
+        }
     }
 
     /// Returns `true` if the waiter limit was reached. Retrying later may help, when fewer acquisitions wait.

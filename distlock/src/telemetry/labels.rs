@@ -71,9 +71,10 @@ impl Outcome {
         match error {
             None => Self::Granted,
             Some(Error::Closed { .. }) => Self::Closed,
-            Some(error) if error.is_busy() => Self::Busy,
+            Some(error) if error.is_held_by_another() => Self::Busy,
             Some(error) if error.is_overloaded() => Self::Overloaded,
-            Some(error) if error.is_unavailable() => Self::Unavailable,
+            // Nobody is known to hold the lock if a wait that was too short ended before the server had answered.
+            Some(error) if error.is_unavailable() || error.is_busy() => Self::Unavailable,
             Some(error) if error.is_lost() => Self::Lost,
             Some(_) => Self::Failed,
         }
@@ -90,5 +91,29 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Outcome;
+    use crate::error::{Blocker, Error};
+
+    #[test]
+    fn wait_that_ended_before_the_server_had_answered_is_unavailable_and_not_busy() {
+        let ended = |blocker| {
+            let error = Error::Timeout {
+                key: String::from("order:42"),
+                waited: Duration::ZERO,
+                blocker,
+                holder: None,
+            };
+            Outcome::of(Some(&error))
+        };
+        assert_eq!(ended(Blocker::Unanswered), Outcome::Unavailable);
+        assert_eq!(ended(Blocker::Owner(None)), Outcome::Busy);
+        assert_eq!(ended(Blocker::Queue(None)), Outcome::Busy);
     }
 }
