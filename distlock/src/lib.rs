@@ -74,7 +74,7 @@ pub use crate::resource::owner::{Holder, Owner};
 pub use crate::resource::permit_id::PermitId;
 pub use crate::resource::visible::visible;
 pub use crate::scope::current::{Current, current, is_held};
-pub use crate::scope::{Scope, Section};
+pub use crate::scope::{Scope, Section, TryScope};
 
 #[cfg(feature = "macros")]
 #[doc(hidden)]

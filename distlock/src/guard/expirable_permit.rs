@@ -13,7 +13,7 @@ use crate::guard::{Guard, Leased};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
-use crate::scope::{Scope, Section};
+use crate::scope::{Scope, Section, TryScope};
 use crate::sync::time::Instant;
 
 /// A guard of one or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
@@ -160,6 +160,24 @@ impl ExpirablePermit {
     /// ```
     pub fn scope<F: Future>(&self, body: F) -> Scope<'_, F> {
         self.0.scope(body)
+    }
+
+    /// Does the same as [`scope`](ExpirablePermit::scope) for a body that returns a `Result`; see [`Guard::try_scope`].
+    ///
+    /// # Errors
+    /// The same as [`Guard::try_scope`].
+    ///
+    /// # Cancel safety
+    /// The same as [`scope`](ExpirablePermit::scope).
+    ///
+    /// # Examples
+    /// See [`Guard::try_scope`].
+    pub fn try_scope<T, E, F>(&self, body: F) -> TryScope<'_, F>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.0.try_scope(body)
     }
 
     /// Returns the critical section as a separate value; see [`Guard::section`].

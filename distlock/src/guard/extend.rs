@@ -62,7 +62,7 @@ impl Guard {
     /// let client = distlock::Client::in_memory();
     /// let lease = Duration::from_secs(10);
     /// let guard = client.lock("import").acquire().lease(lease).await?;
-    /// guard.scope(async {
+    /// guard.try_scope(async {
     ///     for number in 0..3 {
     ///         let deadline = guard.extend(lease).await?;
     ///         // Each step has a lease for itself. One that hangs is given up with it.
@@ -71,7 +71,7 @@ impl Guard {
     ///         }
     ///     }
     ///     Ok::<_, distlock::Error>(())
-    /// }).await??;
+    /// }).await?;
     /// guard.release().await
     /// # }
     /// ```

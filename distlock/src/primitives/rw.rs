@@ -206,7 +206,7 @@ pub type ReadLock = Lock<Read>;
 /// let client = distlock::Client::in_memory();
 /// let lock = client.rw_lock("report:42");
 /// let writes = lock.write().acquire().await?;
-/// let reads = writes.scope(lock.read().acquire().into_future()).await??;
+/// let reads = writes.try_scope(lock.read().acquire().into_future()).await?;
 /// writes.release().await?; // a downgrade: from here on others can read
 /// let other = lock.read().try_acquire().await?;
 /// assert!(reads.is_held() && other.is_some());

@@ -65,6 +65,43 @@ impl<F: Future> Future for Scope<'_, F> {
     }
 }
 
+pin_project! {
+    /// A future that returns a `Result` and runs inside a critical section, made by
+    /// [`Guard::try_scope`](crate::Guard::try_scope).
+    ///
+    /// # Cancel safety
+    /// The same as [`Guard::try_scope`](crate::Guard::try_scope).
+    ///
+    /// # Examples
+    /// See [`Guard::try_scope`](crate::Guard::try_scope).
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct TryScope<'g, F> {
+        #[pin]
+        scope: Scope<'g, F>,
+    }
+}
+
+impl<F> TryScope<'_, F> {
+    pub(crate) fn new(section: Section, body: F) -> Self {
+        Self {
+            scope: Scope::new(section, body),
+        }
+    }
+}
+
+impl<T, E, F> Future for TryScope<'_, F>
+where
+    F: Future<Output = Result<T, E>>,
+    E: From<Error>,
+{
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = ready!(self.project().scope.poll(cx));
+        Poll::Ready(ended.unwrap_or_else(|lost| Err(lost.into())))
+    }
+}
+
 /// Polls a body inside its section, and drops it there when it is done or the hold is lost.
 pub(crate) fn poll_body<F: Future>(
     section: &mut Section,
@@ -84,6 +121,12 @@ impl<F> fmt::Debug for Scope<'_, F> {
         f.debug_struct("Scope")
             .field("section", &self.section)
             .finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Debug for TryScope<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryScope").finish_non_exhaustive()
     }
 }
 

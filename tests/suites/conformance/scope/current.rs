@@ -2,7 +2,7 @@
 
 use std::future::{IntoFuture, pending};
 
-use distlock::{Client, MultiLock, current, inherit, is_held};
+use distlock::{Client, Error, MultiLock, current, inherit, is_held};
 use tokio::sync::oneshot;
 use tokio::task::{LocalSet, spawn_local};
 
@@ -38,6 +38,20 @@ async fn guard_without_a_scope_is_not_seen(stage: &Stage) {
         .await
         .unwrap();
     guard.release().await.unwrap();
+}
+
+async fn try_scope_ends_with_the_error_of_its_body_or_of_the_loss(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock("order");
+    let guard = lock.acquire().await.unwrap();
+    let entered: Result<bool, Error> = guard.try_scope(async { Ok(is_held("order")) }).await;
+    assert!(entered.unwrap());
+    let own = guard.try_scope(async { Err::<(), _>(Error::NoClient) });
+    assert!(own.await.unwrap_err().is_permanent());
+    assert!(guard.is_held());
+    lock.force_release().await.unwrap();
+    let cut = guard.try_scope(pending::<Result<(), Error>>()).await;
+    assert!(cut.unwrap_err().is_lost());
 }
 
 async fn each_key_of_several_is_seen_under_its_name_without_the_prefix(stage: &Stage) {
@@ -148,6 +162,7 @@ async fn local_task_that_a_body_polls_sees_what_it_inherits(stage: &Stage) {
 
 on_every_backend! {
     code_inside_a_scope_sees_its_holds_and_no_others,
+    try_scope_ends_with_the_error_of_its_body_or_of_the_loss,
     guard_without_a_scope_is_not_seen,
     each_key_of_several_is_seen_under_its_name_without_the_prefix,
     each_key_of_several_kinds_is_seen_with_its_own_token_and_owner,

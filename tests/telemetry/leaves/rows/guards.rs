@@ -8,7 +8,7 @@ use distlock::{Error, Guard, current};
 use distlock_tests::{AnyLock, LockKind};
 use futures_util::{StreamExt as _, stream};
 
-use super::{Row, body};
+use super::{Row, body, fallible_body};
 use crate::play::SOON;
 
 /// Ends by itself, and so soon that a future of it can wait for that.
@@ -37,6 +37,13 @@ pub(super) fn rows() -> Vec<Row> {
         rows.push(of_guard(&["Guard::scope", "Scope"], kind, async |guard| {
             drop(guard.scope(body()).await);
         }));
+        rows.push(of_guard(
+            &["Guard::try_scope", "TryScope"],
+            kind,
+            async |guard| {
+                drop(guard.try_scope(fallible_body()).await);
+            },
+        ));
         rows.push(of_guard(
             &["Guard::hold_stream", "HoldStream"],
             kind,
@@ -99,6 +106,7 @@ fn of_their_own(rows: &mut Vec<Row>) {
         "ExpirablePermit::release": drop(permit.release().await),
         "ExpirablePermit::extend": drop(permit.extend(SOON).await),
         "ExpirablePermit::scope": drop(permit.scope(body()).await),
+        "ExpirablePermit::try_scope": drop(permit.try_scope(fallible_body()).await),
         "ExpirablePermit::hold_stream": drop(pin!(permit.hold_stream(stream::once(body()))).next().await),
         "ExpirablePermit::lost": {
             let lost = permit.lost();
