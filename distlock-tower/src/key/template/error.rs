@@ -23,6 +23,7 @@ pub enum TemplateError {
     /// An unknown placeholder: its text without `<` and `>`.
     Unknown(String),
     /// The text has no placeholder, and contains one in the syntax of another library, which is plain text here.
+    #[non_exhaustive]
     NoPlaceholder {
         /// What is plain text.
         written: String,

@@ -52,11 +52,10 @@ const REFUSED: [(&str, &str, &str); 29] = [
 fn text_without_a_placeholder_that_looks_like_one_is_refused() {
     for (text, plain, meant) in REFUSED {
         let error = text.parse::<Template>().unwrap_err();
-        let expected = TemplateError::NoPlaceholder {
-            written: plain.to_owned(),
-            meant: meant.to_owned(),
-        };
-        assert_eq!(error, expected, "{text}");
+        assert!(
+            matches!(&error, TemplateError::NoPlaceholder { written, meant: own, .. } if written == plain && own == meant),
+            "{text}: {error:?}"
+        );
         let said = error.to_string();
         assert!(said.contains(plain) && said.contains(meant), "{said}");
     }
