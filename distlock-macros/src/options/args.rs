@@ -133,17 +133,22 @@ impl Args {
     }
 
     fn check_hold_at_least(&self, least: &DurationValue) -> Result<()> {
-        let lease = self.lease.as_ref().and_then(DurationValue::literal);
-        let message = match (least.literal(), lease) {
+        // What ends the hold earlier, if both are literals.
+        let ends = [("lease", &self.lease), ("max_hold", &self.max_hold)];
+        let ends = ends.into_iter().filter_map(|(name, end)| {
+            let end = end.as_ref().and_then(DurationValue::literal)?;
+            Some((end, name))
+        });
+        let message = match (least.literal(), ends.min()) {
             _ if !self.mode.supports_hold_at_least() => format!(
                 "`hold_at_least` cannot be combined with `mode = \"{}\"`; modes that support it: {}",
                 self.mode.name(),
                 keyword::quoted_list(&Mode::names_supporting_hold_at_least())
             ),
-            (Some(least), Some(lease)) if least > lease => format!(
-                "`hold_at_least` ({}) is longer than `lease` ({})",
+            (Some(least), Some((end, name))) if least > end => format!(
+                "`hold_at_least` ({}) is longer than `{name}` ({})",
                 format_duration(least),
-                format_duration(lease)
+                format_duration(end)
             ),
             _ => return Ok(()),
         };
