@@ -7,7 +7,7 @@ macro_rules! lock_setters {
     (
         $layer:ident, $new:literal;
         runs: $work:literal;
-        refused: $busy:literal, $lost:literal, $config:literal, $overloaded:literal, $too_many:literal, $unavailable:literal;
+        refused: $busy:literal, $lost:literal, $overloaded:literal, $too_many:literal, $unavailable:literal;
         body: $body:literal;
         place: $line:literal, $made:literal
     ) => {
@@ -18,6 +18,9 @@ macro_rules! lock_setters {
             /// Zero means one complete attempt and no waiting. [`Duration::MAX`] means waiting without limit.
             #[doc = concat!("When the wait is over the request ", $busy, ".")]
             ///
+            /// # Panics
+            /// If the wait is more than 365 days and not `Duration::MAX`.
+            ///
             /// # Examples
             /// ```
             /// use std::time::Duration;
@@ -26,8 +29,10 @@ macro_rules! lock_setters {
             #[doc = concat!("let fail_fast = distlock_tower::", $new)]
             ///     .wait(Duration::ZERO);
             /// ```
+            #[track_caller]
             pub fn wait(mut self, wait: Duration) -> Self {
                 Arc::make_mut(&mut self.settings).lock.wait = Some(wait);
+                self.settings.check();
                 self
             }
 
@@ -37,7 +42,11 @@ macro_rules! lock_setters {
             #[doc = $body]
             ///
             /// By default there is no fixed lease, and the watchdog renews the lock for as long as the
-            #[doc = concat!($work, " runs. With a lease outside these bounds every request ", $config, ".")]
+            #[doc = concat!($work, " runs.")]
+            ///
+            /// # Panics
+            /// If the lease is outside these bounds, leaves nothing of the client's
+            /// [`lease_margin`](distlock::Builder::lease_margin), or is shorter than [`hold_at_least`](Self::hold_at_least).
             ///
             /// # Examples
             /// ```
@@ -47,8 +56,10 @@ macro_rules! lock_setters {
             #[doc = concat!("let at_most_a_minute = distlock_tower::", $new)]
             ///     .lease(Duration::from_secs(60));
             /// ```
+            #[track_caller]
             pub fn lease(mut self, lease: Duration) -> Self {
                 Arc::make_mut(&mut self.settings).lock.lease = Some(lease);
+                self.settings.check();
                 self
             }
 
@@ -61,6 +72,10 @@ macro_rules! lock_setters {
             /// Unlike with a [`lease`](Self::lease), the watchdog renews the lock until then. If the process dies, its locks
             /// are free as soon as the watchdog's much shorter lease ends.
             ///
+            /// # Panics
+            /// If the time is outside these bounds and not `Duration::MAX`, or shorter than
+            /// [`hold_at_least`](Self::hold_at_least).
+            ///
             /// # Examples
             /// ```
             /// use std::time::Duration;
@@ -69,8 +84,39 @@ macro_rules! lock_setters {
             #[doc = concat!("let bounded = distlock_tower::", $new)]
             ///     .max_hold(Duration::from_secs(600));
             /// ```
+            #[track_caller]
             pub fn max_hold(mut self, max_hold: Duration) -> Self {
                 Arc::make_mut(&mut self.settings).lock.max_hold = Some(max_hold);
+                self.settings.check();
+                self
+            }
+
+            /// Keeps the key of a request taken for at least this long, counted from the grant, also if the request is done
+            /// earlier: from 1 ms to ten years. By default, and with zero, the key is free after the release.
+            ///
+            /// Use it against requests that come twice, such as those of a double click: with a [`wait`](Self::wait) of zero, the
+            #[doc = concat!("second request ", $busy, ". The first one does not wait for the end of this time. The key also stays")]
+            #[doc = concat!("taken if the ", $work, " fails or is dropped. See")]
+            /// [`Acquire::hold_at_least`](distlock::Acquire::hold_at_least).
+            ///
+            /// # Panics
+            /// If the time is outside these bounds, is longer than the [`lease`](Self::lease) or the
+            /// [`max_hold`](Self::max_hold) of the layer or of its client, or if the [`mode`](Self::mode) is another one than
+            /// reentrant, non-reentrant, spin or fenced. Only what was set before counts, so call it last.
+            ///
+            /// # Examples
+            /// ```
+            /// use std::time::Duration;
+            ///
+            /// let client = distlock::Client::in_memory();
+            #[doc = concat!("let once_a_second = distlock_tower::", $new)]
+            ///     .wait(Duration::ZERO)
+            ///     .hold_at_least(Duration::from_secs(1));
+            /// ```
+            #[track_caller]
+            pub fn hold_at_least(mut self, time: Duration) -> Self {
+                Arc::make_mut(&mut self.settings).lock.hold_at_least = time;
+                self.settings.check();
                 self
             }
 

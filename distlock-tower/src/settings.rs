@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distlock::{Error, Guard, LockSource, Mode};
+use distlock::{Acquire, Error, Guard, LockSource, Mode};
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 use http::{Method, Request};
@@ -36,6 +36,8 @@ pub(crate) struct LockSettings {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    /// Zero: the key is free when the hold is released.
+    pub(crate) hold_at_least: Duration,
     pub(crate) max_waiters: Option<u32>,
     pending: Option<PendingLimit>,
 }
@@ -73,6 +75,7 @@ impl LockSettings {
             wait: None,
             lease: None,
             max_hold: None,
+            hold_at_least: Duration::ZERO,
             max_waiters: None,
             pending: None,
         }
@@ -115,16 +118,37 @@ impl LockSettings {
         .map_err(NotAcquired::Failed)
     }
 
+    /// Panics if no request could get a lock of this kind with these settings. They are constants of the program, so it is told when
+    /// it starts, and not at each request.
+    #[track_caller]
+    pub(crate) fn check(&self, mode: Mode) {
+        let sample = self.source.acquire(mode, ["k"]).wait(self.wait());
+        match self.held_as_set(sample).check() {
+            Ok(()) => {}
+            // The key is the sample's.
+            Err(Error::Unsupported { reason, .. }) => panic!("{reason}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     async fn acquire_within(&self, wait: Duration, mode: Mode, keys: Keys) -> Result<Guard, Error> {
-        let mut acquire = self.source.acquire(mode, keys).wait(wait);
-        acquire = acquire.called_from(self.place);
+        let acquire = self.source.acquire(mode, keys).wait(wait);
+        let acquire = acquire.called_from(self.place);
+        let acquire = acquire.max_waiters(self.max_waiters());
+        self.held_as_set(acquire).await
+    }
+
+    fn held_as_set(&self, mut acquire: Acquire) -> Acquire {
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
         }
         if let Some(max_hold) = self.max_hold {
             acquire = acquire.max_hold(max_hold);
         }
-        acquire.max_waiters(self.max_waiters()).await
+        if !self.hold_at_least.is_zero() {
+            acquire = acquire.hold_at_least(self.hold_at_least);
+        }
+        acquire
     }
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,6 +282,18 @@ impl Settings {
             answers: Answers::default(),
             last_holds: Arc::default(),
             drain_limit: request_body::DRAIN_LIMIT,
+        }
+    }
+
+    /// Panics if no request could get its lock: see [`LockSettings::check`].
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        match self.mode {
+            ModeSetting::Fixed(mode) => self.lock.check(mode),
+            ModeSetting::ByMethod => {
+                self.lock.check(Mode::Read);
+                self.lock.check(Mode::Write);
+            }
         }
     }
 

@@ -100,8 +100,12 @@ impl LockLayer {
 impl<R> LockLayer<R> {
     /// Sets the kind of lock to take: [`Mode::Reentrant`] by default.
     ///
-    /// A request whose lock cannot be of this kind is answered with 500 `urn:distlock:config`. This applies to
-    /// [`Mode::Fenced`] with several keys, and to [`Mode::Fair`] with a [`Quorum`](distlock::Quorum), for example.
+    /// A request whose keys cannot be locked in this mode is answered with 500 `urn:distlock:config`: several keys with
+    /// [`Mode::Fenced`], for example.
+    ///
+    /// # Panics
+    /// If a [`Quorum`](distlock::Quorum) does not support the mode, or if it cannot be combined with
+    /// [`hold_at_least`](LockLayer::hold_at_least).
     ///
     /// # Examples
     /// ```
@@ -113,8 +117,10 @@ impl<R> LockLayer<R> {
     ///     .key(|_: &http::request::Parts| "import")
     ///     .mode(Mode::Fair);
     /// ```
+    #[track_caller]
     pub fn mode(mut self, mode: Mode) -> Self {
         Arc::make_mut(&mut self.settings).mode = ModeSetting::Fixed(mode);
+        self.settings.check();
         self
     }
 
@@ -122,6 +128,9 @@ impl<R> LockLayer<R> {
     ///
     /// Any number of readers of a key run at the same time; a writer runs alone. The two locks are the sides of the
     /// key's [`rw_lock`](distlock::Client::rw_lock). This replaces an earlier [`mode`](LockLayer::mode).
+    ///
+    /// # Panics
+    /// If the layer has a [`hold_at_least`](LockLayer::hold_at_least), which is not for these locks.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -137,8 +146,10 @@ impl<R> LockLayer<R> {
     ///     .route("/orders/{id}", get(async || "read").put(async || "written"))
     ///     .route_layer(layer);
     /// ```
+    #[track_caller]
     pub fn read_write(mut self) -> Self {
         Arc::make_mut(&mut self.settings).mode = ModeSetting::ByMethod;
+        self.settings.check();
         self
     }
 

@@ -13,7 +13,6 @@ lock_setters! {
     refused:
         "is answered with 409 `urn:distlock:busy`",
         "is answered with 500 `urn:distlock:lost`",
-        "is answered with 500 `urn:distlock:config`",
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:unavailable`";
@@ -63,6 +62,9 @@ impl<R> LockLayer<R> {
     /// tonic's `Server::layer` gives the layer a body of tonic's own type, so the limit does not apply there. Set `max_hold`,
     /// or give the layer to the axum router of the services, which `Routes::into_axum_router` returns.
     ///
+    /// # Panics
+    /// If the timeout is zero, which would cut off each body that does not arrive in one piece.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -72,7 +74,12 @@ impl<R> LockLayer<R> {
     ///     .key(|_: &http::request::Parts| "import")
     ///     .request_body_timeout(Duration::from_secs(300));
     /// ```
+    #[track_caller]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
+        assert!(
+            !timeout.is_zero(),
+            "`request_body_timeout` must be more than 0; `Duration::MAX` means no limit"
+        );
         Arc::make_mut(&mut self.settings).request_body_timeout = timeout;
         self
     }

@@ -63,6 +63,13 @@ struct Settings<R> {
     optional: bool,
 }
 
+impl<R> Settings<R> {
+    #[track_caller]
+    fn check(&self) {
+        self.lock.check(self.mode);
+    }
+}
+
 type ErasedKeyFn<R> = Arc<dyn Fn(&R) -> KeyOutcome + Send + Sync>;
 
 impl<R> ServiceLockLayer<R> {
@@ -104,13 +111,19 @@ impl<R> ServiceLockLayer<R> {
 
     /// Sets the kind of lock to take: [`Mode::Reentrant`] by default.
     ///
-    /// If the kind is not supported for the keys or the servers, requests fail with
-    /// [`Error::Unsupported`](distlock::Error::Unsupported).
+    /// If the kind is not supported for the keys, requests fail with [`Error::Unsupported`](distlock::Error::Unsupported):
+    /// several keys with [`Mode::Fenced`], for example.
+    ///
+    /// # Panics
+    /// If a [`Quorum`](distlock::Quorum) does not support the mode, or if it cannot be combined with
+    /// [`hold_at_least`](Self::hold_at_least).
     ///
     /// # Examples
     /// See [`new`](Self::new).
+    #[track_caller]
     pub fn mode(mut self, mode: Mode) -> Self {
         Arc::make_mut(&mut self.settings).mode = mode;
+        self.settings.check();
         self
     }
 

@@ -13,7 +13,6 @@ lock_setters! {
     refused:
         "fails with [`Error::Timeout`](distlock::Error::Timeout)",
         "fails with [`Error::Lost`](distlock::Error::Lost)",
-        "fails with [`Error::InvalidLease`](distlock::Error::InvalidLease)",
         "fails with [`Error::Overloaded`](distlock::Error::Overloaded)",
         "fails with [`LockError::TooManyPending`](super::LockError::TooManyPending)",
         "fails with [`Error::Unavailable`](distlock::Error::Unavailable)";

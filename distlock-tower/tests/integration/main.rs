@@ -19,5 +19,6 @@ mod non_http;
 #[cfg(feature = "axum")]
 mod router;
 mod service;
+mod settings;
 mod stack;
 mod support;

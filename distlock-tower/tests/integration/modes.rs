@@ -153,8 +153,7 @@ async fn unsupported_modes_are_500() {
         .mode(Mode::Fenced);
     let red_lock = || LockLayer::new(Quorum::new(servers()));
     let two_keys = red_lock().key(|_: &Parts| ["a", "b"]);
-    let fair = red_lock().key(|_: &Parts| "k").mode(Mode::Fair);
-    for layer in [two_tokens, two_keys, fair] {
+    for layer in [two_tokens, two_keys] {
         answer(&layer, Method::POST)
             .await
             .is_problem("config", 500, false);

@@ -75,8 +75,8 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
     let patient = layer(&client).wait(3 * SEC);
     assert!(lock_error(refused(patient, "a").await).is_busy());
     assert!(since.elapsed() >= 3 * SEC);
-    let no_lease = layer(&client).lease(Duration::ZERO);
-    assert!(lock_error(refused(no_lease, "b").await).is_permanent());
+    let two_tokens = ServiceLockLayer::new(&client, |_: &Job| ["b", "c"]).mode(Mode::Fenced);
+    assert!(lock_error(refused(two_tokens, "b").await).is_permanent());
 
     let faults = Faults::new();
     faults.always(Op::Attempt, Fault::FailBefore);

@@ -202,6 +202,34 @@ impl<G: FromGuard> Acquire<G> {
         self
     }
 
+    /// Checks the settings without asking a server, and returns the error with which awaiting would refuse them.
+    ///
+    /// Use it in code that makes an acquisition long before it is awaited, such as middleware with settings, so that a mistake
+    /// is found when the program starts. The layers of `distlock-tower` check their settings in this way.
+    ///
+    /// # Errors
+    /// The [errors of acquiring](Acquire#errors) that say that the input was refused: [`Error::InvalidLease`],
+    /// [`Error::InvalidWait`], [`Error::InvalidConfig`], [`Error::InvalidKey`], [`Error::InvalidPermits`], [`Error::NoKeys`] and
+    /// [`Error::Unsupported`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let acquire = client.lock("order:42").acquire();
+    /// assert!(acquire.check().is_ok());
+    /// assert!(acquire.lease(Duration::ZERO).check().is_err());
+    /// ```
+    pub fn check(&self) -> Result<(), Error> {
+        match &self.locks {
+            LockSet::One(handle) => self.settings.checked(handle).map(drop),
+            LockSet::All(handles) => self.settings.checked_all(handles).map(drop),
+            LockSet::Quorum(handles) => self.settings.checked_quorum(handles).map(drop),
+            LockSet::Refused(error) => Err((**error).clone()),
+        }
+    }
+
     /// Acquires the lock, runs `body` inside the critical section, and releases the lock.
     ///
     /// This is the usual way to use a lock. `body` is first polled when the lock is held, and it is dropped as soon as the

@@ -119,10 +119,7 @@ impl<G: FromGuard> Acquire<G> {
     }
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let mut requests = self.settings.checked_all(handles)?;
-        for one in &mut requests {
-            one.request.hold.margin = wait::quorum::margin(one)?;
-        }
+        let mut requests = self.settings.checked_quorum(handles)?;
         let needs = wait::quorum::of(requests.len());
         let (entered, outer) = quorum::reenter(&mut requests).await?;
         if entered.len() >= needs

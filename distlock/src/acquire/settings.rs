@@ -15,7 +15,7 @@ use crate::hold::HoldSettings;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
 use crate::telemetry::Meter;
-use crate::wait::{ClientRequest, Request, RequestedKey};
+use crate::wait::{ClientRequest, Request, RequestedKey, quorum};
 
 /// How an acquisition waits and holds. What is not set is the client's.
 #[derive(Clone, Debug)]
@@ -118,6 +118,15 @@ impl AcquireSettings {
             return Err(Error::NoKeys);
         }
         handles.iter().map(|handle| self.checked(handle)).collect()
+    }
+
+    /// The same for the servers of a Redlock, whose leases have a margin.
+    pub(super) fn checked_quorum(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
+        let mut requests = self.checked_all(handles)?;
+        for one in &mut requests {
+            one.request.hold.margin = quorum::margin(one)?;
+        }
+        Ok(requests)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, MemoryServer};
+use distlock::{Client, MemoryServer, Mode};
 use distlock_tests::Disturbed as _;
 use distlock_tests::eventually;
 use distlock_tests::faults::{Fault, Faults, Op};
@@ -170,8 +170,10 @@ async fn each_refusal_is_the_status_of_its_kind() {
         refused(layer(&locks), &locks, keyless).await,
         Code::InvalidArgument
     );
-    let no_lease = layer(&locks).lease(Duration::ZERO);
-    assert_eq!(refused(no_lease, &locks, ask()).await, Code::Internal);
+    let two_tokens = LockLayer::new(&locks)
+        .key(|_: &http::request::Parts| ["a", "b"])
+        .mode(Mode::Fenced);
+    assert_eq!(refused(two_tokens, &locks, ask()).await, Code::Internal);
     let cut_short = layer(&locks).max_hold(SEC / 20);
     assert_eq!(
         refused(cut_short, &locks, question("free", "stuck")).await,

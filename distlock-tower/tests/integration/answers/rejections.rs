@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Client, MemoryServer};
+use distlock::{Client, MemoryServer, Mode};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{LockLayer, Reason};
@@ -39,6 +39,12 @@ fn keyed(client: &Client) -> LockLayer {
     LockLayer::new(client.clone()).key(|_: &Parts| "secret")
 }
 
+/// A mistake that only a request shows.
+fn of_two_tokens(client: &Client) -> LockLayer {
+    let keyed = LockLayer::new(client).key(|_: &Parts| ["secret", "other"]);
+    keyed.mode(Mode::Fenced)
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_refusal_has_its_grpc_status() {
     let (one, two) = replicas();
@@ -52,7 +58,7 @@ async fn each_refusal_has_its_grpc_status() {
         (keyed(&one).wait(Duration::ZERO), "10"),
         (keyed(&down), "14"),
         (keyless, "3"),
-        (keyed(&one).lease(Duration::ZERO), "13"),
+        (of_two_tokens(&one), "13"),
     ];
     for (layer, code) in refusals {
         let headers = grpc(layer).await;
@@ -184,12 +190,12 @@ async fn busy_status_replaces_409_and_no_other_status() {
     let client = Client::in_memory();
     let _guard = client.lock("secret").acquire().await.unwrap();
     let layer = keyed(&client).busy_status(StatusCode::LOCKED);
-    let service = layer.clone().wait(Duration::ZERO);
+    let service = layer.wait(Duration::ZERO);
     let service = service.layer(service_fn(unreachable_handler));
     let response = service.oneshot(Request::new(())).await.unwrap();
     Answer::of(response).await.is_problem("busy", 423, true);
 
-    let service = layer.lease(Duration::ZERO);
+    let service = of_two_tokens(&client).busy_status(StatusCode::LOCKED);
     let service = service.layer(service_fn(unreachable_handler));
     let response = service.oneshot(Request::new(())).await.unwrap();
     Answer::of(response).await.is_problem("config", 500, false);
@@ -235,10 +241,7 @@ async fn on_reject_replaces_each_refusal_but_no_answer_of_a_key_function() {
     let keyless = LockLayer::new(client.clone()).key(|_: &Parts| "");
     assert_eq!(reason_of(keyless).await, "Key");
     assert_eq!(reason_of(keyed(&client).lease(SEC)).await, "Lost");
-    assert_eq!(
-        reason_of(keyed(&client).lease(Duration::ZERO)).await,
-        "Config"
-    );
+    assert_eq!(reason_of(of_two_tokens(&client)).await, "Config");
     #[cfg(feature = "axum")]
     {
         let answers = LockLayer::new(client).key(|_: &Parts| Err::<String, _>("its own"));
