@@ -13,9 +13,10 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::files::table;
+use crate::parts;
 
 /// Long enough for what happens within milliseconds, also on a busy machine.
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// Only this test's clients have the class, so that other tests of the process do not count.
 fn class(key: &str) -> &'static str {
@@ -39,7 +40,7 @@ pub(crate) fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     values.sum()
 }
 
-struct Exporter(PrometheusHandle);
+pub(super) struct Exporter(PrometheusHandle);
 
 impl Exporter {
     fn install() -> Self {
@@ -50,11 +51,11 @@ impl Exporter {
         self.0.render()
     }
 
-    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         sum(&self.page(), name, labels)
     }
 
-    async fn eventually(&self, name: &str, labels: &[(&str, &str)], expected: f64) {
+    pub(super) async fn eventually(&self, name: &str, labels: &[(&str, &str)], expected: f64) {
         let reached = async {
             while self.sum(name, labels) != expected {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -278,6 +279,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     drop(held);
     exporter.eventually("distlock_holds", &reentrant, 0.0).await;
     losses_are_found_by_releases(&exporter).await;
+    parts::count_what_becomes_of_their_locks(&exporter).await;
     exporter
         .eventually("distlock_hold_seconds_count", &reentrant, 2.0)
         .await;

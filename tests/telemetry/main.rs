@@ -5,6 +5,7 @@
 mod exported;
 mod files;
 mod leader;
+mod parts;
 mod recorders;
 mod snapshot;
 mod spans;

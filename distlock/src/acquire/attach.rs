@@ -38,7 +38,7 @@ async fn attach_as_it_is(
     hold: &OwnedKey,
     call_site: &'static Location<'static>,
 ) -> Result<Guard, Error> {
-    let mut one = AcquireSettings::new(call_site).checked(handle)?;
+    let mut one = AcquireSettings::new(call_site).checked(handle, LockType::Single(handle.kind))?;
     check_open(&one)?;
     let requested = one.requested_mut();
     requested.permits = hold.permits;
@@ -47,10 +47,9 @@ async fn attach_as_it_is(
         token: hold.token,
     };
     requested.through = Some(Box::new(Through::Detached(former)));
-    let (kind, key) = (handle.kind, one.requested().resource.key.clone());
+    let key = one.requested().resource.key.clone();
     let attach = || wait::attach(&one.registry, &one.request);
-    let lock_type = LockType::Single(kind);
-    let mut shares = observed(&one, lock_type, [&key].into_iter(), attach).await?;
+    let mut shares = observed(&one, [&key].into_iter(), attach).await?;
     if hold.may_come_late {
         handle
             .registry()

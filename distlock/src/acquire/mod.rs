@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::guard::run::{BoxedAcquisition, Run, TryRun};
 use crate::guard::{Guard, Leased};
+use crate::telemetry::LockType;
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -223,8 +224,8 @@ impl<G: FromGuard> Acquire<G> {
     /// ```
     pub fn check(&self) -> Result<(), Error> {
         match &self.locks {
-            LockSet::One(handle) => self.settings.checked(handle).map(drop),
-            LockSet::All(handles) => self.settings.checked_all(handles).map(drop),
+            LockSet::One(handle) => self.settings.checked(handle, LockType::Single(handle.kind)).map(drop),
+            LockSet::All(handles) => self.settings.checked_all(handles, LockType::Multi).map(drop),
             LockSet::Quorum(handles) => self.settings.checked_quorum(handles).map(drop),
             LockSet::Refused(error) => Err((**error).clone()),
         }

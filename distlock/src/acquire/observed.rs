@@ -7,7 +7,7 @@ use tracing::{Instrument, Span};
 use crate::error::Error;
 use crate::resource::key::Key;
 use crate::sync::foreign;
-use crate::telemetry::{self, LockType, Meter, Outcome};
+use crate::telemetry::{self, Meter, Outcome};
 use crate::wait::ClientRequest;
 
 /// Observes an acquisition that talks to the server or waits, which is all but re-entries. Dropped before its end, the
@@ -15,7 +15,6 @@ use crate::wait::ClientRequest;
 struct Observation<'a> {
     // The request, or the first of several.
     one: &'a ClientRequest,
-    lock_type: LockType,
     /// Boxed, since it is a part of the future of each acquisition. There is none unless somebody collects spans.
     span: Option<Box<Span>>,
     is_over: bool,
@@ -25,11 +24,10 @@ struct Observation<'a> {
 /// arguments while the acquisition waits.
 pub(super) fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
     one: &ClientRequest,
-    lock_type: LockType,
     keys: impl Iterator<Item = &'k Key>,
     acquire: impl FnOnce() -> F,
 ) -> impl Future<Output = Result<T, Error>> {
-    let observation = Observation::begin(one, lock_type, keys);
+    let observation = Observation::begin(one, keys);
     async move {
         // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
         let acquired = match observation.span.as_deref() {
@@ -49,29 +47,13 @@ pub(super) fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
 }
 
 impl<'a> Observation<'a> {
-    fn begin<'k>(
-        one: &'a ClientRequest,
-        lock_type: LockType,
-        keys: impl Iterator<Item = &'k Key>,
-    ) -> Self {
+    fn begin<'k>(one: &'a ClientRequest, keys: impl Iterator<Item = &'k Key>) -> Self {
         let client = one.registry.session.id;
+        let request = &one.request;
         Self {
             one,
-            lock_type,
-            span: telemetry::acquire_span(lock_type, keys, client, one.request.wait),
+            span: telemetry::acquire_span(request.lock_type, keys, client, request.wait),
             is_over: false,
-        }
-    }
-
-    /// The meter that counts the acquisition.
-    fn meter(&self) -> Meter {
-        let class_of = self.one.registry.session.config.metrics_key_class;
-        let first = self.one.requested();
-        match self.lock_type {
-            LockType::Single(_) => first.meter,
-            LockType::Multi | LockType::Red => {
-                Meter::new(self.lock_type, &first.resource.key, class_of)
-            }
         }
     }
 
@@ -91,7 +73,7 @@ impl<'a> Observation<'a> {
         let session = &self.one.registry.session;
         let waited = session.now().since(self.one.request.since);
         telemetry::acquire_ended(self.span.as_deref(), outcome, waited);
-        self.meter().acquired(outcome, waited);
+        self.one.requested().meter.acquired(outcome, waited);
     }
 }
 

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::from_guard::{AcquiredGuard, FromGuard};
 use crate::local::{HoldShare, watching};
-use crate::resource::key::Resource;
 use crate::telemetry::LockType;
 use crate::wait;
 use crate::wait::quorum::QuorumHold;
@@ -95,7 +94,8 @@ impl<G: FromGuard> Acquire<G> {
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let mut one = self.settings.checked(handle)?;
+        let lock_type = LockType::Single(handle.kind);
+        let mut one = self.settings.checked(handle, lock_type)?;
         let gate = match find_enclosing(&mut one).await? {
             Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
             Enclosing::Beside(permit) => Some(permit),
@@ -103,16 +103,15 @@ impl<G: FromGuard> Acquire<G> {
         };
         check_open(&one)?;
         // Not taken apart, which would keep it twice in this future.
-        let Resource { kind, key } = &one.requested().resource;
+        let key = &one.requested().resource.key;
         let acquire = || wait::acquire(&one.registry, &one.request);
-        let lock_type = LockType::Single(*kind);
-        let mut shares = observed(&one, lock_type, [key].into_iter(), acquire).await?;
+        let mut shares = observed(&one, [key].into_iter(), acquire).await?;
         let share = HoldShare::new(shares.remove(0), gate);
         Ok(Guard::new(share))
     }
 
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        let requests = self.settings.checked_all(handles)?;
+        let requests = self.settings.checked_all(handles, LockType::Multi)?;
         let shares = multi::acquire(requests).await?;
         let needs = shares.len();
         Ok(Guard::of(shares, needs))
@@ -137,7 +136,7 @@ impl<G: FromGuard> Acquire<G> {
         let one = requests[0].clone();
         let key = &one.requested().resource.key;
         let acquire = || wait::quorum::acquire(requests, needs);
-        let acquired = observed(&one, LockType::Red, [key].into_iter(), acquire);
+        let acquired = observed(&one, [key].into_iter(), acquire);
         Ok(Guard::of_quorum(acquired.await?))
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, exact};
 use crate::hold::HoldSettings;
 use crate::resource::key::Resource;
 use crate::resource::kind::{Family, Kind};
-use crate::telemetry::Meter;
+use crate::telemetry::{LockType, Meter};
 use crate::wait::{ClientRequest, Request, RequestedKey, quorum};
 
 /// How an acquisition waits and holds. What is not set is the client's.
@@ -50,8 +50,12 @@ impl AcquireSettings {
         }
     }
 
-    /// Makes the request for one key. Refuses invalid input before anything is sent.
-    pub(super) fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
+    /// Makes the request for one key, for itself or as a part of a lock of another type. Refuses invalid input before anything is sent.
+    pub(super) fn checked(
+        &self,
+        handle: &Handle,
+        lock_type: LockType,
+    ) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
         let permits = self.checked_permits(handle.kind)?;
         handle.backoff().map_or(Ok(()), check_backoff)?;
@@ -69,7 +73,7 @@ impl AcquireSettings {
             key,
         };
         let requested = RequestedKey {
-            meter: Meter::of(&resource, config.metrics_key_class),
+            meter: Meter::new(lock_type, &resource.key, config.metrics_key_class),
             resource,
             permits,
             backoff: handle.backoff().copied().map(Box::new),
@@ -77,6 +81,7 @@ impl AcquireSettings {
         };
         let request = Request {
             requested: smallvec![requested],
+            lock_type,
             since: registry.session.now(),
             wait,
             hold: HoldSettings {
@@ -113,16 +118,21 @@ impl AcquireSettings {
     }
 
     /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.
-    pub(super) fn checked_all(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
+    pub(super) fn checked_all(
+        &self,
+        handles: &[Handle],
+        lock_type: LockType,
+    ) -> Result<Vec<ClientRequest>, Error> {
         if handles.is_empty() {
             return Err(Error::NoKeys);
         }
-        handles.iter().map(|handle| self.checked(handle)).collect()
+        let each = handles.iter().map(|handle| self.checked(handle, lock_type));
+        each.collect()
     }
 
     /// The same for the servers of a Redlock, whose leases have a margin.
     pub(super) fn checked_quorum(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
-        let mut requests = self.checked_all(handles)?;
+        let mut requests = self.checked_all(handles, LockType::Red)?;
         for one in &mut requests {
             one.request.hold.margin = quorum::margin(one)?;
         }

@@ -39,6 +39,8 @@ pub(crate) struct Grant<'a> {
     /// The connection that the attempt was sent over, or an earlier one.
     pub(crate) epoch: u64,
     pub(crate) meter: Meter,
+    /// Whether it is a part of a Redlock.
+    pub(crate) is_of_quorum: bool,
 }
 
 impl Grant<'_> {

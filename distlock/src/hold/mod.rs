@@ -18,6 +18,7 @@ mod hold_ref;
 mod hold_settings;
 pub(crate) mod lease;
 mod nesting;
+mod quorum_tally;
 mod sent_over;
 mod state;
 mod term;
@@ -40,6 +41,7 @@ use self::lease::Answer;
 pub(crate) use self::lease::Lease;
 use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
+pub(crate) use self::quorum_tally::QuorumTally;
 use self::sent_over::{AskedOver, ReleaseSentOver};
 use self::state::State;
 pub(crate) use self::state::{
@@ -55,9 +57,9 @@ use crate::error::Loss;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::telemetry::Meter;
+use crate::sync::{Mutex, OnceLock};
+use crate::telemetry::{LockType, Meter};
 
 /// One owner's possession of one key.
 #[derive(Debug)]
@@ -69,8 +71,8 @@ pub(crate) struct Hold {
     pub(crate) number: u64,
     pub(crate) permits: u32,
     token: Option<NonZeroU64>,
-    /// An earlier attempt of this owner that was not answered: it may be carried out after the release. Boxed, because that is rare.
-    pub(crate) in_doubt: Option<Box<InDoubtAttempt>>,
+    /// Boxed, because few holds have it.
+    rare: Option<Box<Rare>>,
     pub(crate) asked_over: AskedOver,
     pub(crate) meter: Meter,
     pub(crate) release_sent_over: ReleaseSentOver,
@@ -82,6 +84,14 @@ pub(crate) struct Hold {
     /// Whether the server is asked to tell of changes of its key.
     pub(crate) is_tracked: Hint,
     state: Mutex<State>,
+}
+
+/// What few holds have.
+#[derive(Debug, Default)]
+struct Rare {
+    in_doubt: Option<InDoubtAttempt>,
+    /// The Redlock's hold of which this is a part, once a majority of the servers has granted it.
+    tally: OnceLock<Arc<QuorumTally>>,
 }
 
 impl Hold {
@@ -99,8 +109,15 @@ impl Hold {
             in_doubt,
             epoch,
             meter,
+            is_of_quorum,
         } = grant;
         let target = &attempt.target;
+        let rare = || {
+            Box::new(Rare {
+                in_doubt,
+                ..Rare::default()
+            })
+        };
         let lease = attempt.lease;
         Arc::new(Self {
             resource: target.resource.clone(),
@@ -108,7 +125,7 @@ impl Hold {
             number: target.owner.number(),
             permits: target.permits,
             token: token.and_then(NonZeroU64::new),
-            in_doubt: in_doubt.map(Box::new),
+            rare: (in_doubt.is_some() || is_of_quorum).then(rare),
             asked_over: AskedOver::new(epoch),
             meter,
             release_sent_over: ReleaseSentOver::default(),
@@ -141,8 +158,47 @@ impl Hold {
     pub(crate) fn target(&self) -> Target {
         Target {
             permits: self.permits,
-            in_doubt: self.in_doubt.is_some(),
+            in_doubt: self.in_doubt().is_some(),
             ..Target::of(&self.resource, self.owner())
+        }
+    }
+
+    /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
+    pub(crate) fn in_doubt(&self) -> Option<&InDoubtAttempt> {
+        self.rare.as_ref()?.in_doubt.as_ref()
+    }
+
+    fn tally(&self) -> Option<&Arc<QuorumTally>> {
+        self.rare.as_ref()?.tally.get()
+    }
+
+    /// It is a part of a Redlock's hold from now on.
+    pub(crate) fn belongs_to(&self, tally: &Arc<QuorumTally>) {
+        if let Some(rare) = &self.rare {
+            let _first = rare.tally.set(Arc::clone(tally));
+        }
+    }
+
+    /// The type of the lock that is lost if this hold is lost, as the log shows it.
+    pub(crate) fn lock_type(&self) -> LockType {
+        match self.tally() {
+            Some(_) => LockType::Red,
+            None => LockType::Single(self.resource.kind),
+        }
+    }
+
+    /// The hold is lost. Returns whether a lock is lost by that. It is not if the hold is a part of a Redlock that has enough other
+    /// parts, or of an acquisition that has not come to a guard. Called once.
+    pub(crate) fn loses_lock(&self) -> bool {
+        let has_guard = !self.lease(|lease| lease.guards.waits_for_one());
+        has_guard && self.tally().is_none_or(|tally| tally.lose_part())
+    }
+
+    /// Counts that the lock is lost.
+    pub(crate) fn count_loss(&self, loss: Loss) {
+        match self.tally() {
+            Some(tally) => tally.count_loss(loss),
+            None => self.meter.lost(loss),
         }
     }
 

@@ -39,7 +39,8 @@ fn granted() -> Arc<HoldRef> {
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
-        meter: Meter::of(&resource, None),
+        meter: Meter::none(),
+        is_of_quorum: false,
     };
     HoldRef::granted(grant)
 }

@@ -39,7 +39,8 @@ pub struct Snapshot {
     /// is shown. A cycle through other processes is not seen, and neither is a hold whose code does not run in its
     /// [scope](crate::Guard::scope). A wait that has a limit ends the cycle when it times out.
     pub cycles: Vec<Vec<WaitSnapshot>>,
-    /// The holds that were lost last, the newest first: at most 20.
+    /// The holds that were lost last, the newest first: at most 20. A [`RedLock`](crate::RedLock) is listed once, by the client of the
+    /// server whose loss has left fewer than a majority.
     pub losses: Vec<LossSnapshot>,
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tracing::field::DisplayValue;
 use uuid::Uuid;
 
+use super::labels::LockType;
 use crate::error::{Error, Loss, show};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Kind, Nesting};
@@ -69,14 +70,23 @@ pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Du
 
 /// A hold is lost whose newest guard was taken at `call_site`.
 pub(crate) fn lost(
-    Resource { kind, key }: &Resource,
+    lock_type: LockType,
+    key: &Key,
     owner: Owner,
     loss: Loss,
     call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %loss, place = %call_site,
+        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %loss, place = %call_site,
         "hold lost; its scopes are ended"
+    );
+}
+
+/// A server has lost its part of a Redlock of which a majority is left, or a part of an acquisition that has not come to a guard.
+pub(crate) fn part_lost(Resource { kind, key }: &Resource, owner: Owner, loss: Loss) {
+    log!(
+        info, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %loss,
+        "a part of a hold was lost; the lock is not lost by this"
     );
 }
 
@@ -121,13 +131,9 @@ pub(crate) fn identity_failed(former: Uuid, error: &Error) {
 }
 
 /// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
-pub(crate) fn found_lost(
-    Resource { kind, key }: &Resource,
-    owner: Owner,
-    call_site: &Location<'_>,
-) {
+pub(crate) fn found_lost(lock_type: LockType, key: &Key, owner: Owner, call_site: &Location<'_>) {
     log!(
-        warn, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %Loss::Gone, place = %call_site,
+        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %Loss::Gone, place = %call_site,
         "hold found lost by its release; its owner may have run without the lock"
     );
 }

@@ -12,11 +12,11 @@ use super::labels::{KeyClass, LockType, Outcome};
 #[cfg(feature = "metrics")]
 use super::metrics;
 use crate::error::Loss;
-use crate::resource::key::{Key, Resource};
+use crate::resource::key::Key;
 
 /// Counts for one type of lock, and for the class of one key.
 #[derive(Clone, Copy)]
-pub(crate) struct Meter(#[cfg(feature = "metrics")] &'static metrics::OfType);
+pub(crate) struct Meter(#[cfg(feature = "metrics")] Option<&'static metrics::OfType>);
 
 impl Meter {
     /// Whether anything is counted.
@@ -25,50 +25,61 @@ impl Meter {
     pub(crate) fn new(lock_type: LockType, key: &Key, class_of: Option<KeyClass>) -> Self {
         Self(
             #[cfg(feature = "metrics")]
-            metrics::OfType::get(lock_type, key, class_of),
+            Some(metrics::OfType::get(lock_type, key, class_of)),
         )
     }
 
-    pub(crate) fn of(resource: &Resource, class_of: Option<KeyClass>) -> Self {
-        Self::new(LockType::Single(resource.kind), &resource.key, class_of)
+    /// Counts nothing.
+    pub(crate) fn none() -> Self {
+        Self(
+            #[cfg(feature = "metrics")]
+            None,
+        )
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count(self, count: impl FnOnce(&'static metrics::OfType)) {
+        if let Some(metrics) = self.0 {
+            count(metrics);
+        }
     }
 
     /// An acquisition ended after `waited`.
     pub(crate) fn acquired(self, outcome: Outcome, waited: Duration) {
         #[cfg(feature = "metrics")]
-        self.0.acquired(outcome, waited);
+        self.count(|metrics| metrics.acquired(outcome, waited));
     }
 
     pub(crate) fn hold_began(self) {
         #[cfg(feature = "metrics")]
-        self.0.add_holds(1.0);
+        self.count(|metrics| metrics.add_holds(1.0));
     }
 
     pub(crate) fn hold_ended(self) {
         #[cfg(feature = "metrics")]
-        self.0.add_holds(-1.0);
+        self.count(|metrics| metrics.add_holds(-1.0));
     }
 
     /// A guard had a hold for this long.
     pub(crate) fn held(self, held: Duration) {
         #[cfg(feature = "metrics")]
-        self.0.held(held);
+        self.count(|metrics| metrics.held(held));
     }
 
     pub(crate) fn handed_over(self) {
         #[cfg(feature = "metrics")]
-        self.0.handed_over();
+        self.count(metrics::OfType::handed_over);
     }
 
     pub(crate) fn lost(self, loss: Loss) {
         #[cfg(feature = "metrics")]
-        self.0.lost(loss);
+        self.count(|metrics| metrics.lost(loss));
     }
 
     /// Counts one more waiter, until the result is dropped.
     pub(crate) fn waiter(self) -> CountedWaiter {
         #[cfg(feature = "metrics")]
-        self.0.add_waiters(1.0);
+        self.count(|metrics| metrics.add_waiters(1.0));
         CountedWaiter(self)
     }
 }
@@ -86,7 +97,7 @@ pub(crate) struct CountedWaiter(Meter);
 #[cfg(feature = "metrics")]
 impl Drop for CountedWaiter {
     fn drop(&mut self) {
-        self.0.0.add_waiters(-1.0);
+        self.0.count(|metrics| metrics.add_waiters(-1.0));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::hold::{Around, HoldSettings};
 use crate::local::{Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
 use crate::session::Session;
-use crate::telemetry::Meter;
+use crate::telemetry::{LockType, Meter};
 
 /// One requested key.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct RequestedKey {
     pub(crate) backoff: Option<Box<Backoff>>,
     /// The hold of another owner that admits this one. Boxed, as in an [`Attempt`](crate::backend::Attempt).
     pub(crate) through: Option<Box<Through>>,
-    /// What counts its waits, and the acquisition if it is for this key alone.
+    /// What counts the waits for this key. That of the first key counts the acquisition.
     pub(crate) meter: Meter,
 }
 
@@ -41,6 +41,8 @@ impl RequestedKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) requested: SmallVec<[RequestedKey; 1]>,
+    /// What the metrics count it and its holds as.
+    pub(crate) lock_type: LockType,
     /// When the caller began to wait.
     pub(crate) since: Tick,
     /// How long the caller waits; `None` is without limit.

@@ -30,7 +30,6 @@ use crate::error::Error;
 use crate::local::HoldShares;
 use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
-use crate::telemetry::LockType;
 use crate::wait::ClientRequest;
 
 /// Acquires all keys. Each request is for one key.
@@ -115,5 +114,5 @@ async fn acquire_observed(
     };
     let keys = groups.iter().flat_map(Group::keys);
     let acquire = || acquire_groups(groups, scopes);
-    observed(&first.one, LockType::Multi, keys, acquire).await
+    observed(&first.one, keys, acquire).await
 }

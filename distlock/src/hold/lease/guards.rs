@@ -85,7 +85,7 @@ impl LeaseGuards {
     }
 
     /// Whether there is no guard yet.
-    pub(super) fn waits_for_one(&self) -> bool {
+    pub(crate) fn waits_for_one(&self) -> bool {
         self.waits_for_one
     }
 

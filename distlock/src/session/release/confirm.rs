@@ -222,7 +222,7 @@ impl Release {
         // Also if a waker that the end of the hold wakes panics.
         defer! {
             // A server in memory has no copy that could bring the hold back.
-            if hold.in_doubt.is_some() || session.backend.has_connection() {
+            if hold.in_doubt().is_some() || session.backend.has_connection() {
                 let pending = PendingRelease::of_hold(hold, at_release).that_is_answered();
                 session.keep_answered(pending, epoch);
             }

@@ -161,16 +161,17 @@ impl Session {
 
     /// Tells of a hold that is lost, once it is not watched any more.
     pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
+        let is_lock_lost = hold.loses_lock();
         // First: the metrics and the log may panic.
-        self.losses.note(hold, loss, self.now());
+        if is_lock_lost {
+            self.losses.note(hold, loss, self.now());
+        }
         self.no_longer_watched(hold);
-        telemetry::lost(
-            &hold.resource,
-            hold.owner(),
-            loss,
-            hold.latest_guard().call_site,
-        );
-        hold.meter.lost(loss);
+        if is_lock_lost {
+            tell_lock_lost(hold, loss);
+        } else {
+            telemetry::part_lost(&hold.resource, hold.owner(), loss);
+        }
         if !hold.is_counted() {
             hold.meter.held(hold.latest_guard().held_for(self.now()));
         }
@@ -178,10 +179,26 @@ impl Session {
 
     /// The server does not have the hold that was to be released, and no loss was announced.
     fn found_lost(&self, hold: &Hold) {
+        if !hold.loses_lock() {
+            telemetry::part_lost(&hold.resource, hold.owner(), Loss::Gone);
+            return;
+        }
         // First: the metrics and the log may panic.
         self.losses.note(hold, Loss::Gone, self.now());
-        telemetry::found_lost(&hold.resource, hold.owner(), hold.latest_guard().call_site);
-        hold.meter.lost(Loss::Gone);
+        telemetry::found_lost(
+            hold.lock_type(),
+            &hold.resource.key,
+            hold.owner(),
+            hold.latest_guard().call_site,
+        );
+        hold.count_loss(Loss::Gone);
+    }
+
+    /// Tells that a Redlock is lost by the clock. `part`: one of its parts that is over.
+    pub(crate) fn tell_quorum_lost(&self, part: &Hold, loss: Loss) {
+        // First: the metrics and the log may panic.
+        self.losses.note(part, loss, self.now());
+        tell_lock_lost(part, loss);
     }
 
     /// Releases what the server may have, or may have again, of a hold that was lost.
@@ -189,7 +206,7 @@ impl Session {
         // A rule of tests/model: holds_that_are_gone_are_remembered.
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
-        if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
+        if loss != Loss::Gone || hold.in_doubt().is_some() || hold.permits > 1 {
             let pending = PendingRelease::of_hold(hold, hold.at_release());
             // A hold that has ended by the clock counts as ended before its lease ends, by the margin of the client.
             self.release_later(match loss {
@@ -201,6 +218,18 @@ impl Session {
             self.remember(PendingRelease::of_gone(hold), epoch);
         }
     }
+}
+
+/// Logs and counts that the lock of a hold is lost.
+fn tell_lock_lost(hold: &Hold, loss: Loss) {
+    telemetry::lost(
+        hold.lock_type(),
+        &hold.resource.key,
+        hold.owner(),
+        loss,
+        hold.latest_guard().call_site,
+    );
+    hold.count_loss(loss);
 }
 
 #[cfg(test)]

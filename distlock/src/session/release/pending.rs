@@ -60,14 +60,14 @@ pub(crate) struct PendingRelease {
 impl PendingRelease {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold, at_release: AtRelease) -> Self {
-        let in_doubt = hold.in_doubt.as_ref().map(|attempt| attempt.until);
+        let in_doubt = hold.in_doubt().map(|attempt| attempt.until);
         Self {
             target: hold.target(),
             taken_until: at_release.taken_until,
             not_before: Tick::default(),
             // `taken_until` does not count: that time passes in the server anyway.
             until: at_release.latest_end.max(in_doubt.unwrap_or_default()),
-            in_doubt: hold.in_doubt.as_ref().map(|attempt| attempt.epoch),
+            in_doubt: hold.in_doubt().map(|attempt| attempt.epoch),
             withdraws: false,
             answered: false,
             counted: None,

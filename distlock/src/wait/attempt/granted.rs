@@ -10,7 +10,7 @@ use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::{Grant, HoldRef, InDoubtAttempt};
 use crate::local::OpenShare;
-use crate::telemetry::{self, Meter};
+use crate::telemetry::{self, LockType, Meter};
 
 impl Attempts<'_> {
     /// Makes holds of a grant, which was noticed at `now`. The grant is too late after `latest`, or if less than a third of its lease
@@ -68,6 +68,15 @@ impl Attempts<'_> {
             self.session().tokens.saw(&target.resource.key, token);
         }
         let settings = &self.request.hold;
+        let lock_type = self.request.lock_type;
+        let is_of_quorum = lock_type == LockType::Red;
+        // The parts of a Redlock count together, once there are enough of them.
+        let meter = if is_of_quorum {
+            Meter::none()
+        } else {
+            let class_of = self.session().config.metrics_key_class;
+            Meter::new(lock_type, &target.resource.key, class_of)
+        };
         let grant = Grant {
             client: &self.session().of_guards,
             attempt,
@@ -79,7 +88,8 @@ impl Attempts<'_> {
             margin: self.margin(attempt),
             in_doubt,
             epoch: sent.epoch,
-            meter: Meter::of(&target.resource, self.session().config.metrics_key_class),
+            meter,
+            is_of_quorum,
         };
         let share = OpenShare::new(self.registry, HoldRef::granted(grant));
         // None of them is handed over alone: their guard ends all of them, by one command where it can.

@@ -21,7 +21,7 @@ use super::HoldShares;
 use super::guards::{GuardParts, Margins, QuorumGuards};
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Error;
-use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
+use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, QuorumTally};
 use crate::local::{HoldShare, ShareRef};
 use crate::session::HoldTask;
 use crate::sync::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct QuorumHold {
 struct Parts {
     requests: Vec<ClientRequest>,
     quorum: usize,
+    /// What the parts count.
+    tally: Arc<QuorumTally>,
     guards: QuorumGuards,
     /// Brings the hold back. `None` while there are only fixed leases, which nothing renews, and while no runtime is known.
     task: Mutex<Option<Task>>,
@@ -69,11 +71,19 @@ impl RefUnwindSafe for Parts {}
 impl QuorumHold {
     /// A hold that was granted. There is at least one share.
     pub(crate) fn new(requests: Vec<ClientRequest>, shares: HoldShares, quorum: usize) -> Self {
-        shares.iter().for_each(HoldShare::has_guard);
+        let meter = requests[0].requested().meter;
+        let first = shares[0].hold_ref().hold();
+        let tally = QuorumTally::begin(first, shares.len(), quorum, meter);
+        for share in &shares {
+            // Before it has a guard, from when on its loss counts.
+            share.hold_ref().hold().belongs_to(&tally);
+            share.has_guard();
+        }
         let margins = margins(&requests);
         let parts = Arc::new(Parts {
             requests,
             quorum,
+            tally,
             guards: QuorumGuards::new(quorum),
             task: Mutex::default(),
         });
@@ -127,10 +137,36 @@ impl QuorumHold {
         Ok(enough.then(|| self.parts.begin_guard(again, margins())))
     }
 
+    /// Tells that the lock is lost if too few of its parts count, before the watchdogs of their clients find the loss: the margin of a
+    /// part ends its guard before the lease ends. A guard that ends with its own term tells nothing.
+    fn tell_loss(&self) {
+        let view = self.view();
+        if view.has_ended() {
+            return;
+        }
+        let is_over = |part: &&Arc<HoldRef>| !part.hold().is_held(part.now().after(part.margin()));
+        let parts = self.members.now();
+        let over = || parts.iter().filter(is_over);
+        if parts.len() - over().count() >= self.parts.quorum {
+            return;
+        }
+        if let Some(part) = over().next()
+            && let Some(Error::Lost { reason, .. }) = view.loss()
+            && self.parts.tally.lose()
+        {
+            let mut requests = self.parts.requests.iter();
+            let of_part = |one: &&ClientRequest| one.registry.session.id == part.client();
+            if let Some(one) = requests.find(of_part) {
+                one.registry.session.tell_quorum_lost(part.hold(), reason);
+            }
+        }
+    }
+
     /// Ends the guard. The caller ends its shares.
     pub(crate) fn end(&self) -> HoldShares {
         // Before the end, after which no member counts as held.
         let expired_for = self.view().expired_for();
+        self.tell_loss();
         // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
         self.members.end();
         let shares = self.parts.end_guard(&self.members);
@@ -271,15 +307,18 @@ impl Parts {
 
     /// Ends a guard, and the task with the last one. The caller ends the shares.
     fn end_guard(&self, members: &Arc<QuorumMembers>) -> HoldShares {
-        let (shares, task) = {
+        let (shares, was_last, task) = {
             // Both under one mutex: a guard that begins meanwhile finds no task, and starts one.
             let mut task = self.task.lock();
             let (shares, was_last) = self.guards.remove(members);
-            (shares, task.take_if(|_| was_last))
+            (shares, was_last, task.take_if(|_| was_last))
         };
         if let Some(abort) = task.and_then(|task| task.abort) {
             // What it was granted meanwhile is dropped with its future, and so released.
             abort.abort();
+        }
+        if was_last {
+            self.tally.end();
         }
         shares
     }
@@ -296,6 +335,7 @@ impl Parts {
                 if let Some(fresh) = self.try_missing(one).await
                     && self.is_confirmed().await
                 {
+                    self.tally.add(fresh.hold_ref().hold());
                     self.guards.put(fresh);
                 }
             };
