@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::HoldShares;
 use super::guards::{GuardParts, Margins, QuorumGuards};
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
-use crate::error::Error;
+use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers, QuorumTally};
 use crate::local::{HoldShare, ShareRef};
 use crate::session::HoldTask;
@@ -137,28 +137,33 @@ impl QuorumHold {
         Ok(enough.then(|| self.parts.begin_guard(again, margins())))
     }
 
-    /// Tells that the lock is lost if too few of its parts count, before the watchdogs of their clients find the loss: the margin of a
-    /// part ends its guard before the lease ends. A guard that ends with its own term tells nothing.
-    fn tell_loss(&self) {
+    /// A part that is over and why, if too few parts count. The watchdogs of their clients find that later: the margin of a part ends
+    /// its guard before the lease ends. The end of a guard's own term is no loss.
+    fn loss(&self) -> Option<(Arc<HoldRef>, Loss)> {
         let view = self.view();
         if view.has_ended() {
-            return;
+            return None;
         }
-        let is_over = |part: &&Arc<HoldRef>| !part.hold().is_held(part.now().after(part.margin()));
         let parts = self.members.now();
-        let over = || parts.iter().filter(is_over);
-        if parts.len() - over().count() >= self.parts.quorum {
+        let is_over = |part: &&Arc<HoldRef>| !part.hold().is_held(part.now().after(part.margin()));
+        let over: SmallVec<[&Arc<HoldRef>; 8]> = parts.iter().filter(is_over).collect();
+        let is_lost = parts.len() - over.len() < self.parts.quorum;
+        match (over.first(), view.loss()) {
+            (Some(part), Some(Error::Lost { reason, .. })) if is_lost => {
+                Some((Arc::clone(part), reason))
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells that the lock is lost, unless that was told before.
+    fn tell_lost(&self, part: &HoldRef, loss: Loss) {
+        if !self.parts.tally.lose() {
             return;
         }
-        if let Some(part) = over().next()
-            && let Some(Error::Lost { reason, .. }) = view.loss()
-            && self.parts.tally.lose()
-        {
-            let mut requests = self.parts.requests.iter();
-            let of_part = |one: &&ClientRequest| one.registry.session.id == part.client();
-            if let Some(one) = requests.find(of_part) {
-                one.registry.session.tell_quorum_lost(part.hold(), reason);
-            }
+        let mut requests = self.parts.requests.iter();
+        if let Some(one) = requests.find(|one| one.registry.session.id == part.client()) {
+            one.registry.session.tell_quorum_lost(part.hold(), loss);
         }
     }
 
@@ -166,12 +171,16 @@ impl QuorumHold {
     pub(crate) fn end(&self) -> HoldShares {
         // Before the end, after which no member counts as held.
         let expired_for = self.view().expired_for();
-        self.tell_loss();
+        let loss = self.loss();
         // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
         self.members.end();
         let shares = self.parts.end_guard(&self.members);
         if let Some(ago) = expired_for {
             shares.iter().for_each(|share| keep_for_margin(share, ago));
+        }
+        // Last: the log and the metrics may panic. The shares are dropped then, and end.
+        if let Some((part, loss)) = loss {
+            self.tell_lost(&part, loss);
         }
         shares
     }

@@ -1,8 +1,9 @@
 //! The guards of one hold, which may end in any order, all have what comes back to a server.
 
+use std::future::pending;
 use std::time::Duration;
 
-use distlock::{Error, Guard, LockSource, Mode, Quorum};
+use distlock::{Error, Guard, LockSource, Loss, Mode, Quorum};
 use tokio::time::{Instant, sleep};
 
 use super::regain::{each_forgets_in_turn, parts};
@@ -172,4 +173,27 @@ async fn part_that_comes_back_after_an_extension_lasts_as_long_as_the_others() {
     assert!(inner.is_held());
     inner.release().await.unwrap();
     servers.are_empty().await;
+}
+
+/// A scope ends before the leases do, by the margin for drift. Without one, the watchdogs find the loss.
+#[tokio::test(start_paused = true)]
+async fn loss_of_a_majority_is_listed_once_whoever_finds_it() {
+    for in_scope in [true, false] {
+        let servers = Servers::new(5);
+        let program = servers.program();
+        let guard = program.lock().acquire().await.unwrap();
+        program.hang([0, 1, 2]);
+        if in_scope {
+            let ended = guard.scope(pending::<()>()).await;
+            assert!(ended.unwrap_err().is_lost());
+        } else {
+            sleep(LEASE * 2).await;
+            assert_eq!(program.losses(), [Loss::Expired]);
+        }
+        drop(guard);
+        sleep(LEASE * 2).await;
+        assert_eq!(program.losses(), [Loss::Expired], "{in_scope}");
+        program.heal();
+        servers.are_empty().await;
+    }
 }

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{sizes, stored};
-use distlock::{Blocker, Builder, Client, Error, MemoryServer, Quorum, RedLock};
+use distlock::{Blocker, Builder, Client, Error, Loss, MemoryServer, Quorum, RedLock};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
 use tokio::task::JoinSet;
@@ -97,6 +97,13 @@ impl Program {
                 self.faults[server].always(op, Fault::Never);
             }
         }
+    }
+
+    /// How locks were lost, as the snapshots of all clients list it.
+    fn losses(&self) -> Vec<Loss> {
+        let snapshots = self.clients.iter().map(Client::snapshot);
+        let losses = snapshots.flat_map(|one| one.losses);
+        losses.map(|lost| lost.loss).collect()
     }
 
     pub(crate) fn heal(&self) {

@@ -37,6 +37,11 @@ async fn kept_while_each_server_forgets_it_in_turn() {
     each_forgets_in_turn(&program).await;
     assert!(guard.is_held() && again.is_held());
     assert_eq!(parts(&program).await, 5);
+    assert_eq!(
+        program.losses(),
+        [],
+        "each server has lost a part, and the lock is held"
+    );
     assert!(other.lock().try_acquire().await.unwrap().is_none());
     again.release().await.unwrap();
     guard.release().await.unwrap();
