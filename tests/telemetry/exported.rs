@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::files::table;
-use crate::parts;
+use crate::{outages, parts};
 
 /// Long enough for what happens within milliseconds, also on a busy machine.
 pub(super) const SOON: Duration = Duration::from_secs(30);
@@ -303,6 +303,8 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .await;
     assert!(exporter.sum("distlock_reconnects_total", &here) >= 1.0);
     outages_of_nodes_are_shown_by_the_gauge_of_their_cluster(&exporter).await;
+    outages::gauge_of_sentinels_shows_an_outage_of_all(&exporter).await;
+    outages::client_that_is_dropped_in_an_outage_leaves_none_in_the_gauge(&exporter).await;
 
     // The layer.
     let _taken = early.lock("order:44").acquire().await.unwrap();

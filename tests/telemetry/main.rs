@@ -5,6 +5,7 @@
 mod exported;
 mod files;
 mod leader;
+mod outages;
 mod parts;
 mod recorders;
 mod snapshot;

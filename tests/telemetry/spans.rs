@@ -101,6 +101,13 @@ pub(super) fn seen(key: &str) -> Vec<Seen> {
     seen.iter().filter(of_key).cloned().collect()
 }
 
+/// Whether this message was logged, with this value of a field.
+pub(super) fn has_said(message: &str, field: &str, value: &str) -> bool {
+    let seen = SEEN.lock().unwrap();
+    let mut said = seen.iter().filter(|one| one.name == message);
+    said.any(|one| one.fields.0.get(field).is_some_and(|of| of == value))
+}
+
 fn spans(key: &str) -> Vec<BTreeMap<&'static str, String>> {
     let seen = seen(key).into_iter();
     let spans = seen.filter(|one| one.name == "distlock.acquire");

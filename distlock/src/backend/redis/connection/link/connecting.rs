@@ -125,13 +125,17 @@ impl Link {
 
 /// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
 async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
-    let longest = |link: Arc<Link>| link.config.longest_pause;
-    let Some(longest) = link.upgrade().map(longest) else {
+    let kept = |link: Arc<Link>| (link.config.longest_pause, Arc::clone(&link.config.outages));
+    let Some((longest, outages)) = link.upgrade().map(kept) else {
         return;
     };
     let mut pause = ReconnectPause::new(longest);
     loop {
-        let Some(link) = link.upgrade() else { return };
+        let Some(link) = link.upgrade() else {
+            // The client was dropped in an outage, which nobody sees the end of.
+            outages.forget();
+            return;
+        };
         let was_refused = match link.connect_once().await {
             Ok((connected, endpoint)) => {
                 link.established(connected, &endpoint, connecting);

@@ -3,7 +3,6 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::stake::Stake;
@@ -14,30 +13,71 @@ use crate::telemetry;
 /// The time between two log lines about the same lasting failure.
 pub(crate) const REPEATED_AFTER: Duration = Duration::from_secs(30);
 
-/// The gauge of what the user has named: a server, or all nodes of a cluster. It shows whether one of them is in an outage. Nodes
-/// come and go, and an exporter keeps each name for ever, so they have no separate gauges.
+/// The gauge of what the user has named: a server, all nodes of a cluster, or all Sentinels of a service. Nodes come and go, and an
+/// exporter keeps each name for ever, so they have no separate gauges.
 #[derive(Debug)]
 pub(crate) struct ConnectedGauge {
     name: String,
-    /// How many of the servers are in an outage.
-    out: AtomicUsize,
+    /// Whether the client needs one of the servers, and not each of them.
+    needs_one: bool,
+    servers: Mutex<Servers>,
+}
+
+/// How many servers are connected, and how many are in an outage. Those that were never reached may be neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Servers {
+    up: usize,
+    out: usize,
+}
+
+/// As what a gauge counts a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Up,
+    Out,
 }
 
 impl ConnectedGauge {
-    pub(crate) fn new(name: String) -> Arc<Self> {
-        let out = AtomicUsize::new(0);
-        Arc::new(Self { name, out })
+    /// A gauge that shows whether one of the servers is in an outage.
+    pub(crate) fn of_each(name: String) -> Arc<Self> {
+        Self::new(name, false)
+    }
+
+    /// A gauge that shows whether all servers are in an outage: one is enough.
+    pub(crate) fn of_any(name: String) -> Arc<Self> {
+        Self::new(name, true)
+    }
+
+    fn new(name: String, needs_one: bool) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            needs_one,
+            servers: Mutex::default(),
+        })
+    }
+
+    fn is_connected(&self, servers: Servers) -> bool {
+        servers.out == 0 || self.needs_one && servers.up > 0
     }
 
     fn show(&self) {
         loop {
-            // SeqCst, here and in `count_in`: a thread that shows its value after another one must see what that one has counted.
-            let out = self.out.load(Ordering::SeqCst);
-            telemetry::note_connected(&self.name, out == 0);
+            let servers = *self.servers.lock();
+            // Outside of the mutex: a recorder of metrics may run any code.
+            telemetry::note_connected(&self.name, self.is_connected(servers));
             // If another thread has changed it since, that thread's value may have been shown before this one.
-            if self.out.load(Ordering::SeqCst) == out {
+            if *self.servers.lock() == servers {
                 return;
             }
+        }
+    }
+}
+
+impl Servers {
+    fn number(&mut self, counted: Counted) -> &mut usize {
+        match counted {
+            Counted::Up => &mut self.up,
+            Counted::Out => &mut self.out,
         }
     }
 }
@@ -61,8 +101,8 @@ struct State {
     outage: Option<ConnectionOutage>,
     /// The last end of a connection that was logged, and its cause.
     told_end: Option<(String, Instant)>,
-    /// Whether the gauge counts it.
-    is_counted: bool,
+    /// As what the gauge counts it.
+    counted: Option<Counted>,
     /// Whether the client needs the server no more. A try to connect may be under way then.
     is_forgotten: bool,
 }
@@ -82,7 +122,7 @@ impl OutageLog {
         gauge: Option<&Arc<ConnectedGauge>>,
         stake: &Arc<Stake>,
     ) -> Self {
-        let own = || ConnectedGauge::new(server.clone());
+        let own = || ConnectedGauge::of_each(server.clone());
         let gauge = gauge.map_or_else(own, Arc::clone);
         Self {
             server,
@@ -166,13 +206,14 @@ impl OutageLog {
 
     /// The client needs the server no more, so its outage is over.
     pub(crate) fn forget(&self) {
-        let had_outage = {
+        let was_counted = {
             let mut state = self.state.lock();
-            let had_outage = state.forget();
+            let was_counted = state.counted.is_some();
+            state.forget();
             state.count_in(&self.gauge);
-            had_outage
+            was_counted
         };
-        if had_outage {
+        if was_counted {
             self.gauge.show();
         }
     }
@@ -180,9 +221,9 @@ impl OutageLog {
 
 impl Drop for OutageLog {
     fn drop(&mut self) {
-        // It is not shown here, since a mutex may be locked.
+        // It is not shown here, since a mutex may be locked. The task that tries to connect shows it.
         let mut state = self.state.lock();
-        state.outage = None;
+        state.forget();
         state.count_in(&self.gauge);
     }
 }
@@ -250,24 +291,32 @@ impl State {
         Some(Line::Lasts(now.duration_since(outage.since)))
     }
 
-    /// Has the gauge count whether there is an outage.
+    /// Has the gauge count whether there is a connection or an outage.
     fn count_in(&mut self, gauge: &ConnectedGauge) {
-        let is_out = self.outage.is_some();
-        if is_out == self.is_counted {
+        let now = if self.outage.is_some() {
+            Some(Counted::Out)
+        } else if self.was_reached && !self.is_forgotten {
+            Some(Counted::Up)
+        } else {
+            None
+        };
+        let before = std::mem::replace(&mut self.counted, now);
+        if before == now {
             return;
         }
-        self.is_counted = is_out;
-        if is_out {
-            gauge.out.fetch_add(1, Ordering::SeqCst)
-        } else {
-            gauge.out.fetch_sub(1, Ordering::SeqCst)
-        };
+        let mut servers = gauge.servers.lock();
+        if let Some(before) = before {
+            *servers.number(before) -= 1;
+        }
+        if let Some(now) = now {
+            *servers.number(now) += 1;
+        }
     }
 
-    /// Ends all outages of a server that is not needed any more. Returns whether there was one.
-    fn forget(&mut self) -> bool {
+    /// Ends all outages of a server that is not needed any more.
+    fn forget(&mut self) {
         self.is_forgotten = true;
-        self.outage.take().is_some()
+        self.outage = None;
     }
 
     /// The outage that is over with this connection.
@@ -334,8 +383,8 @@ mod tests {
 
     #[test]
     fn gauge_counts_each_server_once_until_it_is_back_forgotten_or_dropped() {
-        let gauge = ConnectedGauge::new("a:1, b:1".to_owned());
-        let out = || gauge.out.load(Ordering::SeqCst);
+        let gauge = ConnectedGauge::of_each("a:1, b:1".to_owned());
+        let out = || gauge.servers.lock().out;
         let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
         let back = log("a:1");
         let forgotten = log("b:1");
@@ -359,6 +408,27 @@ mod tests {
     }
 
     #[test]
+    fn gauge_of_servers_of_which_one_is_enough_shows_an_outage_of_all_that_were_reached() {
+        let gauge = ConnectedGauge::of_any("Sentinels of `locks`".to_owned());
+        let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
+        let is_connected = || gauge.is_connected(*gauge.servers.lock());
+        let [one, two, unreached] = ["a:1", "b:1", "c:1"].map(log);
+        one.established(BOTH[0]);
+        two.established(BOTH[0]);
+        unreached.failed(BOTH[0], &"away");
+        one.failed(BOTH[0], &"away");
+        assert!(is_connected());
+        two.failed(BOTH[0], &"away");
+        assert!(!is_connected());
+        one.established(BOTH[0]);
+        assert!(is_connected());
+        one.forget();
+        assert!(!is_connected());
+        drop(two);
+        assert!(is_connected(), "nothing is left that could be away");
+    }
+
+    #[test]
     fn outage_of_a_server_that_is_not_needed_any_more_is_over() {
         let start = Instant::now();
         let mut state = State {
@@ -366,10 +436,10 @@ mod tests {
             ..State::default()
         };
         assert_eq!(state.failed(BOTH[0], start), Some(Line::NotYet));
-        assert!(state.forget());
+        state.forget();
         // A try that was under way.
         assert_eq!(state.failed(BOTH[0], start), None);
-        assert!(!state.forget());
+        assert!(state.outage.is_none());
     }
 
     #[test]

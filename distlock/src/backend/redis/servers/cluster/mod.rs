@@ -61,7 +61,7 @@ impl Drop for Cluster {
 impl Cluster {
     /// A cluster that these nodes belong to. Nothing is sent.
     pub(super) fn new(seeds: Vec<Address>, mut shared: Shared, pub_sub: PubSub) -> Arc<Self> {
-        let gauge = ConnectedGauge::new(names(&seeds));
+        let gauge = ConnectedGauge::of_each(names(&seeds));
         shared.gauge = Some(Arc::clone(&gauge));
         let named = seeds.clone();
         Arc::new_cyclic(|this| Self {

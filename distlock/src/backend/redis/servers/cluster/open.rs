@@ -34,12 +34,12 @@ pub(super) struct OpenState {
     wanted: Arc<Notify>,
     /// Tries repeatedly.
     task: OnDemandTask,
-    outages: OutageLog,
+    outages: Arc<OutageLog>,
 }
 
 impl OpenState {
     pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub, gauge: Arc<ConnectedGauge>) -> Self {
-        let outages = OutageLog::shown_by(names(&seeds), gauge);
+        let outages = Arc::new(OutageLog::shown_by(names(&seeds), gauge));
         Self {
             seeds,
             pub_sub,
@@ -185,13 +185,18 @@ impl Cluster {
 
 /// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
 async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
-    let longest = |cluster: Arc<Cluster>| cluster.nodes.shared.longest_pause;
-    let Some(longest) = this.upgrade().map(longest) else {
+    let kept = |cluster: Arc<Cluster>| {
+        let outages = Arc::clone(&cluster.opening.outages);
+        (cluster.nodes.shared.longest_pause, outages)
+    };
+    let Some((longest, outages)) = this.upgrade().map(kept) else {
         return;
     };
     let mut pause = ReconnectPause::new(longest);
     loop {
         let Some(cluster) = this.upgrade() else {
+            // The client was dropped in an outage, which nobody sees the end of.
+            outages.forget();
             return;
         };
         let opening = &cluster.opening;

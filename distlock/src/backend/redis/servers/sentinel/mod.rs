@@ -49,7 +49,7 @@ pub(super) struct Sentinels {
     to_servers: Arc<Connector>,
     response_timeout: Duration,
     known: Mutex<KnownSentinels<Arc<Sentinel>>>,
-    /// Shows the outages of all Sentinels.
+    /// Shows whether all Sentinels are in an outage.
     gauge: Arc<ConnectedGauge>,
     named: Mutex<MasterName>,
     /// Changes when a Sentinel names another master. A search for the master then asks all Sentinels again.
@@ -100,7 +100,7 @@ impl Sentinels {
     ) -> Arc<Self> {
         let to_sentinels = Arc::new(to_sentinels);
         let names = NameWatch::new(&to_sentinels, config.look_up_interval);
-        let gauge = ConnectedGauge::new(format!("Sentinels of `{service}`"));
+        let gauge = ConnectedGauge::of_any(format!("Sentinels of `{service}`"));
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             service,
             known: Mutex::new(KnownSentinels::new(addresses, |address| {
