@@ -305,6 +305,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     outages_of_nodes_are_shown_by_the_gauge_of_their_cluster(&exporter).await;
     outages::gauge_of_sentinels_shows_an_outage_of_all(&exporter).await;
     outages::client_that_is_dropped_in_an_outage_leaves_none_in_the_gauge(&exporter).await;
+    outages::releases_are_pending_once_a_try_has_failed(&exporter).await;
 
     // The layer.
     let _taken = early.lock("order:44").acquire().await.unwrap();

@@ -101,7 +101,7 @@ impl Drop for CountedWaiter {
     }
 }
 
-/// A pending release that is counted, until it is dropped.
+/// A release that has failed and is tried again. It is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedRelease(#[cfg(feature = "metrics")] ::metrics::Gauge);
 

@@ -246,7 +246,7 @@ fn describe() {
     describe_gauge!(
         RELEASES_PENDING,
         Unit::Count,
-        "Releases in the background that the server has not confirmed"
+        "Releases in the background that failed and are tried again"
     );
     describe_gauge!(
         CONNECTED,

@@ -100,12 +100,9 @@ impl Session {
         if self.identity.is_given_up() {
             return;
         }
-        // Also if the metrics panic.
-        defer! {
-            self.releaser.wake();
-            self.start_tasks();
-        }
         self.releaser.add(pending);
+        self.releaser.wake();
+        self.start_tasks();
     }
 
     /// Keeps a release that was sent over connection `epoch` or a later one, and was answered. If an attempt may be carried out late,

@@ -47,8 +47,8 @@ pub(crate) struct PendingRelease {
     pub(crate) withdraws: bool,
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
     pub(crate) answered: bool,
-    /// Counted in the metrics while the releaser has it and it is not answered.
-    pub(crate) counted: Option<CountedRelease>,
+    /// Counted in the metrics from its first try that failed until it is answered or given up.
+    counted: Option<CountedRelease>,
     /// The hold that is over when the release is answered or given up.
     frees: Option<Arc<Hold>>,
     /// How many guards have handed the hold over since the server confirmed it.
@@ -175,6 +175,13 @@ impl PendingRelease {
         }
         if let Some(hold) = &self.frees {
             hold.note_release_sent(over);
+        }
+    }
+
+    /// A try has failed: it counts as pending from now on.
+    pub(super) fn count(&mut self) {
+        if !self.answered && self.counted.is_none() {
+            self.counted = Some(CountedRelease::new());
         }
     }
 

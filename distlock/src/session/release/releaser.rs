@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use scopeguard::{defer, guard};
+use scopeguard::defer;
 
 use super::ending::Endings;
 use super::in_flight::InFlight;
@@ -30,7 +30,6 @@ use crate::session::Session;
 use crate::session::per_server::PerServer;
 use crate::sync::{Changes, Notify, Semaphore};
 use crate::sync::{Mutex, foreign};
-use crate::telemetry::CountedRelease;
 
 /// The pending releases of one client.
 #[derive(Debug)]
@@ -71,15 +70,9 @@ struct List {
 impl Releaser {
     /// Puts a release into the list. The caller then has the task [look](Releaser::wake).
     pub(crate) fn add(&self, pending: PendingRelease) {
-        // Also if the metrics panic.
-        let mut pending = guard(pending, |pending| {
-            let mut list = self.list.lock();
-            list.open += usize::from(!pending.answered);
-            list.waiting.push_back(pending);
-        });
-        if !pending.answered {
-            pending.counted = Some(CountedRelease::new());
-        }
+        let mut list = self.list.lock();
+        list.open += usize::from(!pending.answered);
+        list.waiting.push_back(pending);
     }
 
     pub(super) fn enqueue_dropped(&self, hold: &Arc<Hold>) {

@@ -95,8 +95,9 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> TriesEnd {
         if tries.are_over(in_flight, one, until) {
             return tries.ending;
         }
-        if let Some(pending) = &in_flight.pending {
+        if let Some(pending) = &mut in_flight.pending {
             pending.note_sent(None);
+            pending.count();
         }
         tries.pause(until, has_lease).await;
     }
