@@ -6,7 +6,7 @@
 //!
 //! The token does not tell a repetition from a new withdrawal: it has a higher token, too. If the lock or the connection is lost while
 //! the commit is under way, nobody knows whether the money was taken. Each withdrawal therefore has an id, which its transaction
-//! stores, and a repetition finds it there.
+//! stores, and a repetition finds it there. Another withdrawal with the same id is refused.
 
 use distlock::{Client, distributed_lock};
 use sqlx::SqlitePool;
@@ -20,14 +20,16 @@ const DEBIT: &str = "UPDATE account SET balance = balance - ?, token = ? WHERE i
 
 const RECORD: &str = "INSERT INTO debit (request, account, amount) VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING";
 
+const RECORDED: &str = "SELECT account, amount FROM debit WHERE request = ?";
+
 /// The second table that the transaction writes to.
 pub const DEBITS: &str = "CREATE TABLE debit (request TEXT PRIMARY KEY, account INTEGER NOT NULL, amount INTEGER NOT NULL)";
 
 /// Takes money from an account, once for each `request`. Whoever makes the request chooses its id, and keeps it for repetitions.
 ///
 /// # Errors
-/// Those of the lock and of the database, and if the account has too little money or a newer holder has written to it. After
-/// [`Error::Lost`](distlock::Error::Lost) and after an error of the commit the money may have been taken: the caller repeats the
+/// Those of the lock and of the database, and if the account has too little money, a newer holder has written to it, or the id belongs
+/// to another withdrawal. After [`Error::Lost`](distlock::Error::Lost) and after an error of the commit the money may have been taken: the caller repeats the
 /// request with the same id.
 #[distributed_lock(key = "account:<account>", mode = "fenced", token = token, client = locks, wait = "5s")]
 pub async fn withdraw(
@@ -54,8 +56,13 @@ async fn debit(
     let mut transaction = pool.begin().await?;
     let record = sqlx::query(RECORD).bind(request).bind(account).bind(amount);
     if record.execute(&mut *transaction).await?.rows_affected() == 0 {
-        // The money was taken before.
+        let recorded = sqlx::query_as::<_, (i64, i64)>(RECORDED).bind(request);
+        let recorded = recorded.fetch_one(&mut *transaction).await?;
         transaction.rollback().await?;
+        if recorded != (account, amount) {
+            return Err("the id belongs to another withdrawal".into());
+        }
+        // The money was taken before.
         return Ok(());
     }
     let debit = sqlx::query(DEBIT)
@@ -132,6 +139,19 @@ mod tests {
         assert_eq!(done, 10);
         assert_eq!(number(&pool, "SELECT balance FROM account").await, 0);
         assert_eq!(number(&pool, "SELECT sum(amount) FROM debit").await, 100);
+    }
+
+    #[tokio::test]
+    async fn withdrawal_with_the_id_of_another_one_is_refused() {
+        let (locks, pool) = (Client::in_memory(), bank().await);
+        withdraw(&locks, &pool, "a", 42, 30).await.unwrap();
+        for (account, amount) in [(42, 50), (43, 30)] {
+            let refused = withdraw(&locks, &pool, "a", account, amount).await;
+            let error = refused.unwrap_err().to_string();
+            assert_eq!(error, "the id belongs to another withdrawal");
+        }
+        withdraw(&locks, &pool, "a", 42, 30).await.unwrap();
+        assert_eq!(number(&pool, "SELECT balance FROM account").await, 70);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! The lock keeps two copies of a request apart that arrive at the same time. A unique index would keep two rows apart, but not
 //! two calls of a payment provider. A lock does not remember anything: the answer is stored, and a copy that comes later finds it.
+//! The amount is stored with it: another payment with the same key is no copy, and is refused.
 //!
 //! If the process dies or its lock is lost between the payment and the record, a copy calls the provider again. The provider is given
 //! the key for this case, and recognizes the copy by it.
@@ -24,8 +25,9 @@ use tokio::time::sleep;
 use crate::Failure;
 
 /// The table.
-pub const SCHEMA: &str =
-    "CREATE TABLE answer (idempotency_key TEXT PRIMARY KEY, text TEXT NOT NULL)";
+pub const SCHEMA: &str = "CREATE TABLE answer (idempotency_key TEXT PRIMARY KEY, amount INTEGER NOT NULL, text TEXT NOT NULL)";
+
+const ANSWERED: &str = "SELECT amount, text FROM answer WHERE idempotency_key = ?";
 
 /// The payment provider, which takes part in no transaction.
 #[derive(Clone, Default)]
@@ -79,7 +81,11 @@ async fn pay(
     // waits for it. At the end of the program, `Client::close` waits for the lock of this task.
     let paid = tokio::spawn(async move { pay_once(&shop, &key, payment.amount).await });
     match paid.await.unwrap_or_else(|panic| Err(panic.into())) {
-        Ok(answer) => answer.into_response(),
+        Ok(Some(answer)) => answer.into_response(),
+        Ok(None) => {
+            let why = "the Idempotency-Key belongs to another payment";
+            (StatusCode::UNPROCESSABLE_ENTITY, why).into_response()
+        }
         // The texts of errors have keys and owners in them. They are for the log, and not for clients.
         Err(failure) => match failure.downcast::<distlock::Error>() {
             // The body takes no other lock. So nothing was done, except if the lock was lost: that answer says that the outcome is
@@ -93,21 +99,21 @@ async fn pay(
     }
 }
 
-/// Waits for a copy of the request that is under way, and then gives the same answer.
+/// Waits for a copy of the request that is under way, and then gives the same answer. `None` if the key belongs to another payment.
 #[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s")]
-async fn pay_once(shop: &Shop, key: &str, amount: i64) -> Result<String, Failure> {
-    let answered =
-        sqlx::query_scalar("SELECT text FROM answer WHERE idempotency_key = ?").bind(key);
-    if let Some(answer) = answered.fetch_optional(&shop.pool).await? {
-        return Ok(answer);
+async fn pay_once(shop: &Shop, key: &str, amount: i64) -> Result<Option<String>, Failure> {
+    let answered = sqlx::query_as::<_, (i64, String)>(ANSWERED).bind(key);
+    if let Some((paid, answer)) = answered.fetch_optional(&shop.pool).await? {
+        return Ok((paid == amount).then_some(answer));
     }
     let payment = shop.provider.charge(key, amount).await;
     let answer = format!("payment {payment} of {amount}");
-    let record = sqlx::query("INSERT INTO answer VALUES (?, ?)")
+    let record = sqlx::query("INSERT INTO answer VALUES (?, ?, ?)")
         .bind(key)
+        .bind(amount)
         .bind(&answer);
     record.execute(&shop.pool).await?;
-    Ok(answer)
+    Ok(Some(answer))
 }
 
 #[cfg(test)]
@@ -123,13 +129,19 @@ mod tests {
     use super::*;
 
     async fn send(replica: Router, key: &str, amount: i64) -> String {
+        let (status, text) = answer(replica, key, amount).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        text
+    }
+
+    async fn answer(replica: Router, key: &str, amount: i64) -> (StatusCode, String) {
         let request = Request::post("/payments").header("idempotency-key", key);
         let request = request.header("content-type", "application/json");
         let body = Body::from(format!(r#"{{"amount":{amount}}}"#));
         let answer = replica.oneshot(request.body(body).unwrap()).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
+        let status = answer.status();
         let bytes = to_bytes(answer.into_body(), 1000).await.unwrap();
-        String::from_utf8(bytes.to_vec()).unwrap()
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
     }
 
     #[tokio::test]
@@ -156,8 +168,12 @@ mod tests {
         assert_eq!(send(replicas[0].clone(), "b", 5).await, "payment 2 of 5");
         // Long after the locks were released.
         assert_eq!(send(replicas[1].clone(), "a", 5).await, "payment 1 of 5");
+        // Another payment, although it has a key that was used.
+        let (status, text) = answer(replicas[0].clone(), "a", 6).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
         assert_eq!(provider.0.load(Ordering::Relaxed), 2);
     }
+
     #[tokio::test]
     async fn request_whose_client_goes_away_between_the_payment_and_the_record_is_paid_once() {
         // The only connection comes back after the making of the table, and after the look for an answer only when it may.
