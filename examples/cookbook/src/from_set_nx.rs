@@ -6,7 +6,7 @@
 //! | redlock (node, Python, Rust's rslock) with **one** server: `lock(["order:42"], ..)` | `order:42` | a random text |
 //!
 //! A Redlock of several servers is locked if a majority of them has its key. [`with_both`] takes the old lock on one server, and so
-//! does not exclude it: such a program has to take the old lock by its redlock library, in place of [`take_old`].
+//! does not exclude it: such a program has to take the old lock by its redlock library, in place of `OldLock`.
 //!
 //! Such a key is a string, and a lock of this crate is a hash, as Redisson's is. The two cannot share a key: each of them finds a
 //! value of another type. So they have two prefixes, and take two releases to change:
@@ -22,8 +22,9 @@
 use std::time::Duration;
 
 use distlock::Client;
-use redis::Script;
-use redis::aio::MultiplexedConnection;
+use redis::aio::ConnectionManager;
+use redis::{RedisError, Script};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use crate::Failure;
@@ -51,83 +52,125 @@ pub struct Done<T> {
     pub released: Result<(), Failure>,
 }
 
-/// Takes the new lock and then the old one, and runs `work` under both.
+/// Takes the new lock and then the old one, and runs `work` under both. `old` connects again after an outage, which a
+/// `MultiplexedConnection` does not.
 ///
 /// # Errors
 /// Those of the locks, and if the old one stays taken for too long. The work was not done then, except if the new lock is lost
 /// while it runs.
 pub async fn with_both<T>(
     locks: &Client,
-    old: &mut MultiplexedConnection,
+    old: &ConnectionManager,
     key: &str,
     work: impl Future<Output = T>,
 ) -> Result<Done<T>, Failure> {
     let until = Instant::now() + WAIT;
     let new = locks.lock(key).acquire().wait(WAIT).await?;
+    let mut old = OldLock::new(old, key);
     let both = async {
-        let token = take_old(old, key, until).await?;
-        let value = work.await;
-        // The work is done: its value is returned, whatever becomes of the locks.
-        let released = release_old(old, key, &token).await;
-        Ok::<_, Failure>(Done { value, released })
+        old.take(until).await?;
+        Ok::<_, Failure>(work.await)
     };
-    let done = new.scope(both).await?;
-    let released = new.release().await;
-    let done = done?;
+    let value = new.scope(both).await?;
+    // The work is done: its value is returned, whatever becomes of the locks.
+    let released_old = old.release().await;
+    let released_new = new.release().await;
     Ok(Done {
-        released: done.released.and(released.map_err(Failure::from)),
-        ..done
+        value: value?,
+        released: released_old.and(released_new.map_err(Failure::from)),
     })
 }
 
-/// Takes the old lock, as the old release does, and returns the value that it has written.
-async fn take_old(
-    old: &mut MultiplexedConnection,
-    key: &str,
-    until: Instant,
-) -> Result<String, Failure> {
-    // A text that nobody else writes.
-    let token = format!("{:032x}", rand::random::<u128>());
-    loop {
-        let mut set = redis::cmd("SET");
-        set.arg(key)
-            .arg(&token)
-            .arg("NX")
-            .arg("PX")
-            .arg(OLD_TTL.as_millis() as u64);
-        if set.query_async::<Option<String>>(old).await?.is_some() {
-            return Ok(token);
+/// The old lock of a key. It is released when it is dropped, as when the caller of [`with_both`] goes away or the new lock is lost.
+struct OldLock {
+    connection: ConnectionManager,
+    key: String,
+    /// A text that nobody else writes.
+    token: String,
+    is_released: bool,
+}
+
+impl OldLock {
+    fn new(connection: &ConnectionManager, key: &str) -> Self {
+        Self {
+            connection: connection.clone(),
+            key: key.to_owned(),
+            token: format!("{:032x}", rand::random::<u128>()),
+            is_released: false,
         }
-        if Instant::now() >= until {
-            return Err(format!("{key} is locked by the old release").into());
+    }
+
+    /// Takes the lock, as the old release does.
+    async fn take(&mut self, until: Instant) -> Result<(), Failure> {
+        loop {
+            let mut set = redis::cmd("SET");
+            set.arg(&self.key)
+                .arg(&self.token)
+                .arg("NX")
+                .arg("PX")
+                .arg(OLD_TTL.as_millis() as u64);
+            let taken: Option<String> = set.query_async(&mut self.connection).await?;
+            if taken.is_some() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!("the old lock of {} is taken", self.key).into());
+            }
+            sleep(Duration::from_millis(50)).await;
         }
-        sleep(Duration::from_millis(50)).await;
+    }
+
+    /// Releases the lock, as the old release does.
+    async fn release(mut self) -> Result<(), Failure> {
+        let (key, token) = (self.key.clone(), self.token.clone());
+        let was_held = release_old(self.connection.clone(), key, token).await?;
+        self.is_released = true;
+        if !was_held {
+            return Err(
+                format!("the old lock of {} had ended before the work had", self.key).into(),
+            );
+        }
+        Ok(())
     }
 }
 
-/// Releases the old lock, as the old release does.
-async fn release_old(
-    old: &mut MultiplexedConnection,
-    key: &str,
-    token: &str,
-) -> Result<(), Failure> {
-    let script = Script::new(RELEASE);
-    let released: i64 = script.key(key).arg(token).invoke_async(old).await?;
-    if released == 0 {
-        return Err(format!("the old lock of {key} had ended before the work had").into());
+impl Drop for OldLock {
+    fn drop(&mut self) {
+        // Outside of a runtime nothing can be sent, and the lock ends with its time.
+        if let (false, Ok(runtime)) = (self.is_released, Handle::try_current()) {
+            let (key, token) = (self.key.clone(), self.token.clone());
+            runtime.spawn(release_old(self.connection.clone(), key, token));
+        }
     }
-    Ok(())
+}
+
+async fn release_old(
+    mut connection: ConnectionManager,
+    key: String,
+    token: String,
+) -> Result<bool, RedisError> {
+    let script = Script::new(RELEASE);
+    script
+        .key(key)
+        .arg(token)
+        .invoke_async(&mut connection)
+        .await
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 mod tests {
+    use std::future::pending;
     use std::net::TcpListener;
     use std::process::{Child, Command, Stdio};
 
     use distlock::Error;
+    use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
 
     use super::*;
+
+    /// Longer than anything here takes on a busy machine, and shorter than an old lock stays taken.
+    const SOON: Duration = Duration::from_secs(20);
 
     /// A server of the test's own.
     struct Server(Child, u16);
@@ -167,6 +210,13 @@ mod tests {
             client.get_multiplexed_async_connection().await.unwrap()
         }
 
+        async fn own(&self) -> ConnectionManager {
+            let client = redis::Client::open(self.url()).unwrap();
+            let config = ConnectionManagerConfig::new().set_response_timeout(Some(SOON));
+            let connecting = client.get_connection_manager_with_config(config);
+            connecting.await.unwrap()
+        }
+
         async fn new_locks(&self) -> Client {
             let builder = Client::builder()
                 .key_prefix(NEW_PREFIX)
@@ -195,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn release_with_both_locks_excludes_the_old_release_and_the_next_one() {
         let server = Server::start().await;
-        let (mut old, mut own) = (server.old_release().await, server.old_release().await);
+        let (mut old, own) = (server.old_release().await, server.own().await);
         let (locks, next) = (server.new_locks().await, server.new_locks().await);
         let inside = async {
             assert!(
@@ -205,12 +255,12 @@ mod tests {
             let busy = next.lock("order:42").try_acquire().await.unwrap();
             assert!(busy.is_none(), "the next release is inside");
         };
-        let done = with_both(&locks, &mut own, "order:42", inside).await;
+        let done = with_both(&locks, &own, "order:42", inside).await;
         done.unwrap().released.unwrap();
         // Both are free again, and the old release keeps the one with both out.
         assert!(takes_old(&mut old, "order:42").await);
-        let refused = with_both(&locks, &mut own, "order:42", async {}).await;
-        assert!(refused.unwrap_err().to_string().contains("old release"));
+        let refused = with_both(&locks, &own, "order:42", async {}).await;
+        assert!(refused.unwrap_err().to_string().contains("old lock"));
         // It has given the new lock back.
         next.lock("order:42")
             .try_acquire()
@@ -225,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn old_lock_that_ends_before_the_work_is_told_beside_the_value() {
         let server = Server::start().await;
-        let (mut other, mut own) = (server.old_release().await, server.old_release().await);
+        let (mut other, own) = (server.old_release().await, server.own().await);
         let locks = server.new_locks().await;
         let work = async {
             // As if its time were over.
@@ -238,7 +288,7 @@ mod tests {
             assert!(takes_old(&mut other, "order:42").await);
             "paid"
         };
-        let done = with_both(&locks, &mut own, "order:42", work).await.unwrap();
+        let done = with_both(&locks, &own, "order:42", work).await.unwrap();
         assert_eq!(done.value, "paid");
         let told = done.released.unwrap_err().to_string();
         assert!(told.contains("had ended before the work"), "{told}");
@@ -251,15 +301,70 @@ mod tests {
     #[tokio::test]
     async fn value_of_the_work_is_returned_if_the_locks_cannot_be_released() {
         let server = Server::start().await;
-        let mut own = server.old_release().await;
+        let own = server.own().await;
         let locks = server.new_locks().await;
         let work = async {
             drop(server);
             "paid"
         };
-        let done = with_both(&locks, &mut own, "order:42", work).await.unwrap();
+        let done = with_both(&locks, &own, "order:42", work).await.unwrap();
         assert_eq!(done.value, "paid");
         done.released.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn value_of_the_work_is_returned_if_the_new_lock_is_lost_while_the_old_one_is_released() {
+        let (server, old_server) = (Server::start().await, Server::start().await);
+        let (own, mut admin) = (old_server.own().await, old_server.old_release().await);
+        let builder = Client::builder().watchdog_timeout(Duration::from_secs(3));
+        let locks = builder.connect(&server.url()).await.unwrap();
+        let work = async {
+            let mut pause = redis::cmd("CLIENT");
+            pause.arg("PAUSE").arg(3_000);
+            pause.query_async::<()>(&mut admin).await.unwrap();
+            // Found by a renewal, once a second.
+            assert!(locks.lock("order:42").force_release().await.unwrap());
+            "paid"
+        };
+        let done = with_both(&locks, &own, "order:42", work).await.unwrap();
+        assert_eq!(done.value, "paid");
+        done.released.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn both_locks_can_be_taken_again_after_the_connections_have_ended() {
+        let server = Server::start().await;
+        let (mut admin, own) = (server.old_release().await, server.own().await);
+        let locks = server.new_locks().await;
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal");
+        let killed: u64 = kill.query_async(&mut admin).await.unwrap();
+        assert!(killed > 0);
+        let until = Instant::now() + SOON;
+        while let Err(error) = with_both(&locks, &own, "order:42", async {}).await {
+            assert!(Instant::now() < until, "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn old_lock_of_a_call_that_is_dropped_is_released() {
+        let server = Server::start().await;
+        let (mut old, own) = (server.old_release().await, server.own().await);
+        let locks = server.new_locks().await;
+        let (inside, mut is_inside) = tokio::sync::mpsc::channel(1);
+        let work = async {
+            inside.send(()).await.unwrap();
+            pending::<()>().await;
+        };
+        tokio::select! {
+            done = with_both(&locks, &own, "order:42", work) => panic!("{done:?}"),
+            _ = is_inside.recv() => {} // the caller goes away
+        }
+        let until = Instant::now() + SOON;
+        while !takes_old(&mut old, "order:42").await {
+            assert!(Instant::now() < until, "the old lock stays taken");
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     #[tokio::test]
