@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use distlock_tower::{LockLayer, Rejection};
+use distlock_tower::{CompletingLayer, LockLayer, Rejection};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -37,10 +37,13 @@ struct OrderPath {
     id: u64,
 }
 
-fn by_order(shop: &Shop) -> LockLayer {
+/// A sale goes on if its customer goes away in the middle. Otherwise an item could be taken off the stock without an order, and be taken
+/// again when the customer repeats the request.
+fn by_order(shop: &Shop) -> CompletingLayer {
     LockLayer::new(shop.locks.clone())
         .key(|Path(order): Path<OrderPath>| format!("order:{}", order.id))
         .wait(WAIT)
+        .run_to_completion()
 }
 
 async fn order(

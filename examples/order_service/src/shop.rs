@@ -39,6 +39,7 @@ pub(crate) struct Shop {
     pub(crate) locks: Client,
     pub(crate) guarded: bool,
     stock: Stock,
+    /// Each process has orders of its own, and only the stock is shared. A real shop keeps both in one database.
     orders: Arc<Mutex<HashMap<u64, Order>>>,
     waits: Arc<Mutex<Waits>>,
     _open: Arc<StaysOpen>,
@@ -116,7 +117,8 @@ impl Shop {
             .await
     }
 
-    /// Puts an item into an order and takes it off the stock. A second call for the same order changes nothing.
+    /// Puts an item into an order and takes it off the stock. A second call for the same order changes nothing, unless the first one has
+    /// failed or has gone to another process.
     pub(crate) async fn order(&self, id: u64, item: &str) -> Result<Order, ShopError> {
         if self.guarded {
             self.place(id, item, Instant::now()).await

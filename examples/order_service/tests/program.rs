@@ -6,6 +6,8 @@
 use std::time::{Duration, Instant};
 
 use distlock_tests::{Process, eventually, http};
+#[cfg(all(feature = "redis", unix))]
+use distlock_tests::{Proxy, Select, Which};
 use serde_json::Value;
 #[cfg(unix)]
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -169,6 +171,44 @@ Host: localhost
         !answer.contains("stock") && !answer.contains("shop"),
         "{answer}"
     );
+}
+
+/// Sends a request to the server of the console.
+#[cfg(all(feature = "redis", unix))]
+async fn request(console: &str, line: &str) -> TcpStream {
+    let (mut stream, _) = connect(console).await;
+    let request = format!("{line} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+#[cfg(all(feature = "redis", unix))]
+async fn answer(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// The customer goes away after the item was taken off the stock, and repeats the request.
+#[cfg(all(feature = "redis", unix))]
+#[tokio::test]
+async fn order_whose_customer_goes_away_in_the_middle_is_taken_off_the_stock_once() {
+    let server = distlock_tests::RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let (_service, console) = serve(&["--redis", &proxy.url()]).await;
+    let counting = proxy.hold(Select::ALL, Which::NEXT.containing("shop:sold:lamp"));
+    let order = "POST /orders/1/items/lamp";
+    let first = request(&console, order).await;
+    let counting = counting.caught(SOON).await;
+    drop(first);
+    let second = request(&console, order).await;
+    // The program notices that the customer has gone.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    counting.deliver().await.unwrap();
+    let second = answer(second).await;
+    assert!(second.starts_with("HTTP/1.0 200"), "{second}");
+    let left = answer(request(&console, "GET /stock/lamp").await).await;
+    assert!(left.ends_with("39\n"), "{left}");
 }
 
 /// The names of all locks in Redis.
