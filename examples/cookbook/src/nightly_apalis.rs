@@ -2,7 +2,11 @@
 //!
 //! The time of the fire is in the key, which stays locked for an hour from the start of the job. So the clocks of the replicas may
 //! differ by up to an hour, and the next fire has another key. A replica that restarts within this hour, and is given a fire again by
-//! a store of apalis, finds it locked. After a crash in the job the key is free when its lease ends, and the fire is played again.
+//! a store of apalis, finds it locked.
+//!
+//! After a crash in the job the key is free when its lease ends. A replica that fires later than that, or that is given the fire again by
+//! a store, runs it. The `CronScheduler` of this recipe keeps no fires: if the other replicas have fired by then, the report of that night
+//! is missing.
 //!
 //! The key also stays locked if the job returns an error, or if a shutdown drops it in the middle. A retry by apalis within the hour then
 //! finds it locked, and is [`Skipped`](Outcome::Skipped), which apalis takes for a success. Repeat a step that may fail inside of

@@ -2,7 +2,7 @@
 //!
 //! Ten tasks serve orders under locks. The metrics are on a page that Prometheus reads, and the dashboard and the alert rules in
 //! this folder show them. The spans go to the standard output. A service sends them to a collector: replace the exporter by that of
-//! `opentelemetry-otlp`.
+//! `opentelemetry-otlp`. The log goes to the standard error: most of what it says of losses and outages happens outside of a span.
 //!
 //! ```text
 //! cargo run -p distlock-observability-example -- --redis redis://127.0.0.1:6379 --seconds 60
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{Instrument as _, info_span};
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The buckets of the histograms, in seconds. Without them the exporter makes summaries, which cannot be added up.
@@ -61,8 +61,8 @@ fn export_metrics(address: SocketAddr) -> Result<PrometheusHandle, Box<dyn Error
     Ok(handle)
 }
 
-/// Takes the spans of the process. Those of `distlock` are at the level debug.
-fn export_spans() -> SdkTracerProvider {
+/// Writes the log of the process, and takes its spans. Those of `distlock` are at the level debug.
+fn export_log_and_spans() -> SdkTracerProvider {
     // A service has a batch exporter, which does not make a task wait for the collector.
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())
@@ -71,9 +71,10 @@ fn export_spans() -> SdkTracerProvider {
     let filter = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target("distlock", LevelFilter::DEBUG);
+    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     tracing_subscriber::registry()
-        .with(filter)
-        .with(spans)
+        .with(spans.with_filter(filter))
+        .with(log.with_filter(LevelFilter::INFO))
         .init();
     provider
 }
@@ -113,7 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     // Before the first client: what happens earlier is not counted.
     let metrics = export_metrics(args.metrics)?;
-    let spans = export_spans();
+    let spans = export_log_and_spans();
     println!("metrics: http://{}/metrics", args.metrics);
 
     let builder = Client::builder().name("orders").metrics_key_class(class);
@@ -128,8 +129,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (client, stopped) = (client.clone(), stopped.clone());
         tasks.spawn(async move {
             while !*stopped.borrow() {
-                // The log has the error, and the metrics count it.
-                let _served = serve_order(&client, task % 3).await;
+                // The metrics count it as well.
+                if let Err(error) = serve_order(&client, task % 3).await {
+                    tracing::warn!(%error, "an order was not served");
+                }
             }
         });
     }

@@ -73,3 +73,24 @@ async fn example_that_is_told_to_end_by_sigterm_leaves_no_lock() {
     assert!(service.wait(SOON).await.success(), "{}", service.stderr());
     assert_eq!(locks().await, [""; 0]);
 }
+
+#[tokio::test]
+async fn hold_that_the_server_has_lost_is_in_the_log() {
+    let server = RedisServer::start().await;
+    let metrics = loopback(free_port()).to_string();
+    let url = server.url();
+    let args = ["--redis", &url, "--metrics", &metrics, "--seconds", "600"];
+    let mut service = Process::start(env!("CARGO_BIN_EXE_observability"), args);
+    // It writes many spans, and would wait for a reader.
+    let mut spans = service.take_output();
+    tokio::spawn(async move { while let Ok(Some(_)) = spans.next_line().await {} });
+    // Most of the time each of the keys is held.
+    eventually(SOON, "a loss in the log", || async {
+        server.cli(&["DEL", "order:0", "order:1", "order:2"]).await;
+        let log = service.stderr();
+        log.contains("found lost by its release")
+            .then_some(())
+            .ok_or(log)
+    })
+    .await;
+}
