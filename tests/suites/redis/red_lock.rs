@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use distlock::test_util::{held_parts, sizes};
 use distlock::{Client, Error, Quorum};
+use distlock_tests::faults::{Faults, Op};
 use distlock_tests::rights::{self, PASSWORD};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{BY_MESSAGE, Disturbed as _, RedisServer, eventually, eventually_eq};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Mutex;
@@ -212,6 +213,45 @@ async fn hold_is_kept_while_each_server_restarts_empty_in_turn() {
         let is_free = || async { server.keys().await.is_empty() };
         eventually(SOON, "free", is_free).await;
     }
+}
+
+/// A waiter that hears nothing asks again 5 s after its last round. A message may take as long on a busy machine, so one of several
+/// releases has to be followed sooner: without messages none of them is.
+#[tokio::test]
+async fn release_wakes_a_waiter_of_another_program() {
+    let (faults, mut servers) = (Faults::new(), Vec::new());
+    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let server = RedisServer::start().await;
+        holders.push(Client::connect(&server.url()).await.unwrap());
+        let waiter = Client::builder().faults(&faults);
+        waiters.push(waiter.connect(&server.url()).await.unwrap());
+        servers.push(server);
+    }
+    let (held, waited_for) = (
+        Quorum::new(holders).lock(KEY),
+        Quorum::new(waiters).lock(KEY),
+    );
+    let mut took = Vec::new();
+    while took.len() < 5 {
+        let guard = held.acquire().await.unwrap();
+        let rounds = || faults.calls(Op::Attempt) / servers.len();
+        let before = rounds();
+        let waiting = tokio::spawn(waited_for.acquire().into_future());
+        // The second round follows the subscriptions.
+        let asleep = || async { rounds() >= before + 2 };
+        eventually(SOON, "the waiter sleeps", asleep).await;
+        let last_round = Instant::now();
+        guard.release().await.unwrap();
+        let granted = waiting.await.unwrap().unwrap();
+        let after = last_round.elapsed();
+        granted.release().await.unwrap();
+        if after < BY_MESSAGE {
+            return;
+        }
+        took.push(after);
+    }
+    panic!("no message woke the waiter: granted after {took:?}");
 }
 
 #[tokio::test]

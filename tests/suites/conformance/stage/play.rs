@@ -63,8 +63,8 @@ pub(crate) fn threads(test: Body) {
 
 /// Plays a test on its own Redis server, in real time.
 ///
-/// The slack is below the 5 s after which a waiter without messages asks again, since a lost wake-up must not hide
-/// in it. It stretches by as much as the machine was late. What is exact is asserted on paused time.
+/// The slack stretches by as much as the machine was late. The leases end sooner, so a lost message hides in it: what a message
+/// does is tested in `waiting::by_message`. What is exact is asserted on paused time.
 pub(crate) fn redis(test: Body) {
     let stage = async || {
         let server = RedisServer::builder().without_default_user().start().await;
