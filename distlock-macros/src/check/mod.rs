@@ -11,7 +11,7 @@ use syn::{Error, Result, Type};
 use crate::function::async_trait_params::AsyncTraitParams;
 use crate::function::return_type;
 use crate::function::{Binding, Body, Function};
-use crate::options::args::Args;
+use crate::options::args::{Args, contains_variable};
 
 /// The async body that is going to run under the lock.
 pub(crate) enum AsyncBody {
@@ -70,6 +70,10 @@ impl AsyncBody {
     /// The future of an `async fn` owns every argument. An async block captures only what it uses. Capturing more would
     /// make its future borrow more, or make it `!Send`.
     pub(crate) fn captures(&self, name: &Ident, args: &Args) -> bool {
+        // What a key has taken is gone, unless it is `Copy`. Then the outer function may keep it.
+        if args.keys.take(name) && !contains_variable(self.braces().stream(), name) {
+            return false;
+        }
         match self {
             Self::Fn(_) => true,
             Self::Block(AsyncBlock { params, .. }) => {

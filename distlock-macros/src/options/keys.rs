@@ -1,6 +1,6 @@
 //! The options `key` and `keys`.
 
-use syn::{Error, Expr, ExprLit, ExprRange, Lit, RangeLimits, Result};
+use syn::{Error, Expr, ExprLit, ExprRange, Ident, Lit, RangeLimits, Result};
 
 use super::setting::ungroup;
 use super::template::Template;
@@ -70,6 +70,16 @@ impl Keys {
         }
     }
 
+    /// Whether the variable is by itself a key, or a list of keys, which takes its value.
+    pub(crate) fn take(&self, variable: &Ident) -> bool {
+        let is_it = |expr: &Expr| is_variable(expr, variable);
+        match self {
+            Self::Single(key) => key.whole().is_some_and(is_it),
+            Self::List(elements) => elements.iter().filter_map(Element::whole).any(is_it),
+            Self::Expr(all) => is_it(all),
+        }
+    }
+
     /// The keys that are templates, without those that an expression yields.
     pub(crate) fn templates(&self) -> Vec<&Template> {
         match self {
@@ -99,6 +109,14 @@ impl Key {
         }
     }
 
+    /// The expression that is the whole key.
+    fn whole(&self) -> Option<&Expr> {
+        match self {
+            Self::Template(_) => None,
+            Self::Expr(expr) => Some(expr),
+        }
+    }
+
     fn expressions(&self) -> Vec<&Expr> {
         match self {
             Self::Template(template) => template
@@ -107,6 +125,16 @@ impl Key {
                 .collect(),
             Self::Expr(expr) => vec![expr],
         }
+    }
+}
+
+/// Whether an expression is the variable alone, in parentheses or not.
+fn is_variable(expr: &Expr, variable: &Ident) -> bool {
+    match expr {
+        Expr::Path(path) => path.path.is_ident(variable),
+        Expr::Paren(inner) => is_variable(&inner.expr, variable),
+        Expr::Group(inner) => is_variable(&inner.expr, variable),
+        _ => false,
     }
 }
 
@@ -125,6 +153,14 @@ impl Element {
         match self {
             Self::Key(key) => key.template(),
             Self::Spread(_) => None,
+        }
+    }
+
+    /// The expression that is a whole key, or a list of keys.
+    fn whole(&self) -> Option<&Expr> {
+        match self {
+            Self::Key(key) => key.whole(),
+            Self::Spread(all) => Some(all),
         }
     }
 

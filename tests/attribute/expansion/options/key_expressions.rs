@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::{Error, distributed_lock};
@@ -87,6 +88,41 @@ pub async fn similar_text(id: u64) -> Result<u64, Error> {
     Ok(id)
 }
 
+/// The body does not name what the key has taken.
+#[distributed_lock(key = name)]
+pub async fn moved(name: String) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(keys = names)]
+pub async fn all_moved(names: Vec<String>, id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[distributed_lock(keys = ["a", first, ..rest])]
+pub async fn some_moved(first: String, rest: Vec<String>) -> Result<(), Error> {
+    Ok(())
+}
+
+/// Without a grant, nothing of the key is left to drop.
+#[distributed_lock(key = name, condition = locks)]
+pub async fn moved_if(name: String, locks: bool) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = name)]
+pub fn moved_into_a_future(
+    name: String,
+) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+    Box::pin(async { Ok(()) })
+}
+
+/// `Copy`, so the body may name it as well.
+#[distributed_lock(key = name)]
+pub async fn copied(name: &'static str) -> Result<usize, Error> {
+    Ok(name.len())
+}
+
 #[tokio::test]
 async fn runs() {
     assert_eq!(ok(formatted(1)).await, 1);
@@ -102,4 +138,15 @@ async fn runs() {
     assert_eq!(ok(brackets_literally(1)).await, 1);
     ok(beside_a_placeholder(1)).await;
     assert_eq!(ok(similar_text(1)).await, 1);
+}
+
+#[tokio::test]
+async fn key_takes_a_parameter_that_the_body_does_not_name() {
+    ok(moved("a".into())).await;
+    assert_eq!(ok(all_moved(vec!["a".into()], 7)).await, 7);
+    ok(some_moved("b".into(), vec!["c".into()])).await;
+    ok(moved_if("a".into(), true)).await;
+    ok(moved_if("a".into(), false)).await;
+    ok(moved_into_a_future("a".into())).await;
+    assert_eq!(ok(copied("abc")).await, 3);
 }
