@@ -279,7 +279,8 @@ mod tests {
             service.note(name, 1);
             service.named.reached(&at(name), Some(here));
         }
-        // One of three, though by two names of four.
+        // One of two, though by two names of three.
+        service.named.forget(&at(12));
         service.note(13, 2);
         service.note(14, 2);
         assert!(!service.found(2));
