@@ -20,7 +20,7 @@ fn each_mistake_is_explained() {
 #[ignore = "compiles the crates once more: `bash .ci/run compile-fail`"]
 fn each_mistake_is_explained() {
     panic!(
-        "the messages in ui/fail are those of rustc 1.95, and other versions word them differently: \
-         run `cargo +1.95.0 test -p distlock-attribute-tests --test attribute -- --ignored mistakes`"
+        "the messages in ui/fail are those of rustc 1.95, and other versions word them differently: run \
+         `.ci/run compile-fail`, which takes that version"
     );
 }

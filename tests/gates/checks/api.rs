@@ -46,6 +46,9 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// Set to write the texts anew.
 const UPDATE: &str = "UPDATE_API";
 
+/// The version of Rust whose rustdoc wrote the texts: other versions have other formats, and derive other items.
+const COMPILER: &str = "1.95";
+
 /// The public items of a crate, one in each line: with derived traits, without `Send` and its like, which the tests of
 /// the crates assert, and without what holds for every type.
 fn text(json: &Path) -> String {
@@ -57,7 +60,7 @@ fn text(json: &Path) -> String {
         let read: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
         panic!(
             "rustdoc wrote format {}, which this version of `public-api` does not read ({error}): \
-             run the check with the toolchain that the texts are from, or take the newest `public-api`",
+             take the one that reads the format of Rust {COMPILER}",
             read["format_version"]
         )
     })
@@ -78,6 +81,13 @@ fn difference(old: &str, new: &str) -> String {
 
 #[test]
 fn the_public_api_is_the_one_that_was_reviewed() {
+    let rustdoc = Command::new("rustdoc").arg("--version").output().unwrap();
+    let rustdoc = String::from_utf8(rustdoc.stdout).unwrap();
+    assert!(
+        rustdoc.starts_with(&format!("rustdoc {COMPILER}.")),
+        "the texts are those of Rust {COMPILER}, and in use is {}: run `.ci/run api`, which takes that version",
+        rustdoc.trim_end()
+    );
     let workspace = workspace::load();
     let mut crates = published(&workspace);
     // A program has no API.
@@ -121,6 +131,26 @@ fn the_public_api_is_the_one_that_was_reviewed() {
         changes.is_empty(),
         "the public API changed; after a look at each line, write the texts anew by `{UPDATE}=1 .ci/run api`\n{changes}"
     );
+}
+
+#[test]
+fn all_texts_of_a_compiler_are_of_the_same_version() {
+    let root = workspace::load().workspace_root;
+    for (file, line) in [
+        (".ci/run", format!("compiler={COMPILER}.")),
+        (
+            "tests/attribute/mistakes.rs",
+            format!("#[rustversion::stable({COMPILER})]"),
+        ),
+        (
+            "distlock-tower/tests/integration/compile_fail.rs",
+            format!("#[rustversion::stable({COMPILER})]"),
+        ),
+    ] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let is_there = text.lines().any(|one| one.starts_with(&line));
+        assert!(is_there, "no line of {file} begins with {line}");
+    }
 }
 
 /// The first segments of the paths in a text of an API that name a crate.
