@@ -172,6 +172,17 @@ impl Hold {
         self.rare.as_ref()?.tally.get()
     }
 
+    /// Begins a Redlock's hold with this number of parts, of which this is the first one. Each of them [belongs](Self::belongs_to) to
+    /// it from then on.
+    pub(crate) fn begin_quorum(
+        &self,
+        parts: usize,
+        needs: usize,
+        meter: Meter,
+    ) -> Arc<QuorumTally> {
+        QuorumTally::begin(&self.client, parts, needs, meter)
+    }
+
     /// It is a part of a Redlock's hold from now on.
     pub(crate) fn belongs_to(&self, tally: &Arc<QuorumTally>) {
         if let Some(rare) = &self.rare {

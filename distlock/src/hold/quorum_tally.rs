@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use super::Hold;
 use super::guard_client::GuardClient;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -33,15 +32,19 @@ struct TallyState {
 }
 
 impl QuorumTally {
-    /// Counts a hold that begins now with this number of parts, of which `first` is one. It needs `needs` of them. Each of them
-    /// [belongs](Hold::belongs_to) to it from then on.
-    pub(crate) fn begin(first: &Hold, parts: usize, needs: usize, meter: Meter) -> Arc<Self> {
+    /// Counts a hold that begins now with this number of parts, of which it needs `needs`. `client`: that of the first part.
+    pub(super) fn begin(
+        client: &Arc<GuardClient>,
+        parts: usize,
+        needs: usize,
+        meter: Meter,
+    ) -> Arc<Self> {
         meter.hold_began();
         Arc::new(Self {
             needs,
             meter,
-            client: Arc::clone(&first.client),
-            since: first.client.clock.now(),
+            client: Arc::clone(client),
+            since: client.clock.now(),
             state: Mutex::new(TallyState {
                 left: parts,
                 is_lost: false,
@@ -51,9 +54,8 @@ impl QuorumTally {
     }
 
     /// Adds a part with which the hold has come back to a server.
-    pub(crate) fn add(self: &Arc<Self>, part: &Hold) {
+    pub(crate) fn add_part(&self) {
         self.state.lock().left += 1;
-        part.belongs_to(self);
     }
 
     /// A part was lost. Returns whether the lock is lost by that, which is so once.

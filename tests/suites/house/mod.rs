@@ -196,6 +196,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "sent_over",
             "hint",
             "around",
+            "quorum_tally",
             "guard_client",
         ],
     ),

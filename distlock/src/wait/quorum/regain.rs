@@ -73,7 +73,7 @@ impl QuorumHold {
     pub(crate) fn new(requests: Vec<ClientRequest>, shares: HoldShares, quorum: usize) -> Self {
         let meter = requests[0].requested().meter;
         let first = shares[0].hold_ref().hold();
-        let tally = QuorumTally::begin(first, shares.len(), quorum, meter);
+        let tally = first.begin_quorum(shares.len(), quorum, meter);
         for share in &shares {
             // Before it has a guard, from when on its loss counts.
             share.hold_ref().hold().belongs_to(&tally);
@@ -344,7 +344,8 @@ impl Parts {
                 if let Some(fresh) = self.try_missing(one).await
                     && self.is_confirmed().await
                 {
-                    self.tally.add(fresh.hold_ref().hold());
+                    self.tally.add_part();
+                    fresh.hold_ref().hold().belongs_to(&self.tally);
                     self.guards.put(fresh);
                 }
             };
