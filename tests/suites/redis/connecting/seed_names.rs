@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Builder, Client, Health};
+use distlock_tests::server::sentinel::SERVICE;
 use distlock_tests::{
     BY_MESSAGE, ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq,
     lock_once,
@@ -237,6 +238,48 @@ async fn sentinel_whose_name_is_pointed_at_another_set_takes_clients_to_its_mast
     assert!(master.keys().await.contains(&"k".to_owned()));
     guard.release().await.unwrap();
     lock_once(&client, "other").await;
+}
+
+/// The Sentinels have so many connections of clients.
+async fn eventually_listened_to(set: &SentinelSet, connections: [usize; 3]) {
+    for (at, connections) in connections.into_iter().enumerate() {
+        if connections > 0 {
+            let to_it = || async {
+                let clients = set.sentinel(at).client_list().await;
+                let unnamed = clients.iter().filter(|line| line.field("name").is_empty());
+                unnamed.count()
+            };
+            eventually_eq(SOON, "connections to a Sentinel", connections, to_it).await;
+        }
+    }
+}
+
+/// The Sentinel names an earlier master, which still says that it is one. The others outvote it.
+#[tokio::test]
+async fn sentinel_whose_name_leads_to_an_outvoted_one_of_its_set_keeps_clients_at_their_master() {
+    let mut set = SentinelSet::builder().patient().start().await;
+    let earlier = RedisServer::start().await;
+    let outvoted = set.sentinel(1);
+    outvoted.cli(&["SENTINEL", "REMOVE", SERVICE]).await;
+    let port = earlier.port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", SERVICE, "127.0.0.1", &port, "1"];
+    outvoted.cli(&monitor).await;
+    let names = Names::new();
+    names.lead(NAME, [set.sentinel(0).addr(), outvoted.addr()]);
+    let builder = builder(&names).look_up_interval(Duration::ZERO);
+    let client = builder.connect("redis+sentinel://locks.test/locks");
+    let client = client.await.unwrap();
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    // By its name, and by the address that the others tell.
+    eventually_listened_to(&set, [2, 1, 1]).await;
+    set.sentinel_mut(0).kill();
+    eventually_listened_to(&set, [0, 2, 1]).await;
+    // Otherwise the client would go there within a moment.
+    assert!(timeout(ms(2_000), guard.lost()).await.is_err());
+    assert_eq!(earlier.keys().await, Vec::<String>::new());
+    guard.release().await.unwrap();
+    lock_once(&client, "other").await;
+    assert_eq!(earlier.keys().await, Vec::<String>::new());
 }
 
 #[tokio::test]

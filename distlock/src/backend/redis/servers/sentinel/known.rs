@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. The Sentinels of the URL stay.
 //! 2. A Sentinel that another one has named stays while it answers for the service itself, and while one that answers names it.
-//! 3. One is forgotten only by the answer of another, or if the name of one of the URL leads elsewhere: those that it has told
-//!    of may be Sentinels of another set. If none answers, all stay.
+//! 3. One is forgotten only by the answer of another, or if the name of one of the URL leads to one that the former one has not
+//!    named: those that it has told of may be Sentinels of another set. If none answers, all stay.
 //!
 //! Sentinels name another one also while it is down, until their operator resets them or it comes back at another address.
 
@@ -21,8 +21,10 @@ struct Entry<S> {
     address: Address,
     sentinel: S,
     is_of_url: bool,
-    /// The others that it named last. `None` if it does not answer for the service.
-    others: Option<Vec<Address>>,
+    /// The others that it named last.
+    others: Vec<Address>,
+    /// Whether it answers for the service.
+    answers: bool,
 }
 
 impl<S> KnownSentinels<S> {
@@ -53,28 +55,37 @@ impl<S> KnownSentinels<S> {
             // It was forgotten while it answered.
             return Vec::new();
         };
-        teller.others = Some(others.clone());
+        teller.others.clone_from(&others);
+        teller.answers = true;
         for other in others {
             self.add(other, false, &mut make);
         }
         let is_named = |address: &Address| {
-            let mut lists = self
-                .entries
-                .iter()
-                .filter_map(|entry| entry.others.as_ref());
-            lists.any(|others| others.contains(address))
+            let mut answering = self.entries.iter().filter(|entry| entry.answers);
+            answering.any(|entry| entry.others.contains(address))
         };
         // Decided for all first, since the question reads the list that is changed below.
         let stays: Vec<bool> = self
             .entries
             .iter()
-            .map(|entry| entry.is_of_url || entry.others.is_some() || is_named(&entry.address))
+            .map(|entry| entry.is_of_url || entry.answers || is_named(&entry.address))
             .collect();
         let mut stays = stays.into_iter();
         self.entries
             .extract_if(.., |_| !stays.next().unwrap_or(true))
             .map(|entry| entry.sentinel)
             .collect()
+    }
+
+    /// Those of which a Sentinel has told last, also if it does not answer any more.
+    pub(super) fn named_by(&self, sentinel: &Address) -> impl Iterator<Item = &S> {
+        let teller = self.entries.iter().find(|entry| entry.address == *sentinel);
+        let others = teller.map_or(&[][..], |teller| &teller.others);
+        let named = self
+            .entries
+            .iter()
+            .filter(|entry| others.contains(&entry.address));
+        named.map(|entry| &entry.sentinel)
     }
 
     /// Forgets those that others have named, and returns them: the name of one of the URL leads elsewhere by now.
@@ -87,7 +98,7 @@ impl<S> KnownSentinels<S> {
     pub(super) fn silent(&mut self, sentinel: &Address) {
         for entry in &mut self.entries {
             if entry.address == *sentinel {
-                entry.others = None;
+                entry.answers = false;
             }
         }
     }
@@ -98,7 +109,8 @@ impl<S> KnownSentinels<S> {
                 sentinel: make(&address),
                 address,
                 is_of_url,
-                others: None,
+                others: Vec::new(),
+                answers: false,
             });
         }
     }
@@ -161,6 +173,19 @@ mod tests {
         assert_eq!(ports(&known), [1]);
         assert!(named(&mut known, 1, &[4]).is_empty());
         assert_eq!(ports(&known), [1, 4]);
+    }
+
+    #[test]
+    fn sentinel_that_does_not_answer_has_named_those_that_it_named_last() {
+        let mut known = of_url(&[1]);
+        assert!(named(&mut known, 1, &[2, 3]).is_empty());
+        assert!(named(&mut known, 2, &[1, 4]).is_empty());
+        known.silent(&at(1));
+        let mut named_by_first: Vec<_> = known.named_by(&at(1)).copied().collect();
+        named_by_first.sort_unstable();
+        assert_eq!(named_by_first, [2, 3]);
+        assert_eq!(known.named_by(&at(4)).count(), 0);
+        assert_eq!(known.named_by(&at(9)).count(), 0);
     }
 
     #[test]

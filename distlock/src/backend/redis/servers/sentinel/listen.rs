@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Found, Sentinel, Sentinels};
@@ -12,7 +13,7 @@ use crate::backend::redis::connection::{Address, Connected};
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
-use crate::config::{RECONNECT_BACKOFF, SENTINEL_GONE_AFTER, SENTINEL_LOOK};
+use crate::config::{RECONNECT_BACKOFF, SENTINEL_GONE_AFTER, SENTINEL_LOOK, SENTINELS_AGREE_AFTER};
 use crate::sync::task::boxed;
 use crate::telemetry;
 
@@ -94,7 +95,13 @@ impl Sentinels {
             let pause = match self.ask_over(sentinel, connected).await {
                 Ok(Some(server)) => {
                     self.compare(server).await;
-                    SENTINEL_LOOK
+                    let named = self.named.lock();
+                    if named.counts_those_not_asked(Instant::now()) {
+                        // The name may lead to another set, whose master is accepted when they count no more.
+                        SENTINELS_AGREE_AFTER
+                    } else {
+                        SENTINEL_LOOK
+                    }
                 }
                 // It hangs, or answers nobody just now. It is asked some times before it counts as gone.
                 Err(Fault::Unknown(_) | Fault::NotNow(_)) => {
@@ -136,8 +143,14 @@ impl Sentinels {
         }
     }
 
-    /// Called by the driver with what a Sentinel sends unasked.
-    pub(super) fn heard(&self, sentinel: &Address, push: &PushInfo) {
+    /// Called by the driver with what a Sentinel sends unasked. `is_forgotten`: whether the client has forgotten it, which ends its
+    /// connection a moment later.
+    pub(super) fn heard(
+        &self,
+        sentinel: &Address,
+        is_forgotten: &watch::Receiver<bool>,
+        push: &PushInfo,
+    ) {
         if push.kind != PushKind::Message {
             return;
         }
@@ -151,8 +164,15 @@ impl Sentinels {
             .ok()
             .and_then(|message| old_and_new(message, &self.service))
         {
-            // First: `switch_to` counts which Sentinels have named another server.
-            self.named.lock().note(sentinel, &new, Instant::now());
+            {
+                let mut named = self.named.lock();
+                // Under this lock, as for what it answers.
+                if *is_forgotten.borrow() {
+                    return;
+                }
+                // First: `switch_to` counts which Sentinels have named another server.
+                named.note(sentinel, &new, Instant::now());
+            }
             self.switch_to(&new, Some(&old));
         }
     }

@@ -8,6 +8,7 @@
 //!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
 //! 3. Sentinels report another master by a message. Each is also asked now and then, because messages can be missed.
 //! 4. Sentinels name each other. See [`known`] for one that is gone.
+//! 5. A vote is that of the Sentinel that was reached, and not of the name by which it was reached.
 
 mod failures;
 mod known;
@@ -150,24 +151,42 @@ impl Sentinels {
     }
 
     /// A Sentinel was connected to. If its name leads elsewhere by now, it may be one of another set, and those that were learned
-    /// may name the former one.
+    /// may name the former one. One that the former one has named is of the same set.
     fn connected_to(&self, sentinel: &Sentinel) {
         let now = sentinel.link.reached_at();
         let before = std::mem::replace(&mut *sentinel.at.lock(), now);
-        if before.is_some() && before != now {
-            let forgotten = self.known.lock().forget_learned();
-            self.forget(forgotten);
+        if before.is_none() || before == now {
+            return;
+        }
+        let forgotten = {
+            let mut known = self.known.lock();
+            let mut named = known.named_by(&sentinel.address);
+            if named.any(|other| *other.at.lock() == now) {
+                return;
+            }
+            drop(named);
+            known.forget_learned()
+        };
+        for sentinel in forgotten {
+            self.end_listener(&sentinel);
+            let now = Instant::now();
+            self.named.lock().stop_asking(&sentinel.address, now);
         }
     }
 
+    /// Forgets Sentinels that do not answer for the service and that nobody names.
     fn forget(&self, forgotten: Vec<Arc<Sentinel>>) {
         for sentinel in forgotten {
-            sentinel.outages.forget();
-            telemetry::sentinel_forgotten(&sentinel.address, &self.service);
-            // In this order: what it said last is either forgotten here, or not noted any more.
-            foreign::send_modify(&sentinel.is_forgotten, |value| *value = true);
+            self.end_listener(&sentinel);
             self.named.lock().forget(&sentinel.address);
         }
+    }
+
+    /// A Sentinel is not known any more. What it names is not noted from now on, so it is removed after that.
+    fn end_listener(&self, sentinel: &Sentinel) {
+        sentinel.outages.forget();
+        telemetry::sentinel_forgotten(&sentinel.address, &self.service);
+        foreign::send_modify(&sentinel.is_forgotten, |value| *value = true);
     }
 
     /// The address of the master.
@@ -312,6 +331,8 @@ impl Sentinel {
         all: Weak<Sentinels>,
     ) -> Arc<Self> {
         let teller = address.clone();
+        let is_forgotten = watch::Sender::new(false);
+        let forgotten = is_forgotten.subscribe();
         let together = Arc::new(Together::default());
         let outages = Arc::new(OutageLog::shown_by(format!("Sentinel {address}"), gauge));
         let link = Link::new(LinkConfig {
@@ -334,7 +355,7 @@ impl Sentinel {
             check: None,
             on_push: Arc::new(move |_, push: PushInfo| {
                 if let Some(sentinels) = all.upgrade() {
-                    sentinels.heard(&teller, &push);
+                    sentinels.heard(&teller, &forgotten, &push);
                 }
             }),
         });
@@ -345,7 +366,7 @@ impl Sentinel {
             at: Mutex::default(),
             outages,
             listener: OnDemandTask::default(),
-            is_forgotten: watch::Sender::new(false),
+            is_forgotten,
         })
     }
 }

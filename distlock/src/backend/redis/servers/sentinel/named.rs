@@ -21,6 +21,8 @@ pub(super) struct MasterName {
     reached: HashMap<Address, SocketAddr>,
     /// Since when those have not answered that are silent.
     silent_since: HashMap<Address, Instant>,
+    /// When the client stopped asking those whose votes still count; see [`stop_asking`](MasterName::stop_asking).
+    not_asked_since: HashMap<Address, Instant>,
 }
 
 /// What becomes of a server that says that it is the master.
@@ -49,10 +51,11 @@ impl MasterName {
 
     /// Records the server that a Sentinel names.
     pub(super) fn note(&mut self, sentinel: &Address, server: &Address, now: Instant) {
-        let are_all_silent = self
-            .by
-            .keys()
-            .all(|one| self.silent_since.contains_key(one));
+        self.forget_those_not_asked(now);
+        self.not_asked_since.remove(sentinel);
+        let are_all_silent = self.by.keys().all(|one| {
+            self.silent_since.contains_key(one) || self.not_asked_since.contains_key(one)
+        });
         if are_all_silent {
             // Until now the client may have been cut off itself. The time of the others counts from here, so that the first one that
             // answers does not decide alone.
@@ -71,10 +74,17 @@ impl MasterName {
 
     /// A Sentinel answers at this address. It is `None` for a Unix socket.
     pub(super) fn reached(&mut self, sentinel: &Address, at: Option<SocketAddr>) {
-        match at {
+        let before = match at {
             Some(at) => self.reached.insert(sentinel.clone(), at),
             None => self.reached.remove(sentinel),
         };
+        if before.is_some() && before != at {
+            // Another Sentinel answers under this name. What the former one has said is not its word.
+            self.by.remove(sentinel);
+            if let Some(left) = &mut self.left {
+                left.heard_by.remove(sentinel);
+            }
+        }
     }
 
     /// A Sentinel is gone, or does not know the service: what it said last does not count any more.
@@ -82,6 +92,32 @@ impl MasterName {
         self.by.remove(sentinel);
         self.reached.remove(sentinel);
         self.silent_since.remove(sentinel);
+        self.not_asked_since.remove(sentinel);
+    }
+
+    /// The client asks a Sentinel no more, because the name of another one leads elsewhere and this one may belong to another set.
+    ///
+    /// What it said last counts for some time. The Sentinel that answers under the name now may be one of the same set that was
+    /// restarted and names an earlier master. It learns of the others within this time, and does not decide alone until then.
+    pub(super) fn stop_asking(&mut self, sentinel: &Address, now: Instant) {
+        if self.by.contains_key(sentinel) {
+            self.not_asked_since.insert(sentinel.clone(), now);
+        }
+    }
+
+    /// Whether Sentinels count that the client asks no more.
+    pub(super) fn counts_those_not_asked(&self, now: Instant) -> bool {
+        let mut not_asked = self.not_asked_since.values();
+        not_asked.any(|since| !is_over(*since, now))
+    }
+
+    fn forget_those_not_asked(&mut self, now: Instant) {
+        let over = self.not_asked_since.iter();
+        let over = over.filter(|(_, since)| is_over(**since, now));
+        let over: Vec<_> = over.map(|(sentinel, _)| sentinel.clone()).collect();
+        for sentinel in over {
+            self.forget(&sentinel);
+        }
     }
 
     /// A Sentinel does not answer. If that lasts, what it said last does not count: those that are gone would outvote those that have
@@ -93,8 +129,10 @@ impl MasterName {
     }
 
     fn is_gone(&self, sentinel: &Address, now: Instant) -> bool {
-        let since = self.silent_since.get(sentinel);
-        since.is_some_and(|since| now.duration_since(*since) >= SENTINEL_GONE_AFTER)
+        let silent = self.silent_since.get(sentinel);
+        let not_asked = self.not_asked_since.get(sentinel);
+        silent.is_some_and(|since| now.duration_since(*since) >= SENTINEL_GONE_AFTER)
+            || not_asked.is_some_and(|since| is_over(*since, now))
     }
 
     /// Whether a server counts as the master if it says that it is one.
@@ -171,6 +209,11 @@ impl MasterName {
     fn let_back(&mut self, server: &Address) {
         self.left.take_if(|left| left.server == *server);
     }
+}
+
+/// Whether the time is over for which a Sentinel counts that the client asks no more.
+fn is_over(since: Instant, now: Instant) -> bool {
+    now.duration_since(since) >= SENTINELS_AGREE_AFTER
 }
 
 #[cfg(test)]
@@ -303,6 +346,48 @@ mod tests {
         service.named.forget(&at(12));
         service.named.forget(&at(13));
         assert!(service.found(1));
+    }
+
+    #[test]
+    fn name_that_leads_to_another_sentinel_lends_it_no_vote_of_the_former_one() {
+        let mut service = Service::settled();
+        let [first, second] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 26379)));
+        service.named.reached(&at(11), Some(first));
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        assert!(service.found(2));
+        service.named.forget(&at(12));
+        service.named.forget(&at(13));
+        // This one has not heard of the new master.
+        service.named.reached(&at(11), Some(second));
+        service.note(11, 1);
+        assert!(!service.found(1));
+    }
+
+    #[test]
+    fn sentinels_that_are_not_asked_any_more_count_until_a_restarted_one_knows_them_again() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.all_name(2);
+        assert!(service.found(2));
+        service.now += SENTINELS_AGREE_AFTER;
+        // Its name leads to another one.
+        for sentinel in [12, 13] {
+            service.named.stop_asking(&at(sentinel), service.now);
+        }
+        service.note(11, 1);
+        assert!(!service.found(1));
+        assert!(service.named.counts_those_not_asked(service.now));
+        // It has named one of them, which is asked again.
+        service.note(12, 2);
+        service.now += SENTINELS_AGREE_AFTER;
+        assert!(!service.named.counts_those_not_asked(service.now));
+        assert!(!service.found(1));
+        // The set is another one.
+        service.named.stop_asking(&at(12), service.now);
+        service.now += SENTINELS_AGREE_AFTER;
+        assert!(service.found(1));
+        service.note(11, 1);
+        assert_eq!(service.named.by.len(), 1);
     }
 
     #[test]
