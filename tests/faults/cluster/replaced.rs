@@ -1,12 +1,15 @@
 //! Row 93: nodes that leave a cluster, all of them, while a client is idle.
 
-use distlock::Client;
+use std::io;
+
 use distlock::test_util::connections;
+use distlock::{Builder, Client, Credentials};
 use distlock_tests::{Proxy, RedisCluster, Select, eventually_eq};
+use tokio::time::sleep;
 
 use super::free;
 use crate::row::{Row, rows};
-use crate::support::{SOON, client_with};
+use crate::support::{SOON, client_with, ms};
 
 /// The masters that a cluster begins with.
 const MASTERS: usize = 3;
@@ -62,12 +65,16 @@ async fn f93_idle_clients_learn_of_the_nodes_that_replace_all_that_they_know(row
     free(&cluster, &[idle, holder]).await;
 }
 
-/// The address in the URL leads to another node by then, as a name does whose records have changed.
-async fn f93_client_that_knows_no_node_any_more_finds_one_at_the_address_of_its_url(row: &Row) {
+/// The address in the URL leads to another node by then, as a name does whose records have changed. Returns how many connections
+/// were made to that address since then.
+async fn finds_a_node_at_the_address_of_its_url(
+    row: &Row,
+    set: impl FnOnce(Builder) -> Builder,
+) -> u64 {
     let mut cluster = RedisCluster::builder().proxies(true).start().await;
     let seed = Proxy::start(cluster.node(0).addr()).await;
     let url = format!("redis+cluster://{}", seed.addr());
-    let client = client_with(&url, |builder| builder).await;
+    let client = client_with(&url, set).await;
     acquire_at(&client, &cluster, &[0, 1, 2]).await;
     // From here on it hears of nothing.
     let mut refused = vec![seed.refuse()];
@@ -83,13 +90,33 @@ async fn f93_client_that_knows_no_node_any_more_finds_one_at_the_address_of_its_
         row.injected("node gone", 1);
     }
     seed.set_target(cluster.node(masters[0]).addr());
+    let before = seed.accepted();
     refused.remove(0).lift();
     acquire_at(&client, &cluster, &masters).await;
+    let connections = seed.accepted() - before;
     free(&cluster, &[client]).await;
+    connections
+}
+
+async fn f93_client_that_knows_no_node_any_more_finds_one_at_the_address_of_its_url(row: &Row) {
+    finds_a_node_at_the_address_of_its_url(row, |builder| builder).await;
+}
+
+/// Each connection takes longer than a node has to answer with the map.
+async fn f93_client_whose_connections_take_long_finds_a_node_at_the_address_of_its_url(row: &Row) {
+    let slow = || async {
+        sleep(ms(700)).await;
+        // Any password is that of a user who needs none.
+        Ok::<_, io::Error>(Credentials::new("default", "any"))
+    };
+    let set = |builder: Builder| builder.credentials_from(slow);
+    let connections = finds_a_node_at_the_address_of_its_url(row, set).await;
+    assert!(connections < 10, "{connections} connections");
 }
 
 rows! {
     Real:
         f93_idle_clients_learn_of_the_nodes_that_replace_all_that_they_know,
-        f93_client_that_knows_no_node_any_more_finds_one_at_the_address_of_its_url;
+        f93_client_that_knows_no_node_any_more_finds_one_at_the_address_of_its_url,
+        f93_client_whose_connections_take_long_finds_a_node_at_the_address_of_its_url;
 }

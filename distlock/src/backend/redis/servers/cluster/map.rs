@@ -106,12 +106,12 @@ impl Cluster {
         let mut fault = no_map();
         loop {
             let mut others_after = patience;
-            if let Some(Informant { address, is_up }) = next.next() {
-                if !is_up {
+            if let Some(informant) = next.next() {
+                if !informant.is_up {
                     // It may never answer, so the next one is asked soon.
                     others_after = MAP_NEXT_AFTER.min(patience);
                 }
-                asked.push(self.read_map_from(address, patience));
+                asked.push(self.read_map_from(informant, patience));
             }
             let answer = tokio::select! {
                 answer = asked.next() => answer,
@@ -130,9 +130,18 @@ impl Cluster {
 
     async fn read_map_from<'a>(
         &self,
-        address: &'a Address,
+        informant: &'a Informant,
         patience: Duration,
     ) -> Result<ToldMap<'a>, Fault> {
+        let Informant {
+            address, is_seed, ..
+        } = informant;
+        // A connection to a seed may take longer than this question. It is kept, so that the next question finds it.
+        let node = if *is_seed {
+            self.nodes.visit(address)
+        } else {
+            self.nodes.node_at(address)
+        };
         let sending = Sending {
             asking: false,
             script: 0,
@@ -144,7 +153,7 @@ impl Cluster {
             slots.arg("SLOTS");
             slots
         };
-        match self.nodes.node_at(address).send_here(sending, &slots).await {
+        match node.send_here(sending, &slots).await {
             Ok(answer) => Ok(ToldMap {
                 owned: owned_slots(&answer, address).ok_or_else(no_map)?,
                 by: address,

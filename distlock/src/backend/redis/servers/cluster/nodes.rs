@@ -51,6 +51,8 @@ pub(super) struct Informant {
     pub(super) address: Address,
     /// Whether the client is connected to it, so that it can answer at once.
     pub(super) is_up: bool,
+    /// Whether only the user has named it.
+    pub(super) is_seed: bool,
 }
 
 impl Nodes {
@@ -345,7 +347,8 @@ impl Nodes {
         }
     }
 
-    /// The nodes to ask for the map, in this order. A seed that is asked becomes a node, which is forgotten again.
+    /// The nodes to ask for the map, in this order. A seed that is asked becomes a node, which is kept for a while and then forgotten
+    /// again.
     ///
     /// Those that can be asked at once come first. If none of them answers with a map, all known nodes may have gone. The seeds are
     /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
@@ -365,20 +368,22 @@ impl Nodes {
         let (cut_off, owners): (Vec<_>, _) = owners.into_iter().partition(is_cut_off);
         let is_up = |owner: &Address| self.node_at(owner).link().is_up();
         let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
-        let mut down = down.into_iter();
-        let mut seeds = seeds.into_iter();
-        let mut others = Vec::new();
+        let informant = |is_up, is_seed| {
+            move |address| Informant {
+                address,
+                is_up,
+                is_seed,
+            }
+        };
+        let mut first: Vec<_> = up.into_iter().map(informant(true, false)).collect();
+        let mut down = down.into_iter().map(informant(false, false));
+        let mut seeds = seeds.into_iter().map(informant(false, true));
         while down.len() + seeds.len() > 0 {
-            others.extend(down.next());
-            others.extend(seeds.next());
+            first.extend(down.next());
+            first.extend(seeds.next());
         }
-        let informant = |is_up| move |address| Informant { address, is_up };
-        let up = up.into_iter().map(informant(true));
-        let first = up.chain(others.into_iter().map(informant(false)));
-        [
-            first.collect(),
-            cut_off.into_iter().map(informant(false)).collect(),
-        ]
+        let cut_off = cut_off.into_iter().map(informant(false, false));
+        [first, cut_off.collect()]
     }
 
     /// Nothing is known of the order between a command that another node was asked for and later ones of its slot.
