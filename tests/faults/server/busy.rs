@@ -1,15 +1,16 @@
 //! Rows 46 and 49: a server that runs a script for longer than it should, and refuses nearly everything meanwhile.
 
 use distlock_tests::log::lines_with;
-use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq};
+
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq};
 use redis::{RedisResult, Value};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::refusals::{Scene, errors};
 use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, client_with, listened, ms};
+use crate::support::{SOON, client, client_with, listened, ms, server_and_proxy};
 
 /// A server that is busy soon.
 pub(super) async fn server() -> RedisServer {
@@ -133,8 +134,40 @@ async fn f46_connections_for_messages_to_a_busy_server_are_not_replaced_in_a_loo
     row.injected("BUSY", errors(&server, "BUSY").await);
 }
 
+/// As a proxy does that answers the handshake by itself and has no messages.
+async fn f46_connections_that_end_at_each_subscription_are_not_replaced_in_a_loop(row: &Row) {
+    let (server, proxy) = server_and_proxy().await;
+    let mut foreign = Foreign::on(&server).await;
+    let keys = names("k", 1);
+    foreign.hold(&keys).await;
+    let client = client_with(&proxy.url(), |builder| builder.unavailable_after(6 * SOON)).await;
+    // Nothing that follows a subscription arrives.
+    let _unanswered = proxy.flow(Select::SUBSCRIBERS, Way::Down, Flow::Stall);
+    let before = proxy.accepted();
+    let waiter = client.lock("k:0").acquire().wait(6 * SOON);
+    let waiter = tokio::spawn(async move { waiter.await.map(drop) });
+    let mut cut = 0;
+    let cutting = async {
+        loop {
+            cut += proxy.cut(Select::SUBSCRIBERS);
+            sleep(ms(1)).await;
+        }
+    };
+    // The time is the fault.
+    let _endless = timeout(ms(4_000), cutting).await;
+    let connected = proxy.accepted() - before;
+    assert!(connected < 20, "{connected} connections");
+    assert!(!waiter.is_finished());
+    row.injected("connection cut", cut as u64);
+    proxy.heal();
+    listened(&server, "k:0", 1).await;
+    foreign.free(&keys).await;
+    waiter.await.unwrap().unwrap();
+}
+
 rows! {
-    Real: f46_connections_for_messages_to_a_busy_server_are_not_replaced_in_a_loop,
+    Real: f46_connections_that_end_at_each_subscription_are_not_replaced_in_a_loop,
+        f46_connections_for_messages_to_a_busy_server_are_not_replaced_in_a_loop,
         f49_client_of_a_database_waits_for_a_busy_server_that_it_connects_to,
         f49_permit_that_is_dropped_while_the_server_cannot_be_used_goes_back;
 }

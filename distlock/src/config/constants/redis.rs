@@ -92,6 +92,9 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
+/// The pauses between connections grow that end within this time without an answer.
+pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
+
 /// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
 /// connection. Also the pause before a subscription is tried again that the server refused for the moment.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);

@@ -130,6 +130,8 @@ impl Task {
         if !is_idle {
             return Ok(true);
         }
+        // Only now: a server may end the connection in the middle of many subscriptions, each time again.
+        self.server.link.serves(connected.epoch);
         if let Some(number) = self.server.checks.open() {
             if self.ping(connected).await? {
                 self.server.checks.answered(number);

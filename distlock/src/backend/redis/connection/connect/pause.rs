@@ -22,6 +22,16 @@ impl ReconnectPause {
         }
     }
 
+    /// The pause after so many connections in a row that were of no use. Each has made it twice as long.
+    pub(crate) fn after(useless: u32, longest: Duration) -> Self {
+        let doubled = 2_u32.saturating_pow(useless.saturating_sub(1));
+        let first = RECONNECT_BACKOFF.first.saturating_mul(doubled);
+        Self {
+            next: first.min(longest),
+            longest,
+        }
+    }
+
     /// How long it is at most.
     pub(crate) fn next(&self) -> Duration {
         self.next

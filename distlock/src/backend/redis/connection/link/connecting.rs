@@ -123,13 +123,23 @@ impl Link {
     }
 }
 
-/// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
+/// Tries to connect, with growing pauses, until a connection is established or the link is dropped. The pauses go on growing from one
+/// connection to the next, as long as the server ends them before they are of use.
 async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
-    let kept = |link: Arc<Link>| (link.config.longest_pause, Arc::clone(&link.config.outages));
-    let Some((longest, outages)) = link.upgrade().map(kept) else {
+    // Relaxed: it changes before the task begins.
+    let before = |link: Arc<Link>| {
+        let useless = link.useless.load(Ordering::Relaxed);
+        let pause = ReconnectPause::after(useless, link.config.longest_pause);
+        let outages = Arc::clone(&link.config.outages);
+        (useless, pause, outages, Arc::clone(&link.wanted))
+    };
+    let Some((useless, mut pause, outages, wanted)) = link.upgrade().map(before) else {
         return;
     };
-    let mut pause = ReconnectPause::new(longest);
+    if useless > 0 {
+        // A server that ends each connection at its first command would be connected to in a loop.
+        pause.sleep(false, &wanted).await;
+    }
     loop {
         let Some(link) = link.upgrade() else {
             // The client was dropped in an outage, which nobody sees the end of.
@@ -154,7 +164,6 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
                 fault.is_refusal()
             }
         };
-        let wanted = Arc::clone(&link.wanted);
         // Not held during the pause, so that the link can be dropped.
         drop(link);
         pause.sleep(was_refused, &wanted).await;

@@ -24,7 +24,7 @@ mod together;
 mod unanswered;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ use crate::backend::ConnectionSeen;
 use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::{Driven, Expected};
 use crate::backend::{Disconnection, Fault, cause};
-use crate::config::TIMEOUTS_TO_REPLACE;
+use crate::config::{SHORT_LIFE, TIMEOUTS_TO_REPLACE};
 use crate::sync::{Mutex, foreign};
 
 /// A connection that is replaced when it fails.
@@ -70,6 +70,10 @@ pub(crate) struct Link {
     unanswered: Unanswered,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
+    /// The number of the last connection that was of use; see [`serves`](Link::serves).
+    serves: AtomicU64,
+    /// How many connections in a row have ended soon after they were made, and were of no use.
+    useless: AtomicU32,
     /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// Where the current connection leads, or the last one.
@@ -91,6 +95,8 @@ impl Link {
             left: AtomicU64::new(0),
             unanswered: Unanswered::default(),
             grants_from: Mutex::default(),
+            serves: AtomicU64::new(0),
+            useless: AtomicU32::new(0),
             down_since: Mutex::new(Instant::now()),
             endpoint: Mutex::default(),
             opening: Opening::default(),
@@ -241,18 +247,28 @@ impl Link {
     /// A command over connection `epoch` was answered.
     pub(crate) fn answered(&self, epoch: u64) {
         self.unanswered.answered(epoch);
+        self.serves(epoch);
+    }
+
+    /// Connection `epoch` is of use: the server answers over it. If it ends, the next one is made at once.
+    pub(crate) fn serves(&self, epoch: u64) {
+        // Relaxed: nothing else is read by it. Read first, since nearly every answer comes over the same connection as the last one.
+        if self.serves.load(Ordering::Relaxed) < epoch {
+            self.serves.fetch_max(epoch, Ordering::Relaxed);
+        }
     }
 
     /// A command over connection `epoch` was not answered in time.
     pub(crate) fn timed_out(self: &Arc<Self>, epoch: u64) {
-        if self.unanswered.timed_out(epoch) >= TIMEOUTS_TO_REPLACE {
-            self.broken(epoch, "commands went unanswered");
+        if self.unanswered.timed_out(epoch) >= TIMEOUTS_TO_REPLACE && self.replace(epoch) {
+            let reason = "commands went unanswered";
+            self.config.outages.ended(self.config.what, reason);
         }
     }
 
-    /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
+    /// Connection `epoch` has ended, or a command over it has failed, and it is replaced. Does nothing if it was replaced already.
     pub(crate) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
-        if self.replace(epoch) {
+        if self.lose(epoch, true) {
             self.config.outages.ended(self.config.what, reason);
         }
     }
@@ -260,10 +276,26 @@ impl Link {
     /// Replaces connection `epoch`, without a word in the log: the server did not end it. Returns whether it was the
     /// current one.
     pub(crate) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
+        self.lose(epoch, false)
+    }
+
+    /// Replaces connection `epoch`. `has_ended`: whether the server did not keep it.
+    fn lose(self: &Arc<Self>, epoch: u64, has_ended: bool) -> bool {
         let was_up = foreign::send_if_modified(&self.phase, |phase| {
-            let was_up = phase.lose(|connected| connected.epoch == epoch);
+            let now = Instant::now();
+            let mut is_short = false;
+            let was_up = phase.lose(|connected| {
+                is_short = now.duration_since(connected.since) < SHORT_LIFE;
+                connected.epoch == epoch
+            });
             if was_up {
-                *self.down_since.lock() = Instant::now();
+                *self.down_since.lock() = now;
+                // Relaxed, as below.
+                if !is_short || self.serves.load(Ordering::Relaxed) == epoch {
+                    self.useless.store(0, Ordering::Relaxed);
+                } else if has_ended {
+                    self.useless.fetch_add(1, Ordering::Relaxed);
+                }
                 // Relaxed: it is written and read inside of the phase's own lock.
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }

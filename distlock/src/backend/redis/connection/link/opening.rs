@@ -20,6 +20,8 @@ use crate::sync::Mutex;
 pub(crate) struct Connected {
     pub(crate) connection: Driven,
     pub(crate) epoch: u64,
+    /// When it was established.
+    pub(super) since: Instant,
     /// When the server may grant, if it was started only recently.
     pub(super) grants_from: Option<Instant>,
 }
@@ -103,6 +105,7 @@ impl Opening {
             grants_from: grants_from(config, &mut connection).await?,
             connection,
             epoch,
+            since: Instant::now(),
         };
         Ok((connected, endpoint))
     }
