@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::{Client, Credentials, Error, Loss};
-use distlock_tests::{RedisServer, eventually_eq, lock_once, rights};
+use distlock_tests::{Proxy, RedisServer, eventually_eq, lock_once, rights};
 use redis::Value;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -292,6 +293,34 @@ async fn f66_right_that_is_back_serves_the_next_acquisition(row: &Row) {
     guard.expect("free").release().await.unwrap();
 }
 
+/// Somebody asks for the connection all the time.
+async fn f66_server_that_refuses_the_login_is_tried_with_growing_pauses(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let proxy = Proxy::start(server.addr()).await;
+    let builder = Client::builder()
+        .key_prefix("shop:")
+        .unavailable_after(6 * SOON);
+    let url = format!("redis://shop:SECRET@{}", proxy.addr());
+    let client = builder.connect(&url).await.unwrap();
+    lock_once(&client, "k").await;
+    change_password(&mut admin, row, "OTHER").await;
+    let mut waiters = JoinSet::new();
+    for key in 0..20 {
+        let lock = client.lock(format!("k:{key}"));
+        waiters.spawn(lock.acquire().wait(6 * SOON).into_future());
+    }
+    let before = proxy.accepted();
+    // The time is the fault.
+    sleep(SOON).await;
+    let tries = proxy.accepted() - before;
+    assert!((8..50).contains(&tries), "{tries} tries");
+    change_password(&mut admin, row, "SECRET").await;
+    while let Some(waiter) = waiters.join_next().await {
+        waiter.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
 /// What is logged, as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -353,5 +382,6 @@ rows! {
         f66_hold_is_lost_at_its_deadline_after_a_password_change,
         f66_wait_outlives_a_change_of_the_password,
         f66_changed_password_is_asked_for_and_no_hold_is_lost,
-        f66_right_that_is_back_serves_the_next_acquisition;
+        f66_right_that_is_back_serves_the_next_acquisition,
+        f66_server_that_refuses_the_login_is_tried_with_growing_pauses;
 }

@@ -96,7 +96,7 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
 pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
-/// connection. Also the pause before a subscription is tried again that the server refused for the moment.
+/// connection. It grows to a quarter of the pause without anybody. Also the pause before a subscription is tried again that the server refused for the moment.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often each Sentinel is asked which server is the master, in case a message about another one was missed.

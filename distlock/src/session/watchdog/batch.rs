@@ -78,14 +78,20 @@ async fn answers_or_ends(
 }
 
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
-/// longer access. Each of them is then renewed alone, so that none is lost because of another.
+/// longer access. Each of them is then renewed alone, so that none is lost because of another. Not if there is no connection: then
+/// they are renewed when it is re-established.
 async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {
         let was_refused = |at: &usize| {
             // Not after an unknown outcome: each of them would wait for another timeout.
             let one = renewed.get(*at);
-            matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)))
+            let is_refusal = matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)));
+            let is_connected = || {
+                let key = &batch[*at].target.resource.key;
+                session.backend.disconnected(key).is_none()
+            };
+            is_refusal && is_connected()
         };
         let refused: Vec<usize> = (0..batch.len()).filter(was_refused).collect();
         let alone = |at: usize| async move {

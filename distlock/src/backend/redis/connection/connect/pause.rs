@@ -37,13 +37,15 @@ impl ReconnectPause {
         self.next
     }
 
-    /// Sleeps. If the server refused the last try, somebody who waits for the connection ends a long pause.
+    /// Sleeps. If the server refused the last try, somebody who waits for the connection ends the pause after a quarter of it.
     pub(crate) async fn sleep(&mut self, was_refused: bool, wanted: &Notify) {
         let pause = growing_pause(&mut self.next, self.longest);
+        // It grows as well: where many tasks wait, somebody wants the connection all the time.
+        let least = REFUSED_PAUSE.max(pause / 4);
         tokio::select! {
             () = sleep(pause) => {}
             // The server is there, and may admit the next try.
-            () = wanted_after(REFUSED_PAUSE, wanted), if was_refused => {}
+            () = wanted_after(least, wanted), if was_refused => {}
         }
     }
 }
