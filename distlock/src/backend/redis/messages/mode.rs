@@ -18,8 +18,8 @@ pub(crate) enum PubSubMode {
 
 /// What a cluster's node tells about its slots while channels are subscribed there.
 pub(crate) trait Slots: Send + Sync {
-    /// The node with this number has sent the subscription elsewhere.
-    fn sent_elsewhere(&self, number: ServerNumber, elsewhere: &Elsewhere);
+    /// The node with this number has sent these subscriptions elsewhere.
+    fn sent_elsewhere(&self, number: ServerNumber, redirects: &[Elsewhere]);
 
     /// The node with this number has ended a subscription unasked, because it has lost a slot.
     fn lost_slot(&self, number: ServerNumber);

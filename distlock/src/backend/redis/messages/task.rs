@@ -245,7 +245,7 @@ impl Task {
         let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
         let mut joined = Vec::with_capacity(join.len());
         let mut unjoined = Vec::new();
-        let mut is_elsewhere = false;
+        let (mut sent_elsewhere, mut redirects) = (Vec::new(), Vec::new());
         for (channel, answer) in join.into_iter().zip(answers) {
             let Err(error) = answer else {
                 joined.push(channel);
@@ -253,10 +253,8 @@ impl Task {
             };
             match reply::elsewhere(&error) {
                 Some(elsewhere) => {
-                    is_elsewhere = true;
-                    slots.sent_elsewhere(self.server.number, &elsewhere);
-                    // Unless it has moved: the node to which it is sent may not know yet that it has the slot.
-                    self.refused(&channel, RECONNECT_BACKOFF.first);
+                    redirects.push(elsewhere);
+                    sent_elsewhere.push(Arc::clone(&channel));
                 }
                 None => match reply::fault(error) {
                     Fault::NotNow(_) => self.refused(&channel, REFUSED_PAUSE),
@@ -266,13 +264,20 @@ impl Task {
             }
             unjoined.push(channel);
         }
+        if !redirects.is_empty() {
+            slots.sent_elsewhere(self.server.number, &redirects);
+        }
+        for channel in &sent_elsewhere {
+            // Unless it has moved: the node to which it is sent may not know yet that it has the slot.
+            self.refused(channel, RECONNECT_BACKOFF.first);
+        }
         // A channel counts as subscribed only if it is in both ways.
         if let (PubSubMode::Both(_), false) = (&self.server.mode, unjoined.is_empty()) {
             let names: Vec<&str> = unjoined.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.unsubscribe(names))
                 .await?;
         }
-        if is_elsewhere {
+        if !redirects.is_empty() {
             // Two nodes may send a channel to each other until the move of its slot has ended.
             tokio::time::sleep(RECONNECT_BACKOFF.first).await;
         }

@@ -27,6 +27,15 @@ pub(super) struct SlotCommand<'a> {
     pub(super) track: Option<Track<'a>>,
 }
 
+/// What the client learns from a node that sends a command elsewhere.
+pub(super) enum Told {
+    Nothing,
+    /// This slot has another owner.
+    NewOwner(u16),
+    /// This node has to be asked explicitly.
+    ToAsk(Arc<Node>),
+}
+
 impl Cluster {
     /// Sends a command to the node that has its slot, and to the nodes that it is sent to from there.
     pub(super) async fn follow(&self, command: SlotCommand<'_>) -> Result<Value, Fault> {
@@ -165,10 +174,22 @@ impl Cluster {
         node: &Node,
         elsewhere: &Elsewhere,
     ) -> Result<Option<Arc<Node>>, Fault> {
+        match self.told_elsewhere(node, elsewhere)? {
+            Told::Nothing => Ok(None),
+            Told::NewOwner(slot) => {
+                self.nodes.slot_changed(slot);
+                Ok(None)
+            }
+            Told::ToAsk(node) => Ok(Some(node)),
+        }
+    }
+
+    /// What a node tells that sends a command elsewhere. The caller has the channels of a slot with a new owner moved there.
+    pub(super) fn told_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Told, Fault> {
         let Some(teller) = self.nodes.address_of(node) else {
             // The client has forgotten the node, because it has no slot any more or is one of a former cluster. What it says
             // teaches nothing, and the present owner of the slot is asked.
-            return Ok(None);
+            return Ok(Told::Nothing);
         };
         let parse = |text: &str| {
             Redirect::parse(text, &teller).ok_or_else(|| {
@@ -180,15 +201,19 @@ impl Cluster {
         match elsewhere {
             Elsewhere::Moved(text) => {
                 let Redirect { slot, node } = parse(text)?;
-                self.nodes.learn(slot, &node);
+                let is_new = self.nodes.learn(slot, &node);
                 self.want_map();
-                Ok(None)
+                Ok(if is_new {
+                    Told::NewOwner(slot)
+                } else {
+                    Told::Nothing
+                })
             }
             Elsewhere::Ask(text) => {
                 let Redirect { node, .. } = parse(text)?;
-                Ok(Some(self.nodes.visit(&node)))
+                Ok(Told::ToAsk(self.nodes.visit(&node)))
             }
-            Elsewhere::TryAgain => Ok(None),
+            Elsewhere::TryAgain => Ok(Told::Nothing),
             Elsewhere::Nowhere => {
                 let text = "the node finds the keys of one lock in several slots";
                 Err(Fault::Protocol(cause(text)))

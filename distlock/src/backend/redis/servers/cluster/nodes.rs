@@ -110,13 +110,10 @@ impl Nodes {
         nodes.find(|node| node.number() == number).cloned()
     }
 
-    /// A node has said that a slot is at another node.
-    pub(super) fn learn(&self, slot: u16, node: &Address) {
+    /// A node has said that a slot is at another node. Returns whether that is new. The caller then has the channels of the slot moved.
+    pub(super) fn learn(&self, slot: u16, node: &Address) -> bool {
         let number = self.shared.epochs.next();
-        let is_new = self.state.write().map.learn(slot, node, number);
-        if is_new {
-            self.changed();
-        }
+        self.state.write().map.learn(slot, node, number)
     }
 
     /// A node that is asked although it does not have the slot. It is kept for a while.
@@ -254,10 +251,24 @@ impl Nodes {
         self.shared.epochs.changed();
     }
 
+    /// The same for one slot.
+    pub(super) fn slot_changed(&self, slot: u16) {
+        self.move_channels_of(|one| one == slot);
+        self.shared.epochs.changed();
+    }
+
     /// Has the channels subscribed at the nodes that have their slots.
     pub(super) fn move_channels(&self) {
+        self.move_channels_of(|_| true);
+    }
+
+    fn move_channels_of(&self, is_meant: impl Fn(u16) -> bool) {
         for (channel, number) in self.shared.subscriptions.servers() {
-            let node = self.node(slot_of(&channel)).node;
+            let slot = slot_of(&channel);
+            if !is_meant(slot) {
+                continue;
+            }
+            let node = self.node(slot).node;
             if node.number() != number && !self.hears_from(number) {
                 node.subscriber().take_over(&channel);
             }
@@ -275,7 +286,7 @@ impl Nodes {
         let subscription = node.subscriber().subscribe(channel);
         // Who has moved the channels of the slot meanwhile has not found this one.
         if self.node(slot).node.number() != node.number() {
-            self.move_channels();
+            self.move_channels_of(|one| one == slot);
         }
         subscription
     }

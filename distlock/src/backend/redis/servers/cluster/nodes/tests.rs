@@ -68,8 +68,33 @@ fn channel_that_a_node_sends_elsewhere_goes_there_although_the_client_knew_the_n
     let _subscription = before.subscriber().subscribe(CHANNEL.to_owned());
     assert_eq!(node_of_channel(nodes), before.number());
     let redirect = Elsewhere::Moved(format!("{slot} {}", address(2)));
-    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &redirect);
+    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &[redirect]);
     assert_eq!(node_of_channel(nodes), nodes.node(slot).node.number());
+}
+
+#[test]
+fn channels_that_a_node_sends_elsewhere_in_one_answer_move_in_one_step() {
+    let cluster = cluster();
+    let nodes = &cluster.nodes;
+    let names = (0..100).map(|at| format!("redisson_lock__channel:{{k{at}}}"));
+    let names: Vec<String> = names.collect();
+    let subscribed = names
+        .iter()
+        .map(|name| nodes.subscribe(slot_of(name), name.clone()));
+    let _subscriptions: Vec<_> = subscribed.collect();
+    let before = nodes.node(slot_of(&names[0])).node;
+    let redirects = names
+        .iter()
+        .map(|name| Elsewhere::Moved(format!("{} {}", slot_of(name), address(2))));
+    let redirects: Vec<_> = redirects.collect();
+    let changes = nodes.shared.epochs.changes();
+    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &redirects);
+    assert_eq!(nodes.shared.epochs.changes(), changes + 1);
+    let now = nodes.node(slot_of(&names[0])).node.number();
+    assert_ne!(now, before.number());
+    let servers = nodes.shared.subscriptions.servers();
+    assert_eq!(servers.len(), names.len());
+    assert!(servers.iter().all(|(_, number)| *number == now));
 }
 
 #[test]
