@@ -8,7 +8,7 @@ use distlock::{Client, Credentials, Error};
 use distlock_tests::log::lines_with;
 use distlock_tests::rights;
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{eventually, eventually_eq};
+use distlock_tests::{RedisServer, eventually, eventually_eq};
 use tokio::time::sleep;
 
 use super::least::{connect, grant, server_without_default_user};
@@ -62,6 +62,26 @@ async fn f66_new_password_that_the_server_refuses_is_told_and_the_old_right_goes
     other.release().await.unwrap();
     guard.release().await.unwrap();
     idle(&client).await;
+}
+
+/// Its answer to a command that it does not know quotes the arguments.
+async fn f66_password_that_a_server_without_auth_quotes_is_not_logged(row: &Row) {
+    let server = RedisServer::builder().arg("--rename-command", "AUTH HIDDEN");
+    let server = server.start().await;
+    let builder = Client::builder()
+        .credentials_interval(ms(200))
+        // Any password is that of a user who needs none.
+        .credentials_from(|| async {
+            Ok::<_, io::Error>(Credentials::new("default", "quoted password"))
+        });
+    let client = builder.connect(&server.url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let address = server.addr().to_string();
+    let told = || lines_with(&["WARN", &address, "new credentials cannot be used"]);
+    eventually(SOON, "a warning", async || told() > 0).await;
+    row.injected("AUTH that is unknown", 1);
+    assert_eq!(lines_with(&[&address, "quoted password"]), 0);
+    guard.release().await.unwrap();
 }
 
 async fn f66_waiter_that_may_listen_no_more_asks_by_itself(row: &Row) {
@@ -205,5 +225,6 @@ rows! {
         f66_user_that_is_deleted_behind_sentinels_is_denied_until_it_is_back,
         f66_user_that_is_deleted_is_denied_until_it_is_back,
         f66_waiter_that_may_listen_no_more_asks_by_itself,
-        f66_new_password_that_the_server_refuses_is_told_and_the_old_right_goes_on;
+        f66_new_password_that_the_server_refuses_is_told_and_the_old_right_goes_on,
+        f66_password_that_a_server_without_auth_quotes_is_not_logged;
 }

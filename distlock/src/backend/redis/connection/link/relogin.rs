@@ -1,6 +1,8 @@
 //! Logs in again over open connections, for credentials that expire.
 
-use redis::cmd;
+use std::borrow::Cow;
+
+use redis::{RedisError, cmd};
 use tokio::time::{sleep, timeout};
 
 use crate::backend::redis::connection::connect::{Connector, Driven, Step};
@@ -47,7 +49,9 @@ pub(crate) async fn keep_logged_in(
                 telemetry::login_renewed(server, what);
                 sent = credentials;
             }
-            Ok(Err(refused)) => telemetry::login_not_renewed(server, what, &refused),
+            Ok(Err(refused)) => {
+                telemetry::login_not_renewed(server, what, &without_secret(&refused, new))
+            }
             Err(late) => telemetry::login_not_renewed(server, what, &late),
         }
     }
@@ -60,4 +64,16 @@ async fn log_in(connection: &mut Driven, credentials: &Credentials) -> redis::Re
     }
     auth.arg(credentials.password());
     auth.query_async(connection).await
+}
+
+/// What the server said, without the password. A server quotes the arguments of a command that it does not know, and cuts long ones.
+fn without_secret(refused: &RedisError, credentials: &Credentials) -> Cow<'static, str> {
+    let text = refused.to_string();
+    let quotes = text.to_lowercase().contains("unknown command")
+        || !credentials.password().is_empty() && text.contains(credentials.password());
+    if quotes {
+        "the server does not accept the command AUTH".into()
+    } else {
+        text.into()
+    }
 }
