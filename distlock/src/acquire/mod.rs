@@ -224,8 +224,14 @@ impl<G: FromGuard> Acquire<G> {
     /// ```
     pub fn check(&self) -> Result<(), Error> {
         match &self.locks {
-            LockSet::One(handle) => self.settings.checked(handle, LockType::Single(handle.kind)).map(drop),
-            LockSet::All(handles) => self.settings.checked_all(handles, LockType::Multi).map(drop),
+            LockSet::One(handle) => self
+                .settings
+                .checked(handle, LockType::Single(handle.kind))
+                .map(drop),
+            LockSet::All(handles) => self
+                .settings
+                .checked_all(handles, LockType::Multi)
+                .map(drop),
             LockSet::Quorum(handles) => self.settings.checked_quorum(handles).map(drop),
             LockSet::Refused(error) => Err((**error).clone()),
         }
