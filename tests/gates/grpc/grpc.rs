@@ -171,7 +171,7 @@ async fn each_refusal_is_the_status_of_its_kind() {
         Code::InvalidArgument
     );
     let two_tokens = LockLayer::new(&locks)
-        .key(|_: &http::request::Parts| ["a", "b"])
+        .key(|_: &tonic::codegen::http::request::Parts| ["a", "b"])
         .mode(Mode::Fenced);
     assert_eq!(refused(two_tokens, &locks, ask()).await, Code::Internal);
     let cut_short = layer(&locks).max_hold(SEC / 20);
