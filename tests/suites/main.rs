@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod api;
+mod auto_traits;
 mod conformance;
 mod corpus;
 mod differential;

@@ -1,19 +1,21 @@
 //! The traits that the public types implement, for all services and requests.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Debug;
-use std::future::poll_fn;
+use std::future::{Ready, poll_fn};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock_tower::key::{KeyedBody, WholeBody};
+use distlock_tower::key::{self, KeyedBody, WholeBody};
 use distlock_tower::{
-    BoxError, CompletingFuture, CompletingLayer, CompletingService, Held, HoldBody, HoldUntil,
-    LockError, LockFuture, LockInfo, LockLayer, LockService, Reason, Rejection, ServiceLock,
-    ServiceLockFuture, ServiceLockLayer, Template, TemplateError, Unkeyed,
+    BoxError, ClientFuture, ClientLayer, ClientService, CompletingFuture, CompletingLayer,
+    CompletingService, Held, HoldBody, HoldUntil, LockError, LockFuture, LockInfo, LockKeys,
+    LockLayer, LockService, Reason, Rejection, ServiceLock, ServiceLockFuture, ServiceLockLayer,
+    Template, TemplateError, Unkeyed,
 };
 use futures_util::FutureExt as _;
 use http::request::Parts;
@@ -25,33 +27,76 @@ use crate::support::Answer;
 
 fn is_value<T: Clone + Debug + Send + Sync + Unpin + 'static>() {}
 fn is_send_and_debug<T: Debug + Send + 'static>(_: &T) {}
+fn is_sent<T: Debug + Send + 'static>() {}
 fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
 /// A request that implements neither `Clone` nor `Debug`.
 struct Job;
 
+/// Checks each type, and returns what it is called.
+macro_rules! all {
+    ($check:ident: $($ty:ty),+ $(,)?) => {{
+        $($check::<$ty>();)+
+        vec![$(stringify!($ty)),+]
+    }};
+}
+
+type Handler = tower::util::BoxCloneSyncService<Request<()>, Reply, Infallible>;
+
+/// The text of the API leaves auto traits out. It is read for the names, so that a type that is missing here fails.
 #[test]
-fn layers_and_services_are_values_for_all_request_types() {
-    is_value::<Unkeyed>();
-    is_value::<LockLayer>();
-    is_value::<LockLayer<WholeBody>>();
-    is_value::<CompletingLayer>();
-    is_value::<CompletingLayer<WholeBody>>();
-    is_value::<ServiceLockLayer<Job>>();
-    is_value::<LockService<()>>();
-    is_value::<LockService<(), WholeBody>>();
-    is_value::<CompletingService<()>>();
-    is_value::<ServiceLock<(), Job>>();
+fn each_public_type_has_its_auto_traits() {
+    let mut named = all! { is_value:
+        ClientLayer, ClientService<()>, CompletingLayer, CompletingLayer<WholeBody>,
+        CompletingService<()>, Held, HoldUntil, LockError<Infallible>, LockInfo, LockLayer,
+        LockLayer<WholeBody>, LockService<()>, LockService<(), WholeBody>, Reason, Rejection,
+        ServiceLock<(), Job>, ServiceLockLayer<Job>, Template, TemplateError, Unkeyed, key::Head,
+        key::TemplateError, key::Template, WholeBody, key::WholeBody,
+    };
+    named.extend(all! { is_sent:
+        ClientFuture<Ready<()>>, CompletingFuture<Reply, Infallible>, HoldBody<Full<Bytes>>,
+        KeyedBody<Full<Bytes>>, key::KeyedBody<Full<Bytes>>, LockFuture<Handler, ()>,
+        ServiceLockFuture<Reply, Infallible>,
+    });
+    fn is_kept<T: Send + 'static>() {}
+    named.extend(all! { is_kept:
+        LockKeys, key::LockKeys, key::ViaParts, key::ViaRequest, key::ViaTemplate,
+    });
+    #[cfg(feature = "axum")]
+    named.extend(all! { is_value: distlock_tower::HeldRejection });
+    #[cfg(feature = "console")]
+    named.extend(all! { is_kept: distlock_tower::Console });
+    let named: BTreeSet<_> = named.into_iter().map(name).collect();
+    let text = include_str!("../../../tests/gates/checks/api/distlock_tower.txt");
+    let lines = text
+        .lines()
+        .map(|line| line.trim_start_matches("#[non_exhaustive] "));
+    let types = lines.filter_map(|line| {
+        let item = line
+            .strip_prefix("pub struct ")
+            .or_else(|| line.strip_prefix("pub enum "))?;
+        item.starts_with("distlock_tower::").then(|| name(item))
+    });
+    let is_here = |ty: &&str| {
+        (cfg!(feature = "axum") || *ty != "HeldRejection")
+            && (cfg!(feature = "console") || *ty != "Console")
+    };
+    let missing: Vec<_> = types
+        .filter(is_here)
+        .filter(|ty| !named.contains(ty))
+        .collect();
+    assert!(missing.is_empty(), "not checked: {missing:?}");
+}
+
+/// The last part of the path of a type, without parameters.
+fn name(ty: &str) -> &str {
+    let end = ty.find(['<', '(', ' ']).unwrap_or(ty.len());
+    let path = &ty[..end];
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 #[test]
-fn held_and_rejections_are_values_and_errors_implement_error() {
-    is_value::<Held>();
-    is_value::<HoldUntil>();
-    is_value::<LockInfo>();
-    is_value::<Reason>();
-    is_value::<Rejection>();
-    is_value::<Template>();
+fn errors_implement_error() {
     is_error::<TemplateError>();
     is_error::<Rejection>();
     #[cfg(feature = "axum")]
@@ -84,10 +129,6 @@ fn futures_and_bodies_are_send() {
         Ok::<_, Infallible>(Reply::default())
     });
     futures_are_send(&handler);
-    fn send<T: Send + Debug + 'static>() {}
-    send::<CompletingFuture<Reply, Infallible>>();
-    send::<ServiceLockFuture<Reply, Infallible>>();
-    send::<HoldBody<Full<Bytes>>>();
     is_send_and_debug(&HoldBody::<Full<Bytes>>::default());
 }
 

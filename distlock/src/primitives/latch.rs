@@ -1,6 +1,7 @@
 //! The count-down latch: Redisson's `RCountDownLatch`.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -318,6 +319,10 @@ impl Waiting {
         Self(Box::pin(waiting))
     }
 }
+
+// A panic on the way, of a waker or a subscriber of the log, ends the wait, which holds nothing.
+impl UnwindSafe for Waiting {}
+impl RefUnwindSafe for Waiting {}
 
 impl Future for Waiting {
     type Output = Result<(), Error>;

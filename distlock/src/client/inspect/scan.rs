@@ -1,6 +1,7 @@
 //! Looks at many keys in the server, page by page.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -272,6 +273,10 @@ async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Ke
     });
     Ok(examined)
 }
+
+// A page that ends in a panic is read again: the position moves with a whole page.
+impl UnwindSafe for Scan {}
+impl RefUnwindSafe for Scan {}
 
 impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ mod state;
 mod vacancy;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -261,6 +262,10 @@ impl Leader {
             .find(|holder| !holder.is_released))
     }
 }
+
+// A panic of a run ends its lead, and leaves the state as it is without a run.
+impl UnwindSafe for Leader {}
+impl RefUnwindSafe for Leader {}
 
 impl fmt::Debug for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

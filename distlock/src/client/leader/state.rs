@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -223,6 +224,10 @@ impl Stream for LeaderChanges {
         self.0.as_mut().poll_next(cx)
     }
 }
+
+// It only reads, so a panic of a waker leaves nothing half done.
+impl UnwindSafe for LeaderChanges {}
+impl RefUnwindSafe for LeaderChanges {}
 
 impl fmt::Debug for LeaderChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

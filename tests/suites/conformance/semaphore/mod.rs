@@ -53,7 +53,7 @@ pub(crate) async fn delete(client: &Client) {
 
 async fn no_more_permits_are_out_than_there_are(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
-    let _pool = pool(&one, 3).await;
+    drop(pool(&one, 3).await);
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
     for n in 0..40_u32 {

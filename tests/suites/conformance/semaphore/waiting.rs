@@ -134,7 +134,7 @@ async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
     let waiting = wait(&two);
     stage.waiting(&two, 1).await;
     sleep(stage.part(20)).await;
-    let _pool = pool(&one, 1).await;
+    drop(pool(&one, 1).await);
     waiting.await.unwrap().unwrap().release().await.unwrap();
     conserved(stage, &[&one, &two], 1).await;
     delete(&one).await;
@@ -193,7 +193,7 @@ async fn loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait
     stage.waiting(&two, TASKS / 2).await;
     sleep(stage.part(100)).await;
     assert_eq!(told.load(Ordering::Relaxed), TASKS);
-    let _pool = pool(&one, 1).await;
+    drop(pool(&one, 1).await);
     for task in tasks {
         task.await.unwrap();
     }
