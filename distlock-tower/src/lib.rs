@@ -250,7 +250,7 @@
 //!   only with [`HoldUntil::Body`]. An upgraded connection, or a task that the handler spawned, runs under the lock only if
 //!   it owns the guard of [`Held::keep`].
 //! * A 500 `lost` or a 408 `body-timeout` undoes nothing: what the handler did before it was dropped stays done. If a write must not arrive after
-//!   the lock was lost, use a [fencing token](Held::token) that the store compares.
+//!   the lock was lost, use a [fencing token](Held::fencing_token) that the store compares.
 //! * The lock makes requests run one after the other. It does not make them run only once. A client that repeats a request
 //!   finds the lock free. To recognise a repeated request, store its result.
 //!

@@ -118,7 +118,7 @@ impl Held {
     /// use tower::ServiceExt;
     ///
     /// async fn write(held: Held) -> String {
-    ///     format!("update .. where token <= {}", held.token().unwrap_or_default())
+    ///     format!("update .. where token <= {}", held.fencing_token().unwrap_or_default())
     /// }
     ///
     /// let client = distlock::Client::in_memory();
@@ -128,7 +128,7 @@ impl Held {
     /// assert_eq!(response.status(), 200);
     /// # }
     /// ```
-    pub fn token(&self) -> Option<u64> {
+    pub fn fencing_token(&self) -> Option<u64> {
         self.shared.token
     }
 

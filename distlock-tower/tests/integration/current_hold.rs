@@ -28,7 +28,7 @@ async fn handler_finds_its_hold_by_the_key_and_a_spawned_task_does_not() {
     let handler = service_fn(async |request: Request<()>| {
         let held = request.extensions().get::<Held>().unwrap();
         let found = current(held.key()).unwrap();
-        assert!(found.token().is_some() && found.token() == held.token());
+        assert!(found.fencing_token().is_some() && found.fencing_token() == held.fencing_token());
         let spawned = tokio::spawn(async { is_held("k") }).await.unwrap();
         let inherited = tokio::spawn(distlock::inherit(async { is_held("k") }));
         let inherited = inherited.await.unwrap();

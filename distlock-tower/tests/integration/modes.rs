@@ -163,7 +163,7 @@ async fn unsupported_modes_are_500() {
 #[tokio::test]
 async fn only_fenced_holds_have_a_token_and_each_a_higher_one() {
     let respond_with_token = service_fn(async |request: Request<()>| {
-        let token = request.extensions().get::<Held>().unwrap().token();
+        let token = request.extensions().get::<Held>().unwrap().fencing_token();
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!(
             "{}",
             token.unwrap_or(0)

@@ -113,7 +113,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn expirable_semaphore(&self, key: impl Into<String>) -> ExpirableSemaphore {
-        ExpirableSemaphore::new(self.handle(Kind::Permit, key))
+        ExpirableSemaphore::new(self.handle(Kind::ExpirableSemaphore, key))
     }
 
     /// Returns the [lock](FairLock) on `key` that is granted in the order of arrival, among all clients.
@@ -197,7 +197,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn count_down_latch(&self, key: impl Into<String>) -> CountDownLatch {
-        CountDownLatch::new(self.handle(Kind::Latch, key))
+        CountDownLatch::new(self.handle(Kind::CountDownLatch, key))
     }
 
     /// The lock of the kind that its type names.

@@ -85,9 +85,9 @@ impl Client {
             Primitive::ReadLock => Kind::Read,
             Primitive::WriteLock => Kind::Write,
             Primitive::Semaphore => Kind::Semaphore,
-            Primitive::ExpirableSemaphore => Kind::Permit,
+            Primitive::ExpirableSemaphore => Kind::ExpirableSemaphore,
             // A latch and an unused semaphore are both a plain number, and the same command frees both.
-            Primitive::CountDownLatch | Primitive::Number => Kind::Latch,
+            Primitive::CountDownLatch | Primitive::Number => Kind::CountDownLatch,
         };
         let registry = self.lives.current();
         let session = &registry.session;

@@ -141,7 +141,10 @@ impl OwnedKey {
             return None;
         }
         let name = next()?;
-        let mut kinds = Kind::Reentrant.same_data().iter().chain([&Kind::Permit]);
+        let mut kinds = Kind::Reentrant
+            .same_data()
+            .iter()
+            .chain([&Kind::ExpirableSemaphore]);
         let kind = *kinds.find(|kind| kind.name() == name)?;
         let client = Uuid::try_parse(next()?).ok()?;
         let owner = Owner::new(client, next()?.parse().ok()?);

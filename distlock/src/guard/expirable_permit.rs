@@ -307,7 +307,7 @@ impl ExpirablePermit {
 
 impl Leased for ExpirablePermit {
     fn is_of(kind: Kind) -> bool {
-        kind == Kind::Permit
+        kind == Kind::ExpirableSemaphore
     }
 }
 

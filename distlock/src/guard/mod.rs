@@ -167,7 +167,7 @@ impl Guard {
     /// method is for code in which the kind of lock is a setting.
     ///
     /// The result is `None` for a guard of several locks, because each fenced one has a token of its own. Inside the guard's
-    /// [`scope`](Guard::scope), [`current(key)`](crate::current) has the [token](crate::Current::token) of each key.
+    /// [`scope`](Guard::scope), [`current(key)`](crate::current) has the [token](crate::Current::fencing_token) of each key.
     ///
     /// # Examples
     /// ```
@@ -188,7 +188,7 @@ impl Guard {
     /// let client = Client::in_memory();
     /// let both = MultiLock::of([client.lock("account:1").into(), client.fenced_lock("order:42").into()]);
     /// let guard = both.acquire().await?;
-    /// let token = async { distlock::current("order:42").and_then(|hold| hold.token()) };
+    /// let token = async { distlock::current("order:42").and_then(|hold| hold.fencing_token()) };
     /// assert!(guard.scope(token).await?.is_some());
     /// assert!(guard.fencing_token().is_none());
     /// # Ok(()) }

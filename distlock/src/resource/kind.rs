@@ -33,9 +33,9 @@ pub enum Kind {
     /// Redisson's semaphore: a number of permits without leases.
     Semaphore,
     /// Redisson's permit-expirable semaphore: each permit has an id and a lease.
-    Permit,
+    ExpirableSemaphore,
     /// Redisson's count-down latch.
-    Latch,
+    CountDownLatch,
 }
 
 /// The table of the kinds of [`Lock`](crate::Lock): the sentence about a kind, its type, its name, and the guard of its
@@ -111,7 +111,7 @@ pub(crate) enum Nesting {
 impl Kind {
     /// How many there are: the variant named here is the last one.
     #[cfg(feature = "metrics")]
-    pub(crate) const NUMBER: usize = Self::Latch as usize + 1;
+    pub(crate) const NUMBER: usize = Self::CountDownLatch as usize + 1;
 
     /// The name in logs and metrics: that of the method which makes it, or of the side of a read/write lock.
     pub(crate) fn name(self) -> &'static str {
@@ -125,8 +125,8 @@ impl Kind {
             Self::Read => "read_lock",
             Self::Write => "write_lock",
             Self::Semaphore => "semaphore",
-            Self::Permit => "expirable_semaphore",
-            Self::Latch => "count_down_latch",
+            Self::ExpirableSemaphore => "expirable_semaphore",
+            Self::CountDownLatch => "count_down_latch",
         }
     }
 
@@ -140,8 +140,8 @@ impl Kind {
             | Self::NonReentrantFair => Family::Lock,
             Self::Read | Self::Write => Family::ReadWrite,
             Self::Semaphore => Family::Semaphore,
-            Self::Permit => Family::Permit,
-            Self::Latch => Family::Latch,
+            Self::ExpirableSemaphore => Family::Permit,
+            Self::CountDownLatch => Family::Latch,
         }
     }
 
@@ -158,8 +158,8 @@ impl Kind {
             ],
             Family::ReadWrite => &[Self::Read, Self::Write],
             Family::Semaphore => &[Self::Semaphore],
-            Family::Permit => &[Self::Permit],
-            Family::Latch => &[Self::Latch],
+            Family::Permit => &[Self::ExpirableSemaphore],
+            Family::Latch => &[Self::CountDownLatch],
         }
     }
 
@@ -168,7 +168,9 @@ impl Kind {
             Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced | Self::Write => {
                 Line::Local
             }
-            Self::Read | Self::Semaphore | Self::Permit | Self::Latch => Line::Shared,
+            Self::Read | Self::Semaphore | Self::ExpirableSemaphore | Self::CountDownLatch => {
+                Line::Shared
+            }
             Self::Fair | Self::NonReentrantFair => Line::Server,
         }
     }

@@ -42,7 +42,7 @@ pub fn is_held(key: &str) -> bool {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
 /// async fn write(text: &str) -> String {
-///     let token = distlock::current("report").and_then(|hold| hold.token()).unwrap_or_default();
+///     let token = distlock::current("report").and_then(|hold| hold.fencing_token()).unwrap_or_default();
 ///     format!("{text} if the last token is at most {token}")
 /// }
 ///
@@ -134,7 +134,7 @@ impl Current {
     ///
     /// # Examples
     /// See [`current`].
-    pub fn token(&self) -> Option<u64> {
+    pub fn fencing_token(&self) -> Option<u64> {
         self.hold().token()
     }
 

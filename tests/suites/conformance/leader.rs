@@ -135,7 +135,7 @@ async fn body_that_ends_gives_its_value_and_the_lead_back(stage: &Stage) {
         async move {
             assert_eq!(inside.term(), Some(term));
             assert_eq!(
-                distlock::current(KEY).and_then(|hold| hold.token()),
+                distlock::current(KEY).and_then(|hold| hold.fencing_token()),
                 Some(term)
             );
             term

@@ -237,19 +237,19 @@ impl Step for PermitStep {
 }
 
 agree::agree_on_all_servers!(
-    Kind::Permit,
+    Kind::ExpirableSemaphore,
     "",
     timeless_step().prop_map(Event::Step),
     (80, 200)
 );
 
-agree::agrees_with_itself!(Kind::Permit, with_pauses(step, 10), (500, 120));
+agree::agrees_with_itself!(Kind::ExpirableSemaphore, with_pauses(step, 10), (500, 120));
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]
 async fn verbs_answer_what_they_promise() {
     let client = Client::in_memory();
-    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::ExpirableSemaphore);
     let two = verbs.with_permits(2);
     let (lease, long) = (Duration::from_secs(1), Duration::from_secs(5));
     let number = |number| Ok::<_, ()>(Answer::Number(number));

@@ -208,7 +208,7 @@ fn semaphores_in_memory_and_memory_agree() {
 #[test]
 fn latches_in_memory_and_redis_agree() {
     let event = some_expiring(latch_step()).prop_map(Event::Step);
-    agree::memory_and_redis_agree(Kind::Latch, event, (80, 200));
+    agree::memory_and_redis_agree(Kind::CountDownLatch, event, (80, 200));
 }
 
 /// In a cluster, the name of a latch has no braces: its channel has braces of its own.
@@ -216,7 +216,7 @@ mod latch {
     use super::*;
 
     agree::agree_on_several_servers!(
-        Kind::Latch,
+        Kind::CountDownLatch,
         "",
         latch_step()
             .prop_filter("a name without braces", NumberStep::has_no_braces)
@@ -228,7 +228,7 @@ mod latch {
 #[test]
 fn latches_in_memory_and_memory_agree() {
     agree::memory_and_memory_agree(
-        Kind::Latch,
+        Kind::CountDownLatch,
         passing(some_expiring(latch_step())),
         (300, 120),
     );

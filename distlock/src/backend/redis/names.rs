@@ -321,7 +321,14 @@ mod tests {
             "order:timeout",
         ] {
             assert!(!belongs_to_another(name), "{name:?}");
-            for kind in [Fenced, Fair, Read, Semaphore, Permit, Latch] {
+            for kind in [
+                Fenced,
+                Fair,
+                Read,
+                Semaphore,
+                ExpirableSemaphore,
+                CountDownLatch,
+            ] {
                 let keys = beside(kind, name).into_iter();
                 let is_channel = |name: &String| {
                     [
@@ -381,8 +388,8 @@ mod tests {
             Read,
             Write,
             Semaphore,
-            Permit,
-            Latch,
+            ExpirableSemaphore,
+            CountDownLatch,
         ];
         for name in [
             "k",
@@ -409,7 +416,7 @@ mod tests {
             for kind in all {
                 assert_eq!(
                     scattered(kind, name).is_some(),
-                    kind == Latch,
+                    kind == CountDownLatch,
                     "{kind:?} {name:?}"
                 );
             }

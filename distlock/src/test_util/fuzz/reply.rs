@@ -76,7 +76,7 @@ fn read_for_each(value: &Value, wanted: usize, faults: &mut Vec<Fault>) {
         Ok(ours) => assert_eq!(ours.len(), wanted),
         Err(fault) => faults.push(fault),
     }
-    for kind in [Kind::Reentrant, Kind::Latch] {
+    for kind in [Kind::Reentrant, Kind::CountDownLatch] {
         match reply::looked(all(), &targets(kind, wanted)) {
             Ok(looked) => assert_eq!(looked.len(), wanted),
             Err(fault) => faults.push(fault),

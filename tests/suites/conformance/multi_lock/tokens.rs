@@ -15,7 +15,7 @@ async fn token_of_a_fenced_member_is_that_of_its_key(stage: &Stage) {
         let guard = both.acquire().await.unwrap();
         assert_eq!(guard.fencing_token(), None, "{fenced} is fenced");
         let tokens =
-            async { [fenced, plain].map(|key| current(key).and_then(|hold| hold.token())) };
+            async { [fenced, plain].map(|key| current(key).and_then(|hold| hold.fencing_token())) };
         let [token, none] = guard.scope(tokens).await.unwrap();
         assert!(token > Some(last) && none.is_none(), "{token:?} {none:?}");
         guard.release().await.unwrap();
@@ -32,7 +32,7 @@ async fn tokens_of_two_fenced_members_are_told_apart(stage: &Stage) {
     let members = ["a", "b"].map(|key| Member::from(client.fenced_lock(key)));
     let guard = MultiLock::of(members).acquire().await.unwrap();
     assert_eq!(guard.fencing_token(), None);
-    let token = |key| current(key).and_then(|hold| hold.token()).unwrap();
+    let token = |key| current(key).and_then(|hold| hold.fencing_token()).unwrap();
     let [one, two] = guard.scope(async { ["a", "b"].map(token) }).await.unwrap();
     for (key, token) in [("a", one), ("b", two)] {
         let report = client.inspect(key).await.unwrap();

@@ -16,7 +16,7 @@ async fn code_inside_a_scope_sees_its_holds_and_no_others(stage: &Stage) {
         assert!(is_held("order") && !is_held("item"));
         let deeper = inner.acquire().run(async {
             assert!(is_held("order") && is_held("item"));
-            assert!(current("order").unwrap().token().is_none());
+            assert!(current("order").unwrap().fencing_token().is_none());
             current("item").unwrap()
         });
         let hold = deeper.await.unwrap();
@@ -24,7 +24,7 @@ async fn code_inside_a_scope_sees_its_holds_and_no_others(stage: &Stage) {
         hold
     });
     let hold = inside.await.unwrap();
-    assert!(hold.token().is_some() && hold.key() == "item");
+    assert!(hold.fencing_token().is_some() && hold.key() == "item");
     assert!(!hold.is_held());
     hold.lost().await;
 }
@@ -74,8 +74,8 @@ async fn each_key_of_several_kinds_is_seen_with_its_own_token_and_owner(stage: &
     let mixed = MultiLock::of([client.lock("a").into(), client.fenced_lock("b").into()]);
     let guard = mixed.acquire().await.unwrap();
     let [a, b] = ["a", "b"].map(|key| guard.section().enter(|| current(key)).unwrap());
-    assert_eq!((a.key(), a.token()), ("a", None));
-    assert!(b.key() == "b" && b.token().is_some());
+    assert_eq!((a.key(), a.fencing_token()), ("a", None));
+    assert!(b.key() == "b" && b.fencing_token().is_some());
     for hold in [a, b] {
         let holders = client.lock(hold.key()).holders().await.unwrap();
         assert_eq!(holders[0].owner, hold.owner().to_string());

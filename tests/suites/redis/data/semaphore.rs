@@ -95,13 +95,17 @@ async fn number_messages_and_marks_are_as_they_should_be() {
 /// A client sends a request again for nearly as long.
 #[tokio::test]
 async fn answers_to_requests_of_each_kind_are_remembered_for_35_seconds_by_default() {
-    for kind in [Kind::Semaphore, Kind::Permit, Kind::Latch] {
+    for kind in [
+        Kind::Semaphore,
+        Kind::ExpirableSemaphore,
+        Kind::CountDownLatch,
+    ] {
         let server = RedisServer::start().await;
         let client = Client::connect(&server.url()).await.unwrap();
         let since = Instant::now();
         let is_set = match kind {
             Kind::Semaphore => client.semaphore("k").try_set_permits(3).await,
-            Kind::Permit => client.expirable_semaphore("k").try_set_permits(3).await,
+            Kind::ExpirableSemaphore => client.expirable_semaphore("k").try_set_permits(3).await,
             _ => client.count_down_latch("k").try_set_count(3).await,
         };
         assert!(is_set.unwrap());

@@ -37,7 +37,7 @@ fn scenes() -> Vec<(Kind, &'static str, Vec<&'static str>)> {
         (Kind::Fair, QUEUE, "list"),
         (Kind::Fair, TIMEOUTS, "zset"),
         (Kind::Fair, OURS, "zset"),
-        (Kind::Permit, PERMITS, "zset"),
+        (Kind::ExpirableSemaphore, PERMITS, "zset"),
         (Kind::Semaphore, OWNERS, "hash"),
     ] {
         let others = of_other_types(key, own).into_iter();
@@ -65,7 +65,7 @@ fn scenes() -> Vec<(Kind, &'static str, Vec<&'static str>)> {
         vec!["ZADD", PERMITS, "1", "0123456789abcdef", "2", "job:1"],
         vec!["ZADD", PERMITS, "1", "0ddad9e6-60bc-45a5-8797-198735"],
     ] {
-        scenes.push((Kind::Permit, PERMITS, words));
+        scenes.push((Kind::ExpirableSemaphore, PERMITS, words));
     }
     scenes
 }
@@ -77,7 +77,7 @@ async fn no_operation_changes_what_another_program_has_beside_the_key() {
     let client = client(&server).await;
     for (kind, key, words) in scenes() {
         let numbers: &[Option<&str>] = match kind {
-            Kind::Semaphore | Kind::Permit => &[None, Some("7")],
+            Kind::Semaphore | Kind::ExpirableSemaphore => &[None, Some("7")],
             _ => &[None],
         };
         for (number, ttl) in numbers.iter().flat_map(|n| [(n, false), (n, true)]) {

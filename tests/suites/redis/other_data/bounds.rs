@@ -191,7 +191,7 @@ async fn crowd_of_ended_permits_bounds_no_loop_and_goes_back_in_the_end() {
     let client = client(&server).await;
     server.cli(&["SET", "k", "0"]).await;
     fill(&server, "{k}:timeout", "'ZADD', KEYS[1], i, id").await;
-    let permits = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    let permits = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::ExpirableSemaphore);
     let many = size(20_000, 100_000) as u64;
     let what = "permits";
     bounded(&server, what, permits.inspect("k")).await.unwrap();

@@ -30,8 +30,8 @@ const KINDS: [Kind; 11] = [
     Kind::Read,
     Kind::Write,
     Kind::Semaphore,
-    Kind::Permit,
-    Kind::Latch,
+    Kind::ExpirableSemaphore,
+    Kind::CountDownLatch,
 ];
 
 fn is_read_write(kind: Kind) -> bool {
@@ -40,7 +40,10 @@ fn is_read_write(kind: Kind) -> bool {
 
 /// Whether the kind keeps a number under its key.
 fn has_number(kind: Kind) -> bool {
-    matches!(kind, Kind::Semaphore | Kind::Permit | Kind::Latch)
+    matches!(
+        kind,
+        Kind::Semaphore | Kind::ExpirableSemaphore | Kind::CountDownLatch
+    )
 }
 
 /// What an operation answered.
@@ -50,7 +53,7 @@ type Answered = Result<Answer, Error>;
 async fn operations(client: &Client, kind: Kind) -> Vec<(&'static str, Answered)> {
     let verbs = Verbs::new(client, Uuid::from_u128(7)).of_kind(kind);
     let mut answers = Vec::new();
-    if kind != Kind::Latch {
+    if kind != Kind::CountDownLatch {
         answers.extend([
             ("acquire", verbs.attempt("k", 1, LEASE).await),
             (
@@ -65,7 +68,7 @@ async fn operations(client: &Client, kind: Kind) -> Vec<(&'static str, Answered)
             ("withdraw", verbs.withdraw("k", 1).await),
         ]);
     }
-    if !matches!(kind, Kind::Latch | Kind::Semaphore) {
+    if !matches!(kind, Kind::CountDownLatch | Kind::Semaphore) {
         answers.push(("renew", verbs.renew(&[("k", 1, 2, LEASE)]).await));
     }
     if matches!(kind, Kind::Reentrant | Kind::NonReentrant | Kind::Spin) {
@@ -94,12 +97,12 @@ async fn adjustments(verbs: &Verbs, kind: Kind) -> Vec<(&'static str, Answered)>
             ("add", verbs.adjust("k", 5, SemaphoreChange::Add(1)).await),
             ("drain", verbs.adjust("k", 6, SemaphoreChange::Drain).await),
         ],
-        Kind::Latch => vec![
+        Kind::CountDownLatch => vec![
             ("count", verbs.adjust("k", 3, LatchChange::Count).await),
             ("set", verbs.adjust("k", 4, LatchChange::TrySet(5)).await),
             ("down", verbs.adjust("k", 5, LatchChange::CountDown).await),
         ],
-        Kind::Permit => {
+        Kind::ExpirableSemaphore => {
             let id = verbs.permit_ids(1)[0];
             vec![
                 ("count", verbs.adjust("k", 3, PermitChange::Count).await),

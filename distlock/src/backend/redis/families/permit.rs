@@ -260,7 +260,7 @@ mod tests {
         let renewal = |permits: &u32| {
             let key = Key::new("", "seats").unwrap();
             let resource = Resource {
-                kind: Kind::Permit,
+                kind: Kind::ExpirableSemaphore,
                 key,
             };
             let mut target = Target::of(&resource, Owner::new(Uuid::nil(), 1));

@@ -57,7 +57,7 @@ proptest! {
             prop_assert!(ours.len() == wanted && named);
         }
         refused.extend(renewed(value.clone(), wanted).err());
-        for kind in [Kind::Reentrant, Kind::Latch] {
+        for kind in [Kind::Reentrant, Kind::CountDownLatch] {
             if let Ok(looked) = looked(value.clone(), &targets(kind, wanted)) {
                 prop_assert_eq!(looked.len(), wanted);
             }

@@ -219,7 +219,7 @@ async fn verbs_sent_twice_leave_what_they_left_once() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let verbs = Verbs::new(&client, Uuid::from_u128(7))
-        .of_kind(Kind::Permit)
+        .of_kind(Kind::ExpirableSemaphore)
         .with_permits(2);
     verbs
         .adjust(SEATS, 100, PermitChange::TrySet(3))

@@ -24,7 +24,7 @@ async fn without_number(server: &RedisServer, verbs: &Verbs, permits: u32) {
 
 async fn verbs(server: &RedisServer) -> Verbs {
     let client = client(server).await;
-    Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit)
+    Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::ExpirableSemaphore)
 }
 
 #[tokio::test]
