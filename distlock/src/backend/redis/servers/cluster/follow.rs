@@ -28,7 +28,7 @@ pub(super) struct SlotCommand<'a> {
 }
 
 /// What the client learns from a node that sends a command elsewhere.
-pub(super) enum Told {
+enum Told {
     Nothing,
     /// This slot has another owner.
     NewOwner(u16),
@@ -184,8 +184,31 @@ impl Cluster {
         }
     }
 
+    /// The node with this number sends subscriptions elsewhere.
+    pub(super) fn subscriptions_sent_elsewhere(
+        &self,
+        number: ServerNumber,
+        redirects: &[Elsewhere],
+    ) {
+        let mut is_changed = false;
+        if let Some(node) = self.nodes.numbered(number) {
+            for redirect in redirects {
+                // What is no redirect teaches nothing; the map is read anyway.
+                let told = self.told_elsewhere(&node, redirect);
+                is_changed |= matches!(told, Ok(Told::NewOwner(_)));
+            }
+        }
+        // Once for all of them, because this looks at each channel of the client.
+        if is_changed {
+            self.nodes.changed();
+        } else {
+            // The client may have learned that before, when the channels were not subscribed yet.
+            self.nodes.move_channels();
+        }
+    }
+
     /// What a node tells that sends a command elsewhere. The caller has the channels of a slot with a new owner moved there.
-    pub(super) fn told_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Told, Fault> {
+    fn told_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Told, Fault> {
         let Some(teller) = self.nodes.address_of(node) else {
             // The client has forgotten the node, because it has no slot any more or is one of a former cluster. What it says
             // teaches nothing, and the present owner of the slot is asked.
