@@ -362,6 +362,6 @@ async fn has_what_it_had_although_the_total_was_lowered(verbs: &Verbs) {
 async fn owner_has_what_it_had_on_redis_although_the_total_was_lowered() {
     let server = RedisServer::start().await;
     let client = Client::builder().connect(&server.url()).await.unwrap();
-    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::ExpirableSemaphore);
     has_what_it_had_although_the_total_was_lowered(&verbs).await;
 }
