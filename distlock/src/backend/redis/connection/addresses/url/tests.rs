@@ -290,7 +290,7 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ("redis://host?protocol=resp3&protocol=resp3", "twice"),
         ("redis://host?wait=5", "`wait` is no duration"),
         (
-            "redis://host?default_wait=1d",
+            "redis://host?default_wait=1w",
             "`default_wait` is no duration",
         ),
         ("redis://host?wait=5s&default_wait=5s", "the query has both"),
