@@ -298,16 +298,17 @@ mod tests {
     }
 
     #[test]
-    fn units_of_durations_are_ms_s_m_h() {
+    fn units_of_durations_are_ms_s_m_h_d() {
         for (text, millis) in [
             ("0", 0),
             ("500ms", 500),
             ("1m30s", 90_000),
             ("2h", 7_200_000),
+            ("2d", 172_800_000),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "5", "18446744073709551615", "1M", "1d", "-5s", "soon"] {
+        for text in ["", "5", "18446744073709551615", "1M", "1w", "-5s", "soon"] {
             assert!(duration(text).unwrap_err().contains("1m30s"), "{text}");
         }
     }

@@ -183,11 +183,15 @@ impl Hold {
         QuorumTally::begin(&self.client, parts, needs, meter)
     }
 
-    /// It is a part of a Redlock's hold from now on.
-    pub(crate) fn belongs_to(&self, tally: &Arc<QuorumTally>) {
-        if let Some(rare) = &self.rare {
-            let _first = rare.tally.set(Arc::clone(tally));
-        }
+    /// It is a part of a Redlock's hold from now on, and its loss counts. Returns whether it is: it may have been lost before.
+    pub(crate) fn belongs_to(&self, tally: &Arc<QuorumTally>) -> bool {
+        // Under the mutex under which a loss asks whether it counts.
+        self.with_lease(|lease| {
+            if let Some(rare) = &self.rare {
+                let _first = rare.tally.set(Arc::clone(tally));
+            }
+            !lease.guards.was_lost_before_one()
+        })
     }
 
     /// The type of the lock that is lost if this hold is lost, as the log shows it.
@@ -201,8 +205,14 @@ impl Hold {
     /// The hold is lost. Returns whether a lock is lost by that. It is not if the hold is a part of a Redlock that has enough other
     /// parts, or of an acquisition that has not come to a guard. Called once.
     pub(crate) fn loses_lock(&self) -> bool {
-        let has_guard = !self.lease(|lease| lease.guards.waits_for_one());
-        has_guard && self.tally().is_none_or(|tally| tally.lose_part())
+        let counts = self.with_lease(|lease| {
+            let counts = self.tally().is_some() || !lease.guards.waits_for_one();
+            if !counts {
+                lease.guards.lose_before_one();
+            }
+            counts
+        });
+        counts && self.tally().is_none_or(|tally| tally.lose_part())
     }
 
     /// Counts that the lock is lost.

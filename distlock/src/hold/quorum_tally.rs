@@ -58,6 +58,12 @@ impl QuorumTally {
         self.state.lock().left += 1;
     }
 
+    /// A part that was added had been lost before.
+    pub(crate) fn lacks_part(&self) {
+        let mut state = self.state.lock();
+        state.left = state.left.saturating_sub(1);
+    }
+
     /// A part was lost. Returns whether the lock is lost by that, which is so once.
     pub(super) fn lose_part(&self) -> bool {
         let mut state = self.state.lock();

@@ -85,8 +85,8 @@ impl Inspection {
 
     /// Asks for an inspection of long waits at `at`. Returns whether none was planned until then.
     ///
-    /// The caller was counted among the waiters before, under a mutex that the inspection takes as well. So if it finds the time of a
-    /// one that has begun meanwhile, that one finds the caller.
+    /// The caller was counted among the waiters before, under a mutex that the inspection takes as well. So if it finds the time of an
+    /// inspection that has begun meanwhile, that one finds the caller.
     pub(super) fn inspect_by(&self, at: Tick) -> bool {
         self.long_waits_at.lower_to(at)
     }

@@ -86,7 +86,7 @@ pub(crate) fn lost(
 pub(crate) fn part_lost(Resource { kind, key }: &Resource, owner: Owner, loss: Loss) {
     log!(
         info, target: TARGET, kind = kind.name(), key = key.text(), %owner, reason = %loss,
-        "a part of a hold was lost; the lock is not lost by this"
+        "a part of a hold was lost; the Redlock is not lost by this"
     );
 }
 

@@ -14,7 +14,7 @@
 //! fn status(paid: Result<(), Error>) -> u16 {
 //!     match paid {
 //!         Ok(()) => 200,
-//!         Err(error) if error.is_busy() => 409,
+//!         Err(error) if error.is_held_by_another() => 409,
 //!         Err(error) if error.is_unavailable() => 503,
 //!         Err(_) => 500,
 //!     }

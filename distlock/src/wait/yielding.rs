@@ -71,30 +71,37 @@ impl Waiter<'_> {
     /// attempts in this time.
     async fn leave_free(&mut self) {
         let (session, slot) = (self.session(), &self.turn.slot);
-        let longest = self.requested().backoff().longest;
+        let pause = self.poll_pause();
         let now = session.now();
-        let alone = longest.saturating_mul(SPIN_TURN_ALONE);
+        let alone = pause.saturating_mul(SPIN_TURN_ALONE);
         let is_due = slot.left_free_at(now.after(alone)) <= now;
         let pause = match is_due {
-            true => longest.max(YIELD_TIME),
+            true => pause,
             // Waiters of other kinds of lock heard of the release.
             false if slot.round_robin().ahead() > 0 => YIELD_TIME,
             false => return,
         };
-        let until = now.after(pause);
         // A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.request.deadline().before(YIELD_TIME);
-        session.clock.sleep_until(until.min(latest)).await;
-        if is_due && until <= latest {
+        let until = now.after(pause).min(latest);
+        session.clock.sleep_until(until).await;
+        if is_due {
+            // In proportion to the time for which the key was left free.
+            let alone = until.since(now).saturating_mul(SPIN_TURN_ALONE);
             slot.leave_free_at(session.now().after(alone));
         }
+    }
+
+    /// For how long a key is left free whose waiters poll. Each of them attempts in this time.
+    fn poll_pause(&self) -> Duration {
+        self.requested().backoff().longest.max(YIELD_TIME)
     }
 
     /// Records that a key whose waiters poll was refused: another client has its turn.
     pub(super) fn count_turn_of_pollers(&self) {
         let requested = self.requested();
         if !requested.resource.kind.listens() {
-            let turn = requested.backoff().longest.saturating_mul(SPIN_TURN);
+            let turn = self.poll_pause().saturating_mul(SPIN_TURN);
             let now = self.session().now();
             self.turn.slot.taken_before(now.after(turn));
         }
@@ -322,7 +329,7 @@ impl Yielding<'_> {
         }
     }
 
-    /// Looks once for each client that has waited longer, until one of them has the key.
+    /// Peeks once for each client that has waited longer, until one of them has the key.
     async fn peek_for_each(&mut self, ahead: u32, until: Tick) -> Taker {
         for _ in 1..ahead.min(MOST_AHEAD) {
             match self.peek_for_taker(until).await {
@@ -333,7 +340,7 @@ impl Yielding<'_> {
         self.peek_for_taker(until).await
     }
 
-    /// Looks until somebody has the key, but not beyond `until`. `heard` is the number of messages before. If all takers are clients of
+    /// Peeks until somebody has the key, but not beyond `until`. `heard` is the number of messages before. If all takers are clients of
     /// this crate, the next message ends the wait: one of them has had its turn between two peeks.
     async fn wait_for_taker(&mut self, heard: i64, until: Tick) -> Taker {
         loop {

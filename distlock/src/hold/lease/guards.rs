@@ -21,6 +21,8 @@ pub(crate) struct LeaseGuards {
     stays: bool,
     /// Whether there is no guard yet, because other keys of the acquisition are missing.
     waits_for_one: bool,
+    /// Whether the hold was lost while there was no guard.
+    lost_before_one: bool,
 }
 
 // `#[inline]` where a method is called for each acquisition or release: the compiler may put this file and the lease into
@@ -87,6 +89,16 @@ impl LeaseGuards {
     /// Whether there is no guard yet.
     pub(crate) fn waits_for_one(&self) -> bool {
         self.waits_for_one
+    }
+
+    /// The hold is lost, and no guard has it.
+    pub(crate) fn lose_before_one(&mut self) {
+        self.lost_before_one = true;
+    }
+
+    /// Whether the hold was lost while no guard had it.
+    pub(crate) fn was_lost_before_one(&self) -> bool {
+        self.lost_before_one
     }
 
     /// Whether the watchdog keeps a guard without limit.

@@ -109,7 +109,7 @@ impl<H: Clone + Numbered> Agenda<H> {
 
     /// Plans a check of the hold at `at`, unless an earlier one is planned.
     pub(super) fn schedule_check(&mut self, number: u64, at: Tick) {
-        // Looks of one millisecond are filed together: tokio's timers fire at no other time.
+        // Checks of one millisecond are filed together: tokio's timers fire at no other time.
         let at = at.to_whole_millis();
         if self.plan(number, at) {
             self.file(at, [number]);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
+use scopeguard::defer;
 use smallvec::SmallVec;
 
 use super::HoldShares;
@@ -75,8 +76,9 @@ impl QuorumHold {
         let first = shares[0].hold_ref().hold();
         let tally = first.begin_quorum(shares.len(), quorum, meter);
         for share in &shares {
-            // Before it has a guard, from when on its loss counts.
-            share.hold_ref().hold().belongs_to(&tally);
+            if !share.hold_ref().hold().belongs_to(&tally) {
+                tally.lacks_part();
+            }
             share.has_guard();
         }
         let margins = margins(&requests);
@@ -174,13 +176,21 @@ impl QuorumHold {
         let loss = self.loss();
         // Before the shares are taken: a view has to find that the guard has ended, and not that its parts are lost.
         self.members.end();
-        let shares = self.parts.end_guard(&self.members);
+        let (shares, was_last) = self.parts.end_guard(&self.members);
         if let Some(ago) = expired_for {
             shares.iter().for_each(|share| keep_for_margin(share, ago));
         }
-        // Last: the log and the metrics may panic. The shares are dropped then, and end.
-        if let Some((part, loss)) = loss {
-            self.tell_lost(&part, loss);
+        // Last: the log and the metrics may panic. The shares are dropped then, and end. In a block: what a function returns is not
+        // dropped if its end panics.
+        {
+            defer! {
+                if was_last {
+                    self.parts.tally.end();
+                }
+            }
+            if let Some((part, loss)) = loss {
+                self.tell_lost(&part, loss);
+            }
         }
         shares
     }
@@ -314,8 +324,8 @@ impl Parts {
         task.take_if(|task| Arc::ptr_eq(&task.mark, mark)).is_some()
     }
 
-    /// Ends a guard, and the task with the last one. The caller ends the shares.
-    fn end_guard(&self, members: &Arc<QuorumMembers>) -> HoldShares {
+    /// Ends a guard, and the task with the last one. Returns whether it was the last one. The caller ends the shares.
+    fn end_guard(&self, members: &Arc<QuorumMembers>) -> (HoldShares, bool) {
         let (shares, was_last, task) = {
             // Both under one mutex: a guard that begins meanwhile finds no task, and starts one.
             let mut task = self.task.lock();
@@ -326,10 +336,7 @@ impl Parts {
             // What it was granted meanwhile is dropped with its future, and so released.
             abort.abort();
         }
-        if was_last {
-            self.tally.end();
-        }
-        shares
+        (shares, was_last)
     }
 
     /// Brings the part of one server back as long as the hold lasts.
@@ -344,8 +351,11 @@ impl Parts {
                 if let Some(fresh) = self.try_missing(one).await
                     && self.is_confirmed().await
                 {
+                    // Added first: a loss right after `belongs_to` must not find one part too few.
                     self.tally.add_part();
-                    fresh.hold_ref().hold().belongs_to(&self.tally);
+                    if !fresh.hold_ref().hold().belongs_to(&self.tally) {
+                        self.tally.lacks_part();
+                    }
                     self.guards.put(fresh);
                 }
             };

@@ -250,7 +250,7 @@ impl Link {
         self.serves(epoch);
     }
 
-    /// Connection `epoch` is of use: the server answers over it. If it ends, the next one is made at once.
+    /// Connection `epoch` is of use: the server answers over it, or nothing is to be asked. If it ends, the next one is made at once.
     pub(crate) fn serves(&self, epoch: u64) {
         // Relaxed: nothing else is read by it. Read first, since nearly every answer comes over the same connection as the last one.
         if self.serves.load(Ordering::Relaxed) < epoch {

@@ -136,8 +136,9 @@ impl Cluster {
         let Informant {
             address, is_seed, ..
         } = informant;
-        // A connection to a seed may take longer than this question. It is kept, so that the next question finds it.
-        let node = if *is_seed {
+        // A connection to a seed may take longer than this question. It is kept, so that the next question finds it. Nothing is forgotten
+        // before the first map, and a seed that is away when it has come is no node in an outage.
+        let node = if *is_seed && self.nodes.is_open() {
             self.nodes.visit(address)
         } else {
             self.nodes.node_at(address)

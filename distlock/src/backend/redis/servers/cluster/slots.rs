@@ -204,7 +204,7 @@ impl SlotMap {
         others.cloned().collect()
     }
 
-    /// A node is asked by way of a redirect that teaches nothing.
+    /// A node is asked by way of a redirect that teaches nothing, or a seed is asked for the map.
     pub(crate) fn visit(&mut self, node: &Address, now: Tick) {
         self.visited.insert(node.clone(), now);
     }

@@ -278,6 +278,8 @@ impl Sentinels {
             // What a Sentinel said last does not count once it is forgotten. What it has named is removed under the same lock
             // after that.
             Some(_) if *sentinel.is_forgotten.borrow() => {}
+            // This name may have led to another Sentinel meanwhile, whose word it is not.
+            _ if sentinel.link.epoch() != connected.epoch => {}
             Some(server) => {
                 named.reached(&sentinel.address, sentinel.link.reached_at());
                 named.note(&sentinel.address, server, Instant::now());
