@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::Client;
+use distlock::{Client, Mode};
 use distlock_tower::LockLayer;
 use http::request::Parts;
 use http::{Request, Response, Version};
@@ -228,12 +228,13 @@ async fn log_contains_the_key_that_answers_omit() {
     let _listening = log.listen();
     let client = Client::in_memory();
 
-    let too_long = LockLayer::new(client.clone())
-        .key(|_: &Parts| "secret:1")
-        .wait(Duration::from_secs(400 * 24 * 3600));
-    refused(too_long).await;
+    // A guard has one token, and each key would have another one.
+    let two_tokens = LockLayer::new(client.clone())
+        .key(|_: &Parts| ["secret:1", "secret:2"])
+        .mode(Mode::Fenced);
+    refused(two_tokens).await;
     assert!(log.text().contains("ERROR"), "{}", log.text());
-    assert!(log.text().contains("invalid wait"), "{}", log.text());
+    assert!(log.text().contains("fencing token"), "{}", log.text());
 
     let _guard = client.lock("secret:3").acquire().await.unwrap();
     refused(
