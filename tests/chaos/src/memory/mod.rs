@@ -52,6 +52,9 @@ const TASKS: [u32; 2] = [16, 6];
 /// A panic may keep others from what woke them as well. A waiter that hears nothing looks at its key after 5 s.
 const WAKE_AFTER_A_PANIC: Duration = Duration::from_millis(5_500);
 
+/// The longest pause of a spin lock without a `backoff`.
+const SPIN_PAUSE: Duration = Duration::from_millis(128);
+
 /// A command that met a fault is sent again, and a hold of unknown outcome is released, after pauses of at most a tenth of
 /// the lease. No waiter depends on the end of a lease.
 const HEALS: Duration = Duration::from_millis(700);
@@ -78,6 +81,11 @@ fn bounds(lock_kind: LockKind) -> Bounds {
         capacity: match lock_kind {
             LockKind::Permit | LockKind::Semaphore => lock_kind.capacity(),
             _ => 1,
+        },
+        wake: match lock_kind {
+            // A release by the client of the waiter leaves the key free for the longest pause of those that poll.
+            LockKind::Spin => BOUNDS.wake + SPIN_PAUSE.as_nanos() as u64,
+            _ => BOUNDS.wake,
         },
         settle: match lock_kind {
             // An abandoned change may arrive as late as its fault ends.

@@ -22,12 +22,13 @@ impl ReconnectPause {
         }
     }
 
-    /// The pause after so many connections in a row that were of no use. Each has made it twice as long.
+    /// The pause after so many connections in a row that were of no use. Each has made it twice as long, up to a quarter of the longest
+    /// one: the server does answer, and waiters hear of no release in the pause.
     pub(crate) fn after(useless: u32, longest: Duration) -> Self {
         let doubled = 2_u32.saturating_pow(useless.saturating_sub(1));
         let first = RECONNECT_BACKOFF.first.saturating_mul(doubled);
         Self {
-            next: first.min(longest),
+            next: first.min(longest / 4),
             longest,
         }
     }
