@@ -91,7 +91,7 @@ pub(super) async fn command(
     }
 }
 
-/// Whether what was killed at this time and still runs may never end. Whoever sends a signal then waits no longer.
+/// Whether a command that was killed at this time, and still runs, may never end. From then on a signal ends the wait for it.
 fn is_unkillable(killed_at: Instant) -> bool {
     Instant::now() >= killed_at + UNKILLABLE_AFTER
 }

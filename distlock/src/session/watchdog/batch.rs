@@ -78,8 +78,8 @@ async fn answers_or_ends(
 }
 
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
-/// longer access. Each of them is then renewed alone, so that none is lost because of another. Not if there is no connection: then
-/// they are renewed when it is re-established.
+/// longer access. Each of them is then renewed alone, so that none is lost because of another. Without a
+/// connection none is repeated: the client renews all holds when the connection is re-established.
 async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {

@@ -38,7 +38,7 @@ impl ReconnectPause {
         self.next
     }
 
-    /// Sleeps. If the server refused the last try, somebody who waits for the connection ends the pause after a quarter of it.
+    /// Sleeps. A caller that waits for the connection ends the pause after a quarter of it, if the server refused the last try.
     pub(crate) async fn sleep(&mut self, was_refused: bool, wanted: &Notify) {
         let pause = growing_pause(&mut self.next, self.longest);
         // It grows as well: where many tasks wait, somebody wants the connection all the time.
