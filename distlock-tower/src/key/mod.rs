@@ -2,7 +2,7 @@
 //!
 //! The type of a key function is erased, together with its state, when the layer is made. The layer therefore needs no
 //! type parameter for it. Key functions over a request's head are in `parts.rs`, over axum's extractors in `axum.rs`,
-//! over the body in `body.rs`, over what a body is parsed to in `parsed.rs`; templates are in `template.rs`.
+//! over the body in `body.rs`, over what a body is parsed to in `parsed.rs`; templates are in `template/`.
 
 #[cfg(feature = "axum")]
 mod axum;

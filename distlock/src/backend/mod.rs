@@ -18,10 +18,9 @@
 //! | [`examine`](Reports::examine) | users, by [`Client::inspect`](crate::Client::inspect) | what is under the key and beside it |
 //! | [`scan`](Reports::scan), [`named_clients`](Reports::named_clients) | users, by [`Client::scan`](crate::Client::scan) | which keys there are, and the names of clients |
 //! | [`server_facts`](Reports::server_facts), [`ping`](Connections::ping) | users, about the servers | what the servers say of themselves |
-//!
 //! | [`track`](Backend::track) | the watchdog, for holds that are old, and those whose key has changed | whether the hold is still there |
 //!
-//! Apart from that the watchdog does not read: a renewal tells whether a hold is still there ([`renew`](Backend::renew)).
+//! Apart from `track`, the watchdog does not read: a renewal tells whether a hold is still there ([`renew`](Backend::renew)).
 
 // `pub` for the decorators of the workspace's tests, which reach this module through the feature `test-util`.
 #![cfg_attr(

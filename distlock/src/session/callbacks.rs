@@ -1,4 +1,4 @@
-//! The checks of a client's waiters, which the watchdog's task makes.
+//! What a session asks of the registry above it, and when the watchdog's task checks the client's waiters.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

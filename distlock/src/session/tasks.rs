@@ -21,7 +21,7 @@ pub(super) struct Tasks {
     pub(super) releaser: OnDemandTask,
     peeks: OnDemandTask,
     free: OnDemandTask,
-    /// Whether a task has ended with its runtime since the last [look](Session::start_tasks).
+    /// Whether a task has ended with its runtime since the last call of [`start_tasks`](Session::start_tasks).
     was_cut_off: AtomicBool,
     /// For drops on threads without a runtime, and for tasks whose runtime has ended.
     runtimes: Mutex<Runtimes>,

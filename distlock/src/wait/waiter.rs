@@ -231,7 +231,7 @@ impl<'a> Waiter<'a> {
         Ok(AttemptEnd::Outcome(Outcome::Failed(fault)))
     }
 
-    /// Takes note of an attempt that was sent at `sent` and was not granted. Pauses if the server could not serve it. Returns the
+    /// Records an attempt that was sent at `sent` and was not granted. Pauses if the server could not serve it. Returns the
     /// sleep before the next attempt, if that makes no sense at once.
     pub(super) async fn not_granted(
         &mut self,

@@ -188,7 +188,7 @@ impl Drop for Counted<'_> {
 pub(crate) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
-    // Peeked at each time before anything is sent.
+    // Checked before each command.
     while session.identity.is_valid() {
         releaser.begin_dropped(&session);
         for pending in releaser.take() {

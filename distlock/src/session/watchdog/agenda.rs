@@ -190,13 +190,17 @@ impl<H: Clone + Numbered> Agenda<H> {
     }
 
     fn next_check(&mut self) -> Option<Tick> {
-        while let Some(peeks) = self.filed.first_entry() {
-            let at = *peeks.key();
+        while let Some(checks) = self.filed.first_entry() {
+            let at = *checks.key();
             let planned = |number: &u64| Some(self.holds.get(number)?.planned.get());
-            if peeks.get().iter().any(|number| planned(number) == Some(at)) {
+            if checks
+                .get()
+                .iter()
+                .any(|number| planned(number) == Some(at))
+            {
                 return Some(at);
             }
-            self.size -= peeks.remove().len();
+            self.size -= checks.remove().len();
         }
         None
     }
@@ -205,14 +209,14 @@ impl<H: Clone + Numbered> Agenda<H> {
     /// due by `soon`.
     pub(super) fn take_due(&mut self, now: Tick, soon: Tick) -> Vec<H> {
         let mut due = Vec::new();
-        while let Some(mut peeks) = self.filed.first_entry() {
-            let at = *peeks.key();
+        while let Some(mut checks) = self.filed.first_entry() {
+            let at = *checks.key();
             // Those that are not due yet only fill up a batch that has to be sent anyway.
             let is_enough = |due: &Vec<H>| at > now && due.len().is_multiple_of(RENEWAL_BATCH);
             if at > soon || is_enough(&due) {
                 break;
             }
-            let numbers = peeks.get_mut();
+            let numbers = checks.get_mut();
             while let Some(number) = numbers.pop() {
                 self.size -= 1;
                 if let Some(Watched { hold, planned }) = self.holds.get(&number)
@@ -226,7 +230,7 @@ impl<H: Clone + Numbered> Agenda<H> {
                 }
             }
             if numbers.is_empty() {
-                peeks.remove();
+                checks.remove();
             }
         }
         due
@@ -247,9 +251,9 @@ mod tests {
         Tick::from_millis(ms)
     }
 
-    fn agenda(peeks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
+    fn agenda(checks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
         let mut agenda = Agenda::default();
-        for (number, ms) in peeks {
+        for (number, ms) in checks {
             agenda.add(number, at(ms));
         }
         agenda
