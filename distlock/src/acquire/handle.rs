@@ -113,9 +113,7 @@ impl Handle {
     /// Whether the client, which has given up an identity, has another one. It is closed as long as it cannot be made again.
     fn check_made_again(&self, key: &Key) -> Result<(), Error> {
         if self.session().identity.is_given_up() {
-            return Err(Error::Closed {
-                key: key.text().to_owned(),
-            });
+            return Err(Error::closed(key.text()));
         }
         Ok(())
     }

@@ -3,12 +3,7 @@
 use super::handle::Handle;
 use crate::error::Error;
 use crate::sync::{all, try_all};
-use crate::wait::quorum;
-
-/// How many of these locks, each on another server, are a majority.
-pub(crate) fn majority_of(handles: &[Handle]) -> usize {
-    quorum::of(handles.len())
-}
+use crate::wait::quorum::majority_of;
 
 /// Returns the answers of all locks. The first error ends the other questions.
 pub(crate) async fn ask_all<'a, T, F>(
@@ -31,7 +26,7 @@ where
     T: Send + 'a,
     F: Future<Output = Result<T, Error>> + Send + 'a,
 {
-    let majority = majority_of(handles);
+    let majority = majority_of(handles.len());
     let mut answers = Vec::with_capacity(handles.len());
     let mut failed = Vec::new();
     for answer in all(handles.iter().map(question)).await {

@@ -119,7 +119,7 @@ impl<G: FromGuard> Acquire<G> {
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
         let mut requests = self.settings.checked_quorum(handles)?;
-        let needs = wait::quorum::of(requests.len());
+        let needs = wait::quorum::majority_of(requests.len());
         let (entered, outer) = quorum::reenter(&mut requests).await?;
         if entered.len() >= needs
             && let Some(outer) = outer

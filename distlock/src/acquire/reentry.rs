@@ -226,8 +226,7 @@ impl OpenGate {
 pub(crate) fn check_open(one: &ClientRequest) -> Result<(), Error> {
     // Only a hint for an early error. A client that is closed later is found closed in the queue.
     if one.registry.session.closed.is_set() {
-        let key = one.requested().resource.key.text().to_owned();
-        return Err(Error::Closed { key });
+        return Err(one.request.closed());
     }
     Ok(())
 }

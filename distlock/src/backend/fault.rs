@@ -101,6 +101,26 @@ impl Fault {
             Self::Protocol(cause) => Error::Protocol { key, cause },
         }
     }
+
+    /// The error for what was asked of this server and not of a key, such as a connection, after it was tried for `after`.
+    pub(crate) fn into_connection_error(self, server: String, after: Duration) -> Error {
+        let cause = match self {
+            Self::Denied(_, cause) | Self::LoginDenied(cause) => {
+                return Error::LoginDenied { server, cause };
+            }
+            Self::Unsupported { server, reason } => {
+                return Error::UnsupportedServer { server, reason };
+            }
+            Self::Unknown(cause) | Self::NotNow(cause) | Self::Protocol(cause) => cause,
+            // Faults of keys. Nothing was asked of a key.
+            fault @ (Self::WrongType(_) | Self::NumberGone) => cause(fault.to_string()),
+        };
+        Error::Unreachable {
+            server,
+            after,
+            cause,
+        }
+    }
 }
 
 /// What the text of a fault begins with if its command had no effect.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Client;
-use crate::backend::Fault;
 use crate::error::Error;
 
 impl Client {
@@ -34,28 +33,8 @@ impl Client {
         let pinged = session.backend.ping().await;
         let after = session.now().since(since);
         let server = session.backend.servers();
-        match pinged {
-            Ok(()) => Ok(after),
-            Err(Fault::Denied(_, cause) | Fault::LoginDenied(cause)) => {
-                Err(Error::LoginDenied { server, cause })
-            }
-            Err(Fault::Unsupported { server, reason }) => {
-                Err(Error::UnsupportedServer { server, reason })
-            }
-            Err(Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause)) => {
-                Err(Error::Unreachable {
-                    server,
-                    after,
-                    cause,
-                })
-            }
-            // Faults of keys, which a ping does not name.
-            Err(fault @ (Fault::WrongType(_) | Fault::NumberGone)) => Err(Error::Unreachable {
-                server,
-                after,
-                cause: crate::backend::cause(fault.to_string()),
-            }),
-        }
+        pinged.map_err(|fault| fault.into_connection_error(server, after))?;
+        Ok(after)
     }
 
     /// Returns `true` if the client is connected to the lock server. In a cluster, it must be connected to each master that it

@@ -362,6 +362,12 @@ impl Error {
         }
     }
 
+    pub(crate) fn closed(key: &str) -> Self {
+        Self::Closed {
+            key: key.to_owned(),
+        }
+    }
+
     /// An answer did not come in time, and no error of another crate says why.
     pub(crate) fn unavailable(key: &str, after: Duration, why: &'static str) -> Self {
         let why: Box<dyn std::error::Error + Send + Sync> = why.into();

@@ -83,7 +83,7 @@ impl Registry {
     }
 
     /// Records a hold that was granted to an acquisition which did not queue.
-    pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
+    pub(super) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
         self.set_holder(hold);
     }

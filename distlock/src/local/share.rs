@@ -41,6 +41,15 @@ pub(crate) type OpenShares = SmallVec<[OpenShare; 1]>;
 /// The shares of one guard.
 pub(crate) type HoldShares = SmallVec<[HoldShare; 1]>;
 
+impl Registry {
+    /// Records the holds of shares that were granted to an acquisition which did not queue.
+    pub(crate) fn granted_all(self: &Arc<Self>, shares: &OpenShares) {
+        for share in shares {
+            self.granted(share.hold());
+        }
+    }
+}
+
 /// Re-enters the hold of a share.
 pub(crate) struct ShareRef {
     registry: Arc<Registry>,

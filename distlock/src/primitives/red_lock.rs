@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::handles::{ask_majority, majority_of};
+use crate::acquire::handles::ask_majority;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::resource::owner::Holder;
+use crate::wait::quorum::majority_of;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
@@ -176,7 +177,7 @@ impl RedLock {
         };
         leases.sort_unstable();
         // As many leases as are needed last at least as long as this one.
-        let last_needed = leases.len().checked_sub(majority_of(&self.handles));
+        let last_needed = leases.len().checked_sub(majority_of(self.handles.len()));
         Ok(last_needed.map(|at| leases[at]))
     }
 

@@ -23,6 +23,7 @@ mod unguarded;
 mod watchdog;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use scopeguard::defer;
@@ -52,7 +53,7 @@ pub(crate) use self::watchdog::Watchdog;
 use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
-use crate::error::Loss;
+use crate::error::{Blocker, Error, HeldBy, Loss};
 use crate::hold::{Flag, GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
@@ -129,6 +130,25 @@ impl Session {
 
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// The error for a wait for this key that has lasted for its time, with the name of the client that has the key.
+    pub(crate) fn timed_out(
+        &self,
+        key: &Key,
+        waited: Duration,
+        blocker: Blocker,
+        mut holder: Option<Box<HeldBy>>,
+    ) -> Error {
+        if let Some(holder) = &mut holder {
+            self.names.add_to(holder);
+        }
+        Error::Timeout {
+            key: key.text().to_owned(),
+            waited,
+            blocker,
+            holder,
+        }
     }
 
     /// Gives a granted hold to the watchdog.

@@ -38,9 +38,7 @@ pub(crate) async fn attach(
         };
         let fault = match outcome {
             Outcome::Granted(shares) => {
-                for share in &shares {
-                    registry.granted(share.hold());
-                }
+                registry.granted_all(&shares);
                 return Ok(shares);
             }
             Outcome::Held { .. } => return Err(Error::lost(key.text(), Loss::Gone)),

@@ -320,19 +320,14 @@ impl Watch<'_> {
     /// The error for a wait that is over. If the last read was not answered, the error is its fault and not a timeout.
     fn over(&self) -> Error {
         let key = &self.request.target.resource.key;
-        let now = self.request.session.now();
-        let waited = now.since(self.since);
+        let session = self.request.session;
+        let waited = session.now().since(self.since);
         let blocker = match (&self.seen, &self.request.failed) {
             (Some(Sight { count, .. }), None) => Blocker::Count(count.unsigned_abs()),
             (None, None) if !self.shows_outage(waited) => Blocker::Unanswered,
             _ => return self.request.no_answer().into_error(key, waited),
         };
-        Error::Timeout {
-            key: key.text().to_owned(),
-            waited,
-            blocker,
-            holder: None,
-        }
+        session.timed_out(key, waited, blocker, None)
     }
 
     /// Whether a first read that was not answered for this long shows that the server does not answer.

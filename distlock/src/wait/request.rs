@@ -89,7 +89,7 @@ impl Request {
         session: &Session,
         key: &Key,
         blocker: Blocker,
-        mut holder: Option<Box<HeldBy>>,
+        holder: Option<Box<HeldBy>>,
     ) -> Error {
         // A single attempt waits for its answer and not for the lock.
         let waited = if self.is_single_try() {
@@ -97,19 +97,11 @@ impl Request {
         } else {
             self.waited(session)
         };
-        if let Some(holder) = &mut holder {
-            session.names.add_to(holder);
-        }
-        Error::Timeout {
-            key: key.text().to_owned(),
-            waited,
-            blocker,
-            holder,
-        }
+        session.timed_out(key, waited, blocker, holder)
     }
 
     /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
-    pub(super) fn timed_out_beside(&self, session: &Session, key: &Key) -> Error {
+    pub(crate) fn timed_out_beside(&self, session: &Session, key: &Key) -> Error {
         match session.outages.known(key) {
             Some(fault) => fault.into_error(key, self.waited(session)),
             None => self.timed_out(session, key, Blocker::Unanswered, None),
@@ -130,8 +122,7 @@ impl Request {
 
     /// The error for a wait that ended because the client was closed.
     pub(crate) fn closed(&self) -> Error {
-        let key = self.requested[0].resource.key.text().to_owned();
-        Error::Closed { key }
+        Error::closed(self.requested[0].resource.key.text())
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.

@@ -47,9 +47,7 @@ pub(super) async fn try_keys(
     };
     match outcome {
         Outcome::Granted(shares) => {
-            for share in &shares {
-                registry.granted(share.hold());
-            }
+            registry.granted_all(&shares);
             Ok(TryOutcome::Granted(shares))
         }
         Outcome::Held {

@@ -24,7 +24,7 @@ pub(crate) async fn until_free(
 ) -> Result<(), Error> {
     let key = &resource.key;
     if session.closed.is_set() {
-        return Err(closed(resource));
+        return Err(Error::closed(key.text()));
     }
     let since = session.now();
     let looks_once = wait.is_some_and(|wait| wait.is_zero());
@@ -40,7 +40,7 @@ pub(crate) async fn until_free(
         // In this order: an answer that has arrived counts, even if the time is over by now.
         biased;
         answer = waiter.answered() => answer,
-        () = session.closed.wait() => return Err(closed(resource)),
+        () = session.closed.wait() => return Err(Error::closed(key.text())),
         () = session.clock.sleep_until(deadline) => return Err(over(session, resource, since, &waiter)),
     };
     match answer {
@@ -48,11 +48,6 @@ pub(crate) async fn until_free(
         FreeAnswer::Held(seen) => Err(timed_out(session, resource, Duration::ZERO, Some(seen))),
         FreeAnswer::Failed(fault) => Err(fault.into_error(key, session.now().since(since))),
     }
-}
-
-fn closed(resource: &Resource) -> Error {
-    let key = resource.key.text().to_owned();
-    Error::Closed { key }
 }
 
 /// The error for a wait that has lasted for its time. If the last look was not answered, the error is its fault and not a timeout.
@@ -79,19 +74,11 @@ fn timed_out(
     seen: Option<SeenHolder>,
 ) -> Error {
     let now = session.now();
-    let (blocker, mut holder) = match seen {
+    let (blocker, holder) = match seen {
         None => (Blocker::Unanswered, None),
         Some(SeenHolder { until, holder }) => {
             (Blocker::Owner(until.map(|until| until.left(now))), holder)
         }
     };
-    if let Some(holder) = &mut holder {
-        session.names.add_to(holder);
-    }
-    Error::Timeout {
-        key: resource.key.text().to_owned(),
-        waited,
-        blocker,
-        holder,
-    }
+    session.timed_out(&resource.key, waited, blocker, holder)
 }

@@ -7,8 +7,7 @@ use futures_util::FutureExt as _;
 use uuid::Uuid;
 
 use crate::acquire::reentry::{OpenGates, check_open};
-use crate::clock::Tick;
-use crate::error::{Blocker, Error};
+use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
@@ -154,12 +153,7 @@ impl Group {
     /// Returns the output of a future, or `None` if the wait ends first. A single attempt waits for its answers.
     pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let ClientRequest { registry, request } = &self.one;
-        let deadline = if request.is_single_try() {
-            Tick::NEVER
-        } else {
-            request.deadline()
-        };
-        let too_late = registry.session.clock.sleep_until(deadline);
+        let too_late = registry.session.clock.sleep_until(request.answers_by());
         first(future.map(Some), too_late.map(|()| None)).await
     }
 
@@ -167,12 +161,7 @@ impl Group {
     /// which one has not answered.
     pub(super) fn unanswered(&self) -> Error {
         let ClientRequest { registry, request } = &self.one;
-        let session = &registry.session;
-        let key = &request.requested[0].resource.key;
-        match session.outages.known(key) {
-            Some(fault) => fault.into_error(key, request.waited(session)),
-            None => request.timed_out(session, key, Blocker::Unanswered, None),
-        }
+        request.timed_out_beside(&registry.session, &request.requested[0].resource.key)
     }
 
     /// The keys were all granted, and so late that they were not held together; that took so long, in a row. Fails if a single attempt

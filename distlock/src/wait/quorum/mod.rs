@@ -44,7 +44,7 @@ use crate::session::Session;
 use crate::sync::first;
 
 /// How many of `servers` are a majority.
-pub(crate) fn of(servers: usize) -> usize {
+pub(crate) fn majority_of(servers: usize) -> usize {
     servers / 2 + 1
 }
 
@@ -179,7 +179,7 @@ impl<'a> Rounds<'a> {
             self.mark_messages_seen();
             // Taken out, because the round borrows all the rest.
             let mut apart = std::mem::take(&mut self.apart);
-            let mut round = self.play(deadline, &mut apart).await;
+            let mut round = self.play(&mut apart).await;
             self.apart = apart;
             if let Some(error) = round.take_final_error() {
                 return Err(error);

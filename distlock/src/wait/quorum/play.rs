@@ -46,8 +46,8 @@ struct RoundInPlay<'r, 'a> {
 
 impl Rounds<'_> {
     /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
-    pub(super) async fn play(&self, deadline: Tick, apart: &mut Apart) -> Round {
-        let mut round = RoundInPlay::new(self, deadline);
+    pub(super) async fn play(&self, apart: &mut Apart) -> Round {
+        let mut round = RoundInPlay::new(self);
         let ask = |server: usize| {
             let one = &self.requests[server];
             async move { (server, try_once(&one.registry, &one.request).await) }
@@ -194,10 +194,8 @@ impl Rounds<'_> {
 }
 
 impl<'r, 'a> RoundInPlay<'r, 'a> {
-    fn new(rounds: &'r Rounds<'a>, deadline: Tick) -> Self {
-        // The backend limits the time of a single attempt.
-        let is_single = rounds.request().is_single_try();
-        let longest = if is_single { Tick::NEVER } else { deadline };
+    fn new(rounds: &'r Rounds<'a>) -> Self {
+        let longest = rounds.request().answers_by();
         Self {
             rounds,
             began: rounds.now(),

@@ -31,7 +31,7 @@ use super::names;
 use super::tracking::Heard;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
-use crate::backend::{Fault, ServerFacts, ServerLayout, cause};
+use crate::backend::{Fault, ServerFacts, ServerLayout};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
@@ -76,7 +76,7 @@ impl Servers {
             }
             (_, None) => Ok(()),
         };
-        connected.map_err(|NodeFault { node, fault }| unreachable(&node, patience, fault))
+        connected.map_err(|NodeFault { node, fault }| fault.into_connection_error(node, patience))
     }
 
     /// Begins to connect. The caller does not wait for it.
@@ -219,28 +219,5 @@ impl Servers {
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Servers").field(&self.name()).finish()
-    }
-}
-
-/// The error of a client that could not connect.
-fn unreachable(server: &str, after: Duration, fault: Fault) -> Error {
-    let cause = match fault {
-        Fault::Denied(_, cause) | Fault::LoginDenied(cause) => {
-            return Error::LoginDenied {
-                server: server.to_owned(),
-                cause,
-            };
-        }
-        Fault::Unsupported { server, reason } => {
-            return Error::UnsupportedServer { server, reason };
-        }
-        Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause) => cause,
-        // Faults of keys. Nothing was asked of a key yet.
-        fault @ (Fault::WrongType(_) | Fault::NumberGone) => cause(fault.to_string()),
-    };
-    Error::Unreachable {
-        server: server.to_owned(),
-        after,
-        cause,
     }
 }

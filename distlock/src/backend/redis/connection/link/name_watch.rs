@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::backend::redis::connection::connect::{Connector, Expected, probe_at};
 use crate::config::LOOK_UP_PATIENCE;
 use crate::sync::Mutex;
 use crate::sync::Unordered;
+use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::random::random_range;
 use crate::sync::task::boxed;
 use crate::telemetry;
@@ -42,7 +42,7 @@ pub(crate) struct NameWatch {
     /// Zero if no name is looked up again.
     interval: Duration,
     watched: Mutex<Vec<Weak<dyn Named>>>,
-    runs: Arc<AtomicBool>,
+    task: OnDemandTask,
     /// Dropped with the client. Ends the task.
     lives: watch::Sender<()>,
 }
@@ -53,7 +53,7 @@ impl NameWatch {
             connector: Arc::clone(connector),
             interval,
             watched: Mutex::default(),
-            runs: Arc::default(),
+            task: OnDemandTask::default(),
             lives: watch::Sender::new(()),
         })
     }
@@ -97,9 +97,7 @@ impl NameWatch {
         }
         // Not held while the task starts: it locks the list itself.
         drop(watched);
-        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
-        if !self.runs.swap(true, Ordering::AcqRel) {
-            let running = Running(Arc::clone(&self.runs));
+        if let Some(running) = self.task.begin() {
             let this = Arc::downgrade(self);
             let lives = self.lives.subscribe();
             let looking = look_again_and_again(this, self.interval, lives, running);
@@ -125,7 +123,7 @@ async fn look_again_and_again(
     this: Weak<NameWatch>,
     interval: Duration,
     mut lives: watch::Receiver<()>,
-    _running: Running,
+    _running: RunningTask,
 ) {
     let mut looks = Looks::default();
     loop {
@@ -265,14 +263,4 @@ async fn first_that_answers(
 fn is_single(server: &Together) -> bool {
     let leader = server.leader();
     leader.is_some_and(|leader| leader.expected() == Expected::Server)
-}
-
-/// Held by the task. Resets the flag when the task ends, also when it ends with its runtime.
-struct Running(Arc<AtomicBool>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Release: pairs with the swap of the next start, which finds this task done.
-        self.0.store(false, Ordering::Release);
-    }
 }
