@@ -16,7 +16,9 @@ use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
 use super::{Flag, Grant, GuardEnd, Hold};
 use crate::clock::Tick;
+use crate::config::MOST_ENTRIES;
 use crate::error::{Error, Loss};
+use crate::resource::kind::Kind;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{OnceBox, Semaphore};
 
@@ -33,7 +35,7 @@ pub(crate) struct HoldRef {
     /// The guard stops counting as held this number of milliseconds before its deadline, because the clocks of several servers may
     /// drift. Zero except for a quorum.
     margin_ms: u32,
-    /// Written by [`Hold::leave`], under the hold's mutex.
+    /// Written by [`State::leave`](super::state::State::leave), under the hold's mutex.
     ended: AtomicBool,
     /// Set when the guard ends. The hold has a flag of its own, for when it is lost or freed.
     over: Flag,
@@ -57,8 +59,14 @@ impl HoldRef {
         let now = hold.client.clock.now();
         // Without a fixed lease: a waiter that has one takes no hold over.
         let term = Term::kept(now, settings.max_hold);
-        hold.succeed(term, settings.call_site, now)
-            .then(|| Self::new(Arc::clone(hold), Duration::ZERO, term))
+        let mut state = hold.state.lock();
+        let is_taken = state.succeed(term, settings.call_site, now);
+        if is_taken {
+            // The scopes were those of the guard before.
+            hold.in_a_scope.reset();
+        }
+        drop(state);
+        is_taken.then(|| Self::new(Arc::clone(hold), Duration::ZERO, term))
     }
 
     fn new(hold: Arc<Hold>, margin: Duration, term: Term) -> Arc<Self> {
@@ -94,7 +102,8 @@ impl HoldRef {
     pub(crate) fn extend(&self, end: Tick) -> Result<(), Error> {
         // The guard itself asks, and not a scope that could have ended.
         let open = AtomicBool::new(false);
-        let extended = self.hold.extend(self.enclosing(&open), &self.term, end);
+        let guard = self.enclosing(&open);
+        let extended = self.hold.state.lock().extend(guard, &self.term, end);
         extended.map_err(|error| {
             let key = self.hold.resource.key.text();
             let ended = || Error::lost(key, Loss::Expired);
@@ -129,14 +138,15 @@ impl HoldRef {
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        // Acquire: pairs with the store in `Hold::leave`. Where a count depends on it, the hold's mutex orders both.
+        // Acquire: pairs with the store in `State::leave`. Where a count depends on it, the hold's mutex orders both.
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Ends this guard and decreases the count. The caller then calls [`announce_end`](HoldRef::announce_end), outside
+    /// Ends this guard and decreases the count. Sends nothing and wakes no task. The caller then calls [`announce_end`](HoldRef::announce_end), outside
     /// of all mutexes.
-    pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
-        self.hold.leave(&self.term, &self.ended, now)
+    pub(crate) fn leave(&self, now: Tick) -> GuardEnd {
+        let mut state = self.hold.state.lock();
+        state.leave(&self.term, &self.ended, now)
     }
 
     /// Ends a guard whose hold is left alone: nothing follows from it.
@@ -178,7 +188,8 @@ impl HoldRef {
         let loss = if self.is_left_alone() {
             Loss::NewIdentity
         } else {
-            self.hold.loss_of(self.term(), now)
+            let term = self.term();
+            self.hold.state.lock().loss_of(term, now)
         };
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
@@ -233,7 +244,13 @@ impl HoldRef {
         term: Term,
         margin: Duration,
     ) -> Result<Arc<Self>, NestError> {
-        self.hold.nest(self.enclosing(closed), term)?;
+        let most = if self.hold.resource.kind == Kind::Read {
+            MOST_ENTRIES
+        } else {
+            u32::MAX
+        };
+        let enclosing = self.enclosing(closed);
+        self.hold.state.lock().nest(enclosing, term, most)?;
         Ok(Self::new(Arc::clone(&self.hold), margin, term))
     }
 
@@ -255,7 +272,8 @@ impl HoldRef {
 
     /// Admits another hold of the key beside this guard's, unless `closed` is set or this guard or the hold is over.
     pub(crate) fn let_in(&self, closed: &AtomicBool) -> Result<(), NestError> {
-        self.hold.let_in(self.enclosing(closed))
+        let enclosing = self.enclosing(closed);
+        self.hold.state.lock().let_in(enclosing)
     }
 
     /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by

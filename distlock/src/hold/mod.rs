@@ -25,7 +25,6 @@ mod term;
 mod view;
 
 use std::num::NonZeroU64;
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +38,6 @@ pub(crate) use self::hold_ref::HoldRef;
 pub(crate) use self::hold_settings::HoldSettings;
 use self::lease::Answer;
 pub(crate) use self::lease::Lease;
-use self::nesting::EnclosingGuard;
 pub(crate) use self::nesting::NestError;
 pub(crate) use self::quorum_tally::QuorumTally;
 use self::sent_over::{AskedOver, ReleaseSentOver};
@@ -47,15 +45,12 @@ use self::state::State;
 pub(crate) use self::state::{
     AtRelease, Confirmed, DueRenewal, GuardEnd, LatestGuard, ShownHold, WatchdogAction,
 };
-use self::term::GuardTerm;
 pub(crate) use self::term::Term;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::MOST_ENTRIES;
 use crate::error::Loss;
 use crate::resource::key::Resource;
-use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock};
@@ -252,11 +247,6 @@ impl Hold {
         self.state.lock().lease.is_held(now)
     }
 
-    /// How a guard with this term lost the hold. Call it only if the guard no longer holds the key.
-    fn loss_of(&self, term: Term, now: Tick) -> Loss {
-        self.state.lock().loss_of(term, now)
-    }
-
     /// What its release has to know.
     pub(crate) fn at_release(&self) -> AtRelease {
         self.state.lock().at_release()
@@ -308,56 +298,12 @@ impl Hold {
         std::mem::take(&mut self.state.lock().waits_for_release)
     }
 
-    /// Counts another guard inside an enclosing one, unless that is over or the hold is lost.
-    fn nest(&self, enclosing: EnclosingGuard<'_>, term: Term) -> Result<(), NestError> {
-        let most = if self.resource.kind == Kind::Read {
-            MOST_ENTRIES
-        } else {
-            u32::MAX
-        };
-        self.state.lock().nest(enclosing, term, most)
-    }
-
-    /// Admits another hold of the key, which may outlive this one. From now on this one is never handed over.
-    fn let_in(&self, enclosing: EnclosingGuard<'_>) -> Result<(), NestError> {
-        self.state.lock().let_in(enclosing)
-    }
-
     /// Closes a frame: from now on nothing nests through it.
     pub(crate) fn close(&self, closed: &AtomicBool) {
         // Under the mutex: otherwise a nesting could pass its check of `closed` and count itself afterwards (invariant
         // 2). Release: pairs with `EnclosingScope::is_closed`, which reads without the mutex.
         let _section = self.state.lock();
         closed.store(true, Ordering::Release);
-    }
-
-    /// Counts the first guard of a hold that was handed over. Returns `false` if too little of its lease is left.
-    fn succeed(&self, term: Term, call_site: &'static Location<'static>, now: Tick) -> bool {
-        let mut state = self.state.lock();
-        let is_taken = state.succeed(term, call_site, now);
-        if is_taken {
-            // The scopes were those of the guard before.
-            self.in_a_scope.reset();
-        }
-        is_taken
-    }
-
-    /// Moves the end of a guard's own lease to `end`, if that is later. The watchdog has to look at the hold after that.
-    ///
-    /// # Errors
-    /// The loss, if the guard no longer holds the key.
-    fn extend(
-        &self,
-        guard: EnclosingGuard<'_>,
-        own: &GuardTerm,
-        end: Tick,
-    ) -> Result<(), NestError> {
-        self.state.lock().extend(guard, own, end)
-    }
-
-    /// Ends a guard with this term, and sets `ended`. Sends nothing and wakes no task.
-    fn leave(&self, own: &GuardTerm, ended: &AtomicBool, now: Tick) -> GuardEnd {
-        self.state.lock().leave(own, ended, now)
     }
 
     /// Something shows that the server may have lost the hold. The watchdog has to look at it after that.

@@ -45,7 +45,7 @@ pub(super) struct EnclosingGuard<'a> {
 impl EnclosingGuard<'_> {
     /// Whether the scope or the guard has ended. Called under the hold's mutex, under which both flags are set.
     pub(super) fn has_ended(&self) -> bool {
-        // Acquire: pairs with `Hold::close` and `Hold::leave`.
+        // Acquire: pairs with `Hold::close` and `State::leave`.
         self.closed.load(Ordering::Acquire) || self.ended.load(Ordering::Acquire)
     }
 }

@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// How a guard with this term lost the hold.
+    /// How a guard with this term lost the hold. Call it only if the guard no longer holds the key.
     pub(super) fn loss_of(&self, term: Term, now: Tick) -> Loss {
         let of_guard = || term.has_ended(now).then(|| term.loss());
         let loss = self.lease.loss_at(now).or_else(of_guard);
@@ -193,7 +193,10 @@ impl State {
         Ok(())
     }
 
-    /// Moves the end of a guard's own lease to `end`, if that is later.
+    /// Moves the end of a guard's own lease to `end`, if that is later. The watchdog has to look at the hold after that.
+    ///
+    /// # Errors
+    /// The loss, if the guard no longer holds the key.
     pub(super) fn extend(
         &mut self,
         guard: EnclosingGuard<'_>,
@@ -209,12 +212,12 @@ impl State {
         Ok(())
     }
 
-    /// Whether the hold may stay in a waiter's slot, or be handed over to the next waiter, at `now`.
+    /// See [`Hold::may_pass_on`](super::Hold::may_pass_on).
     pub(super) fn may_pass_on(&self, now: Tick) -> bool {
         self.count == 0 && self.lease.may_pass_on(now)
     }
 
-    /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
+    /// See [`Hold::take_back`](super::Hold::take_back).
     pub(super) fn take_back(&mut self, now: Tick) -> bool {
         // A rule of tests/model: hold_is_taken_back_only_before_its_release.
         let is_free = self.waits_for_release && self.lease.may_pass_on(now);
@@ -269,12 +272,12 @@ impl State {
         }
     }
 
-    /// When the watchdog should look at the hold next.
+    /// See [`Hold::next_check`](super::Hold::next_check).
     pub(super) fn next_check(&self) -> Tick {
         self.lease.next(self.is_unstated())
     }
 
-    /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
+    /// See [`Hold::next_action`](super::Hold::next_action).
     pub(super) fn next_action(&mut self, now: Tick, soon: Tick) -> WatchdogAction {
         let unstated = self.is_unstated();
         match self.lease.due(now, soon, unstated) {
@@ -290,7 +293,7 @@ impl State {
         }
     }
 
-    /// Takes the answer to a renewal that stated `count`.
+    /// See [`Hold::renewed`](super::Hold::renewed).
     pub(super) fn renewed(
         &mut self,
         sent: Tick,
@@ -313,7 +316,7 @@ impl State {
         }
     }
 
-    /// The entry of the hold in a snapshot; `None` if it has no guard.
+    /// See [`Hold::shown`](super::Hold::shown).
     pub(super) fn shown(&self, now: Tick) -> Option<ShownHold> {
         (self.count > 0).then(|| ShownHold {
             held: self.latest_guard.held_for(now),

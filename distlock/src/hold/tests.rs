@@ -60,7 +60,7 @@ async fn nothing_nests_in_a_closed_scope_or_beside_a_guard_that_has_ended() {
     assert_eq!(nested(&guard, &closed).unwrap_err(), NestError::Closed);
     assert_eq!(guard.let_in(&closed), Err(NestError::Closed));
     // The guard has ended, and the hold lives on.
-    assert_eq!(guard.finish(guard.now()), GuardEnd::Shared);
+    assert_eq!(guard.leave(guard.now()), GuardEnd::Shared);
     assert_eq!(nested(&guard, &open).unwrap_err(), NestError::Closed);
     assert_eq!(guard.let_in(&open), Err(NestError::Closed));
     assert!(nested(&other, &open).is_ok() && other.hold().count() == 2);
@@ -92,7 +92,7 @@ async fn renewal_that_is_confirmed_after_a_guard_found_the_loss_lengthens_nothin
         loss: Loss::Expired,
         last: true,
     };
-    assert_eq!(guard.finish(end), lost);
+    assert_eq!(guard.leave(end), lost);
     let (confirmed, _) = guard.hold().renewed(end, 1, LEASE, Answer::Renewed, end);
     assert_eq!(confirmed, Confirmed::AsBefore);
     assert_eq!(guard.hold().lease(Lease::server_end), end);

@@ -134,7 +134,7 @@ impl Registry {
             held: Duration::ZERO,
             needs_checks: false,
         };
-        let may_pass_on = match hold_ref.finish(now) {
+        let may_pass_on = match hold_ref.leave(now) {
             GuardEnd::Shared => return ended,
             GuardEnd::Lost { loss, last } => {
                 ended.after = AfterGuard::Lost { loss, last };
