@@ -176,6 +176,8 @@ const ORDERS: &[(&str, &[&str])] = &[
             "mod",
             "several",
             "confirm",
+            "detached",
+            "send",
             "pending",
             "ending",
         ],

@@ -1,21 +1,19 @@
 //! A release that its caller sends, and repeats until it is answered.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use scopeguard::defer;
 use smallvec::{SmallVec, smallvec};
 
 use super::ending::Ending;
 use super::pending::{PendingRelease, ReleaseOutcome};
-use crate::backend::{Fault, Released, Reply, Target, cause};
+use super::send::{ReleaseAnswer, send};
+use crate::backend::{Released, Target};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{AtRelease, Hold};
 use crate::resource::key::Key;
-use crate::session::{Retry, Session};
+use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry;
 
@@ -258,7 +256,7 @@ pub(super) fn confirm_all(
         let latest = deadlines.max().unwrap_or_default();
         let note_sent = |over| releases.iter().for_each(|one| one.note_sent(over));
         match send(&first.session, targets, note_sent, first.since, latest).await {
-            Ok(Answer {
+            Ok(ReleaseAnswer {
                 released,
                 doubtful,
                 epoch,
@@ -274,152 +272,4 @@ pub(super) fn confirm_all(
                 .collect(),
         }
     }
-}
-
-impl Session {
-    /// Ends an owner that has no guard in this client, nor in any other. It is sent again for as long as the release of a guard is.
-    ///
-    /// # Errors
-    /// [`Error::Lost`] if the owner holds nothing. [`Error::Unavailable`] also if it holds nothing after a try that was not answered.
-    pub(crate) async fn release_detached(
-        self: &Arc<Self>,
-        target: Target,
-        may_come_late: bool,
-    ) -> Result<(), Error> {
-        let key = target.resource.key.clone();
-        let since = self.now();
-        let targets = |_| smallvec![target.clone()];
-        let sent = send(self, targets, |_| {}, since, Tick::NEVER).await;
-        let answer = sent.map_err(|(fault, after)| fault.into_error(&key, after))?;
-        self.tracking.wrote(&target.resource);
-        if may_come_late {
-            self.keep_ended(target);
-        }
-        match answer.released.first() {
-            // Unlike the hold of a guard, anybody may have attached or released this one meanwhile.
-            Some(Released::NotOurs) if answer.doubtful => {
-                let unknown = Fault::Unknown(cause(GONE_AFTER_A_TRY));
-                Err(unknown.into_error(&key, self.now().since(since)))
-            }
-            Some(Released::NotOurs) => Err(Error::lost(key.text(), Loss::Gone)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Ends an owner again and again while an attempt of it may be carried out, which was sent by whatever client. It holds nothing
-    /// now.
-    pub(crate) fn keep_ended(self: &Arc<Self>, owner: Target) {
-        let until = self.now().after(self.config.watchdog_timeout);
-        self.release_later(PendingRelease::of_former(owner, until));
-    }
-}
-
-const GONE_AFTER_A_TRY: &str = "the first release was not answered, and the next one has not found the hold: either the first one has \
-                                ended it, or somebody else has attached or released it";
-
-type Answers = SmallVec<[Released; 1]>;
-
-/// The answer to releases that were sent together.
-struct Answer {
-    released: Answers,
-    /// Whether an earlier try may have been carried out before this one.
-    doubtful: bool,
-    /// The connection that they were sent over, or an earlier one. Releases that are sent together go to one server.
-    epoch: u64,
-}
-
-/// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
-/// owner holds nothing. `now`: when it is called.
-///
-/// `note_sent` gets the connection of a try that was sent and is not answered yet, and `None` when a try has failed.
-async fn send(
-    session: &Arc<Session>,
-    targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
-    note_sent: impl Fn(Option<u64>),
-    mut now: Tick,
-    deadline: Tick,
-) -> Result<Answer, (Fault, Duration)> {
-    let mut retry = Retry::new(session, now);
-    let give_up = retry.since.after(session.config.unavailable_after);
-    let give_up = give_up.min(deadline);
-    let mut doubtful = false;
-    loop {
-        let targets = targets(now);
-        let first = targets.first().map(|target| &target.resource.key);
-        let epoch = first.map_or(0, |key| session.backend.epoch(key));
-        let answer = crate::sync::select! {
-            // In this order: an answer that has arrived counts, even if the time is over.
-            biased;
-            answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
-            () = session.clock.sleep_until(retry.latest(give_up)) => Err(retry.no_answer()),
-        };
-        let fault = match answer {
-            Ok(released) => {
-                return Ok(Answer {
-                    released,
-                    doubtful,
-                    epoch,
-                });
-            }
-            Err(fault) => fault,
-        };
-        // An attempt must not follow a release that may not have been carried out.
-        note_sent(None);
-        now = session.now();
-        if fault.is_final() || now >= give_up {
-            return Err((fault, now.since(retry.since)));
-        }
-        doubtful |= matches!(fault, Fault::Unknown(_));
-        let until = now.after(retry.failed(fault)).min(give_up);
-        session.clock.sleep_until(until).await;
-        now = session.now();
-    }
-}
-
-async fn send_once(
-    session: &Session,
-    targets: &[Target],
-    note_sent: impl FnOnce(),
-) -> Result<Answers, Fault> {
-    match targets {
-        [one] => {
-            let released = noting(session.backend.release(one), note_sent).await;
-            Ok(smallvec![as_released(one, released)?])
-        }
-        all => Ok(noting(session.backend.release_all(all), note_sent)
-            .await?
-            .into()),
-    }
-}
-
-/// What the answer to a release says of the hold. Under a value of another type it is not there any more, as when the key is free. The
-/// releases of several keys and of a fair lock say so by themselves. A fair lock and an expirable semaphore have further keys, and a value
-/// of another type under one of those says nothing of the hold.
-pub(super) fn as_released(
-    target: &Target,
-    answer: Result<Released, Fault>,
-) -> Result<Released, Fault> {
-    match answer {
-        Err(Fault::WrongType(_)) if target.resource.kind.is_one_value() => Ok(Released::NotOurs),
-        answer => answer,
-    }
-}
-
-/// Calls `note_sent` when the command was sent and is not answered yet: its first poll sends it.
-pub(super) async fn noting<T>(
-    mut reply: Reply<'_, T>,
-    note_sent: impl FnOnce(),
-) -> Result<T, Fault> {
-    let mut note_sent = Some(note_sent);
-    // Not a poll and then an `await`, which would poll the whole command twice.
-    poll_fn(|cx| {
-        let answer = reply.poll_unpin(cx);
-        if answer.is_pending()
-            && let Some(note_sent) = note_sent.take()
-        {
-            note_sent();
-        }
-        answer
-    })
-    .await
 }

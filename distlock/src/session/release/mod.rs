@@ -14,11 +14,13 @@
 //! wait for the hold. A release is sent again until it is answered, for at most `unavailable_after` or until the lease ends.
 
 mod confirm;
+mod detached;
 mod ending;
 mod in_flight;
 mod pending;
 pub(crate) mod releaser;
 mod remembered;
+mod send;
 mod several;
 mod tries;
 
@@ -159,9 +161,8 @@ impl Session {
     /// Tells of a hold that is lost, once it is not watched any more.
     pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
         let is_lock_lost = hold.loses_lock();
-        // First: the metrics and the log may panic.
         if is_lock_lost {
-            self.losses.note(hold, loss, self.now());
+            self.note_loss(hold, loss);
         }
         self.no_longer_watched(hold);
         if is_lock_lost {
@@ -180,8 +181,7 @@ impl Session {
             telemetry::part_lost(&hold.resource, hold.owner(), Loss::Gone);
             return;
         }
-        // First: the metrics and the log may panic.
-        self.losses.note(hold, Loss::Gone, self.now());
+        self.note_loss(hold, Loss::Gone);
         telemetry::found_lost(
             hold.lock_type(),
             &hold.resource.key,
@@ -193,9 +193,13 @@ impl Session {
 
     /// Tells that a Redlock is lost by the clock. `part`: one of its parts that is over.
     pub(crate) fn tell_quorum_lost(&self, part: &Hold, loss: Loss) {
-        // First: the metrics and the log may panic.
-        self.losses.note(part, loss, self.now());
+        self.note_loss(part, loss);
         tell_lock_lost(part, loss);
+    }
+
+    /// Keeps a loss for snapshots. Called before it is counted and logged: the metrics and the log may panic.
+    fn note_loss(&self, hold: &Hold, loss: Loss) {
+        self.losses.note(hold, loss, self.now());
     }
 
     /// Releases what the server may have, or may have again, of a hold that was lost.

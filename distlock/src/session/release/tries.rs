@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::confirm::{as_released, noting};
 use super::in_flight::InFlight;
 use super::pending::{PendingRelease, ReleaseOutcome};
+use super::send::{as_released, note_when_sent};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
 use crate::session::{Retry, Session};
@@ -126,7 +126,7 @@ impl Tries {
         } else {
             session.backend.release(&target)
         };
-        let outcome = noting(reply, || pending.note_sent(Some(sent_over))).await;
+        let outcome = note_when_sent(reply, || pending.note_sent(Some(sent_over))).await;
         let outcome = as_released(&target, outcome);
         // Given back before the pause, so that other releases can be sent.
         drop(permit);
