@@ -10,7 +10,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use crate::error::BoxError;
-use crate::key::{self, BufferedBody, KeyError, KeyOutcome, KeyedBody, Keys, WholeBody};
+use crate::key::{self, BufferedBody, KeyError, KeyedBody, Keys, NoKeys, WholeBody};
 use crate::request_body;
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
@@ -78,20 +78,12 @@ impl Settings {
         self.note_preflight(parts);
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
-            KeyOutcome::Keys(keys) => key::distinct(keys),
-            KeyOutcome::NoKey | KeyOutcome::Missing(_) | KeyOutcome::NoCapture { .. }
-                if self.optional =>
-            {
+            Ok(keys) => key::distinct(keys),
+            Err(NoKeys::Error(error)) if self.optional && error.is_absent() => {
                 return EnterOutcome::Unlocked;
             }
-            KeyOutcome::NoKey => Err(KeyError::NoKey),
-            KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
-            KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
-            KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
-            KeyOutcome::NoCapture { name, others } => Err(KeyError::NoCapture { name, others }),
-            #[cfg(any(feature = "json", feature = "form"))]
-            KeyOutcome::Refused(error) => Err(error.into()),
-            KeyOutcome::Answer(answer) => {
+            Err(NoKeys::Error(error)) => Err(error),
+            Err(NoKeys::Answer(answer)) => {
                 return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
             }
         };

@@ -11,14 +11,33 @@ const SHOWN: usize = 64;
 
 /// Why a request has no usable keys.
 pub(crate) enum KeyError {
+    /// The key function returned `None`.
     NoKey,
     Empty,
-    TooMany { keys: usize },
-    Invalid { key: String },
-    Missing { what: String },
-    Ambiguous { what: String },
-    Misspelt { name: String },
-    NoCapture { name: String, others: Vec<String> },
+    TooMany {
+        keys: usize,
+    },
+    Invalid {
+        key: String,
+    },
+    /// The request lacks the named data.
+    Missing {
+        what: String,
+    },
+    /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
+    Ambiguous {
+        what: String,
+    },
+    /// The template has the capture of this name in another syntax, as plain text.
+    Misspelt {
+        name: String,
+    },
+    /// The route has other captures than this one of the template.
+    NoCapture {
+        name: String,
+        others: Vec<String>,
+    },
+    /// The body cannot be read as what the key function needs.
     Body(BodyError),
 }
 
@@ -47,6 +66,14 @@ pub(crate) enum BodyError {
 }
 
 impl KeyError {
+    /// Whether the request has no key. An optional lock is then left out.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(
+            self,
+            Self::NoKey | Self::Missing { .. } | Self::NoCapture { .. }
+        )
+    }
+
     pub(crate) fn rejection(&self) -> Rejection {
         match self {
             Self::Misspelt { .. } | Self::NoCapture { .. } => Rejection::new(Reason::Config),

@@ -167,27 +167,18 @@ pub trait IntoLockKeys {
 ///
 /// # Examples
 /// See [`IntoLockKeys`].
-pub struct LockKeys(pub(crate) KeyOutcome);
+pub struct LockKeys(pub(crate) Result<Keys, NoKeys>);
 
-pub(crate) enum KeyOutcome {
-    /// The key function returned `None`.
-    NoKey,
-    Keys(Keys),
-    /// The request lacks the named data.
-    Missing(String),
-    /// The template has the capture of this name in another syntax, as plain text.
-    Misspelt(String),
-    /// The route has other captures than this one of the template.
-    NoCapture {
-        name: String,
-        others: Vec<String>,
-    },
-    /// The body cannot be read as what the key function needs.
-    #[cfg(any(feature = "json", feature = "form"))]
-    Refused(BodyError),
-    /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
-    Ambiguous(String),
+/// Why a key function has returned no keys.
+pub(crate) enum NoKeys {
+    Error(KeyError),
     Answer(Answer),
+}
+
+impl From<KeyError> for NoKeys {
+    fn from(error: KeyError) -> Self {
+        Self::Error(error)
+    }
 }
 
 impl LockKeys {
@@ -200,29 +191,19 @@ impl LockKeys {
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self(KeyOutcome::Answer(respond::boxed(answer)))
+        Self(Err(NoKeys::Answer(respond::boxed(answer))))
     }
 }
 
 impl fmt::Debug for LockKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            KeyOutcome::NoKey => f.write_str("LockKeys::NoKey"),
-            KeyOutcome::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
-            KeyOutcome::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
-            KeyOutcome::Ambiguous(what) => {
-                f.debug_tuple("LockKeys::Ambiguous").field(what).finish()
-            }
-            KeyOutcome::Misspelt(name) => f.debug_tuple("LockKeys::Misspelt").field(name).finish(),
-            KeyOutcome::NoCapture { name, .. } => {
-                f.debug_tuple("LockKeys::NoCapture").field(name).finish()
-            }
-            #[cfg(any(feature = "json", feature = "form"))]
-            KeyOutcome::Refused(error) => {
+            Ok(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
+            Err(NoKeys::Error(error)) => {
                 let error = error.to_string();
-                f.debug_tuple("LockKeys::Refused").field(&error).finish()
+                f.debug_tuple("LockKeys::Error").field(&error).finish()
             }
-            KeyOutcome::Answer(answer) => {
+            Err(NoKeys::Answer(answer)) => {
                 let status = answer.status();
                 f.debug_tuple("LockKeys::Answer").field(&status).finish()
             }
@@ -266,7 +247,7 @@ macro_rules! one_key {
     ($($text:ty),+) => {$(
         impl IntoLockKeys for $text {
             fn into_lock_keys(self) -> LockKeys {
-                LockKeys(KeyOutcome::Keys(smallvec![self.into()]))
+                LockKeys(Ok(smallvec![self.into()]))
             }
         }
     )+};
@@ -276,19 +257,19 @@ one_key!(String, &'static str, Cow<'static, str>);
 
 impl<T: Into<String>> IntoLockKeys for Vec<T> {
     fn into_lock_keys(self) -> LockKeys {
-        LockKeys(KeyOutcome::Keys(self.into_iter().map(Into::into).collect()))
+        LockKeys(Ok(self.into_iter().map(Into::into).collect()))
     }
 }
 
 impl<T: Into<String>, const N: usize> IntoLockKeys for [T; N] {
     fn into_lock_keys(self) -> LockKeys {
-        LockKeys(KeyOutcome::Keys(self.into_iter().map(Into::into).collect()))
+        LockKeys(Ok(self.into_iter().map(Into::into).collect()))
     }
 }
 
 impl<T: IntoLockKeys> IntoLockKeys for Option<T> {
     fn into_lock_keys(self) -> LockKeys {
-        self.map_or(LockKeys(KeyOutcome::NoKey), T::into_lock_keys)
+        self.map_or_else(|| LockKeys(Err(KeyError::NoKey.into())), T::into_lock_keys)
     }
 }
 
@@ -305,12 +286,15 @@ pub(crate) struct ErasedKey {
     key_and_state: Arc<Erased>,
     /// [`outcome`] of their types. A function, because an object would need the form of the key function, `M`, to be
     /// `'static`.
-    outcome: for<'a> fn(&'a Erased, &'a mut Parts) -> KeyFuture<'a, KeyOutcome>,
+    outcome: for<'a> fn(&'a Erased, &'a mut Parts) -> KeyFuture<'a, Result<Keys, NoKeys>>,
 }
 
 type Erased = dyn Any + Send + Sync;
 
-fn outcome<'a, F, M, S>(erased: &'a Erased, parts: &'a mut Parts) -> KeyFuture<'a, KeyOutcome>
+fn outcome<'a, F, M, S>(
+    erased: &'a Erased,
+    parts: &'a mut Parts,
+) -> KeyFuture<'a, Result<Keys, NoKeys>>
 where
     F: KeyFn<M, S>,
     F::Keys: IntoLockKeys,
@@ -318,7 +302,7 @@ where
 {
     let Some((key, state)) = erased.downcast_ref::<(F, S)>() else {
         // `ErasedKey::new` puts nothing else in. Without keys, the request would be refused.
-        return KeyFuture::Ready(KeyOutcome::Keys(Keys::new()));
+        return KeyFuture::Ready(Ok(Keys::new()));
     };
     key.keys(parts, state, |keys| {
         keys.map_or_else(|answer| answer, F::Keys::into_lock_keys).0
@@ -338,7 +322,7 @@ impl ErasedKey {
         }
     }
 
-    pub(crate) async fn of(&self, parts: &mut Parts) -> KeyOutcome {
+    pub(crate) async fn of(&self, parts: &mut Parts) -> Result<Keys, NoKeys> {
         match (self.outcome)(&*self.key_and_state, parts) {
             KeyFuture::Ready(outcome) => outcome,
             KeyFuture::Boxed(outcome) => outcome.await,

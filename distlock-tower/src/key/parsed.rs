@@ -6,7 +6,7 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::body::BufferedBody;
-use super::{BodyError, KeyFn, KeyFuture, KeyOutcome, LockKeys};
+use super::{BodyError, KeyError, KeyFn, KeyFuture, LockKeys};
 use crate::error::BoxError;
 
 /// Marks key functions over a value that the body is parsed to.
@@ -117,10 +117,10 @@ where
         let keys = match self.value(&parts.headers, &body) {
             Ok(Some(value)) => Ok((self.key)(value)),
             Ok(None) => {
-                let missing = format!("{} body", self.format.name);
-                Err(LockKeys(KeyOutcome::Missing(missing)))
+                let what = format!("{} body", self.format.name);
+                Err(LockKeys(Err(KeyError::Missing { what }.into())))
             }
-            Err(error) => Err(LockKeys(KeyOutcome::Refused(error))),
+            Err(error) => Err(LockKeys(Err(KeyError::from(error).into()))),
         };
         KeyFuture::Ready(into(keys))
     }

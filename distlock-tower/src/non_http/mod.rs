@@ -13,7 +13,7 @@ use tower_layer::Layer;
 
 pub use self::error::LockError;
 pub use self::service::{ServiceLock, ServiceLockFuture};
-use crate::key::{IntoLockKeys, KeyOutcome};
+use crate::key::{IntoLockKeys, Keys, NoKeys};
 use crate::settings::LockSettings;
 
 /// A layer that runs the requests of any tower service under a distributed lock, such as a queue consumer or a client.
@@ -70,7 +70,7 @@ impl<R> Settings<R> {
     }
 }
 
-type ErasedKeyFn<R> = Arc<dyn Fn(&R) -> KeyOutcome + Send + Sync>;
+type ErasedKeyFn<R> = Arc<dyn Fn(&R) -> Result<Keys, NoKeys> + Send + Sync>;
 
 impl<R> ServiceLockLayer<R> {
     /// Creates a layer that takes its locks from a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum).

@@ -11,7 +11,7 @@ use futures_core::future::BoxFuture;
 use tower_service::Service;
 
 use super::{LockError, Settings};
-use crate::key::{self, KeyError, KeyOutcome};
+use crate::key::{self, Keys, NoKeys};
 use crate::respond;
 
 /// A service whose requests run under a lock. Made by [`ServiceLockLayer`](super::ServiceLockLayer).
@@ -68,23 +68,17 @@ where
 
 async fn handle<S: Service<R>, R>(
     settings: Arc<Settings<R>>,
-    keys: KeyOutcome,
+    keys: Result<Keys, NoKeys>,
     mut service: S,
     request: R,
 ) -> Result<S::Response, LockError<S::Error>> {
     let keys = match keys {
-        KeyOutcome::NoKey if settings.optional => {
+        Ok(keys) => key::distinct(keys),
+        Err(NoKeys::Error(error)) if settings.optional && error.is_absent() => {
             return service.call(request).await.map_err(LockError::Inner);
         }
-        KeyOutcome::NoKey => Err(KeyError::NoKey),
-        KeyOutcome::Keys(keys) => key::distinct(keys),
-        KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
-        KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
-        KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
-        KeyOutcome::NoCapture { name, others } => Err(KeyError::NoCapture { name, others }),
-        #[cfg(any(feature = "json", feature = "form"))]
-        KeyOutcome::Refused(error) => Err(error.into()),
-        KeyOutcome::Answer(answer) => {
+        Err(NoKeys::Error(error)) => Err(error),
+        Err(NoKeys::Answer(answer)) => {
             let status = answer.status();
             let reason = format!("the key function returned a response ({status}) instead of keys");
             return Err(LockError::Keys(reason));

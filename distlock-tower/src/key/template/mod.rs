@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use smallvec::smallvec;
 
 pub use self::error::TemplateError;
-use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys, foreign};
+use super::{KeyError, KeyFn, KeyFuture, Keys, LockKeys, NoKeys, foreign};
 
 /// Marks a [`Template`] in the place of a key function. Always inferred.
 #[derive(Debug)]
@@ -121,9 +121,10 @@ impl Template {
         self.braced.iter().find(captured)
     }
 
-    fn render(&self, parts: &Parts, captures: &Captures) -> KeyOutcome {
+    fn render(&self, parts: &Parts, captures: &Captures) -> Result<Keys, KeyError> {
         if let Some(name) = self.misspelt(captures) {
-            return KeyOutcome::Misspelt(name.clone());
+            let name = name.clone();
+            return Err(KeyError::Misspelt { name });
         }
         let mut key = String::new();
         let mut missing = None;
@@ -134,13 +135,16 @@ impl Template {
                     Value::Present(value) => key.push_str(&value),
                     Value::Missing => missing = missing.or(Some(placeholder)),
                     // Even if another value is missing: a client must not skip an optional lock by repeating a value.
-                    Value::Ambiguous => return KeyOutcome::Ambiguous(placeholder.to_string()),
+                    Value::Ambiguous => {
+                        let what = placeholder.to_string();
+                        return Err(KeyError::Ambiguous { what });
+                    }
                 },
             }
         }
         match missing {
-            Some(placeholder) => placeholder.missing(captures),
-            None => KeyOutcome::Keys(smallvec![key]),
+            Some(placeholder) => Err(placeholder.missing(captures)),
+            None => Ok(smallvec![key]),
         }
     }
 }
@@ -175,13 +179,15 @@ impl<'a> Value<'a> {
 
 impl Placeholder {
     /// A route without the capture is a mistake of the program, and not of the request. A URL without a route has no captures.
-    fn missing(&self, captures: &Captures) -> KeyOutcome {
+    fn missing(&self, captures: &Captures) -> KeyError {
         match (self, captures) {
-            (Self::Path(name), Some(captures)) if !captures.is_empty() => KeyOutcome::NoCapture {
+            (Self::Path(name), Some(captures)) if !captures.is_empty() => KeyError::NoCapture {
                 name: name.clone(),
                 others: captures.iter().map(|(own, _)| own.clone()).collect(),
             },
-            _ => KeyOutcome::Missing(self.to_string()),
+            _ => KeyError::Missing {
+                what: self.to_string(),
+            },
         }
     }
 
@@ -272,11 +278,12 @@ impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
     ) -> KeyFuture<'a, T> {
         if !self.has_captures() {
             let keys = self.render(parts, &Some(Vec::new()));
-            return KeyFuture::Ready(into(Ok(LockKeys(keys))));
+            return KeyFuture::Ready(into(Ok(LockKeys(keys.map_err(NoKeys::from)))));
         }
         KeyFuture::Boxed(Box::pin(async move {
             let captures = captures(parts).await;
-            into(Ok(LockKeys(self.render(parts, &captures))))
+            let keys = self.render(parts, &captures);
+            into(Ok(LockKeys(keys.map_err(NoKeys::from))))
         }))
     }
 }
