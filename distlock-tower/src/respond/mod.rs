@@ -8,6 +8,7 @@ mod grpc;
 mod info;
 mod pace;
 mod problem;
+mod reason;
 mod rejection;
 
 use std::fmt;
@@ -24,7 +25,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 pub(crate) use self::grpc::is_grpc;
 pub use self::info::LockInfo;
 pub(crate) use self::pace::{LastHolds, Pace};
-pub use self::rejection::{Reason, Rejection};
+pub use self::reason::Reason;
+pub use self::rejection::Rejection;
 use crate::error::BoxError;
 
 /// A complete answer, with its body boxed.
