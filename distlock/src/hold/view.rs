@@ -48,13 +48,11 @@ enum Members {
     Changing(Arc<QuorumMembers>),
 }
 
-/// What the guards of one Redlock's hold have in common. The part of the crate that acquires a Redlock knows its type.
-pub(crate) type QuorumParts = dyn Any + Send + Sync;
-
 /// The holds of a Redlock's guard, one for each server that has granted it.
 #[derive(Debug)]
 pub(crate) struct QuorumMembers {
-    parts: Weak<QuorumParts>,
+    /// What the guards of one Redlock's hold have in common. The part of the crate that acquires a Redlock knows its type.
+    parts: Weak<dyn Any + Send + Sync>,
     /// The clients of all its servers, in ascending order.
     clients: Box<[Uuid]>,
     now: Mutex<Arc<[Arc<HoldRef>]>>,
@@ -91,7 +89,7 @@ fn sorted(clients: impl IntoIterator<Item = Uuid>) -> Box<[Uuid]> {
 impl QuorumMembers {
     /// The first members. `clients`: those of all servers, whether they granted the hold or not.
     pub(crate) fn new(
-        parts: Weak<QuorumParts>,
+        parts: Weak<dyn Any + Send + Sync>,
         clients: impl IntoIterator<Item = Uuid>,
         members: impl IntoIterator<Item = Arc<HoldRef>>,
     ) -> Arc<Self> {
@@ -162,7 +160,7 @@ impl HoldView {
     pub(crate) fn quorum_parts(
         &self,
         clients: impl IntoIterator<Item = Uuid>,
-    ) -> Option<Arc<QuorumParts>> {
+    ) -> Option<Arc<dyn Any + Send + Sync>> {
         let members = self.changing()?;
         let is_same = members.clients == sorted(clients);
         is_same.then(|| members.parts.upgrade()).flatten()

@@ -139,7 +139,9 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "wait/quorum",
-        &["play", "pause", "mod", "round", "regain", "guards"],
+        &[
+            "play", "pause", "mod", "round", "hold", "regain", "parts", "guards",
+        ],
     ),
     (
         "local",

@@ -20,6 +20,8 @@
 //! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
 
 mod guards;
+mod hold;
+mod parts;
 mod pause;
 mod play;
 mod regain;
@@ -31,7 +33,7 @@ use std::time::Duration;
 use futures_util::future::{OptionFuture, select_all};
 use smallvec::SmallVec;
 
-pub(crate) use self::regain::QuorumHold;
+pub(crate) use self::hold::QuorumHold;
 use self::round::{Apart, Refusal, Round};
 use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
