@@ -206,7 +206,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "backend/redis/connection",
-        &["mod", "link", "connect", "addresses"],
+        &["mod", "link", "gauge", "connect", "addresses"],
     ),
     (
         "backend/redis/connection/link",

@@ -2,13 +2,15 @@
 
 mod addresses;
 mod connect;
+mod gauge;
 mod link;
 
 pub(crate) use self::addresses::{Address, Locate, Located, url};
 pub(super) use self::connect::{
     Connector, Expected, NodeAnswer, ReconnectPause, ServerCheck, ask_node_at, handshake, probe,
 };
+pub(super) use self::gauge::ConnectedGauge;
 pub(super) use self::link::{
-    Connected, ConnectedGauge, Epochs, Link, LinkConfig, Look, NameWatch, Named, OnPush, OutageLog,
-    Pings, REPEATED_AFTER, Stake, Together, join,
+    Connected, Epochs, Link, LinkConfig, Look, NameWatch, Named, OnPush, OutageLog, Pings,
+    REPEATED_AFTER, Stake, Together, join,
 };

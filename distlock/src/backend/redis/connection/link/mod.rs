@@ -37,7 +37,7 @@ use self::known_run::KnownRun;
 pub(crate) use self::name_watch::{Look, NameWatch, Named};
 pub(crate) use self::opening::Connected;
 use self::opening::Opening;
-pub(crate) use self::outage::{ConnectedGauge, OutageLog, REPEATED_AFTER};
+pub(crate) use self::outage::{OutageLog, REPEATED_AFTER};
 use self::phase::Phase;
 pub(crate) use self::pings::Pings;
 pub(crate) use self::stake::Stake;

@@ -6,81 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::stake::Stake;
+use crate::backend::redis::connection::gauge::{ConnectedGauge, CountedAs};
 use crate::config::ENDS_TOLD_AGAIN_AFTER;
 use crate::sync::Mutex;
 use crate::telemetry;
 
 /// The time between two log lines about the same lasting failure.
 pub(crate) const REPEATED_AFTER: Duration = Duration::from_secs(30);
-
-/// The gauge of what the user has named: a server, all nodes of a cluster, or all Sentinels of a service. Nodes come and go, and an
-/// exporter keeps each name for ever, so they have no separate gauges.
-#[derive(Debug)]
-pub(crate) struct ConnectedGauge {
-    name: String,
-    /// Whether the client needs one of the servers, and not each of them.
-    needs_one: bool,
-    servers: Mutex<Servers>,
-}
-
-/// How many servers are connected, and how many are in an outage. Those that were never reached may be neither.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Servers {
-    up: usize,
-    out: usize,
-}
-
-/// As what a gauge counts a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counted {
-    Up,
-    Out,
-}
-
-impl ConnectedGauge {
-    /// A gauge that shows whether one of the servers is in an outage.
-    pub(crate) fn of_each(name: String) -> Arc<Self> {
-        Self::new(name, false)
-    }
-
-    /// A gauge that shows whether all servers are in an outage: one is enough.
-    pub(crate) fn of_any(name: String) -> Arc<Self> {
-        Self::new(name, true)
-    }
-
-    fn new(name: String, needs_one: bool) -> Arc<Self> {
-        Arc::new(Self {
-            name,
-            needs_one,
-            servers: Mutex::default(),
-        })
-    }
-
-    fn is_connected(&self, servers: Servers) -> bool {
-        servers.out == 0 || self.needs_one && servers.up > 0
-    }
-
-    fn show(&self) {
-        loop {
-            let servers = *self.servers.lock();
-            // Outside of the mutex: a recorder of metrics may run any code.
-            telemetry::note_connected(&self.name, self.is_connected(servers));
-            // If another thread has changed it since, that thread's value may have been shown before this one.
-            if *self.servers.lock() == servers {
-                return;
-            }
-        }
-    }
-}
-
-impl Servers {
-    fn number(&mut self, counted: Counted) -> &mut usize {
-        match counted {
-            Counted::Up => &mut self.up,
-            Counted::Out => &mut self.out,
-        }
-    }
-}
 
 /// The outages of one server, as seen by all connections of one client.
 #[derive(Debug)]
@@ -102,7 +34,7 @@ struct State {
     /// The last end of a connection that was logged, and its cause.
     told_end: Option<(String, Instant)>,
     /// As what the gauge counts it.
-    counted: Option<Counted>,
+    counted: Option<CountedAs>,
     /// Whether the client needs the server no more. A try to connect may be under way then.
     is_forgotten: bool,
 }
@@ -294,9 +226,9 @@ impl State {
     /// Has the gauge count whether there is a connection or an outage.
     fn count_in(&mut self, gauge: &ConnectedGauge) {
         let now = if self.outage.is_some() {
-            Some(Counted::Out)
+            Some(CountedAs::Out)
         } else if self.was_reached && !self.is_forgotten {
-            Some(Counted::Up)
+            Some(CountedAs::Up)
         } else {
             None
         };

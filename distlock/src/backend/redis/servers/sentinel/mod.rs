@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. All Sentinels are asked at once. The first server that one of them names, and that says itself that it is a master,
-//!    counts. If the client has a master already, most of the Sentinels have to name another one. See [`named`] for a server that
+//!    counts. If the client has a master already, most of the Sentinels have to name another one. See [`master_name`] for a server that
 //!    was left.
 //! 2. Who hears of another master leaves the present one in that moment. What is answered over the old connection after that
 //!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
@@ -13,7 +13,7 @@
 mod failures;
 mod known;
 mod listen;
-mod named;
+mod master_name;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 
 use self::failures::{Failures, within};
 use self::known::KnownSentinels;
-use self::named::{Claim, MasterName};
+use self::master_name::{Claim, MasterName};
 use crate::backend::redis::connection::{
     Address, Connected, ConnectedGauge, Connector, Expected, Link, LinkConfig, Locate, Located,
     NameWatch, OutageLog, Pings, Together, join, probe,
