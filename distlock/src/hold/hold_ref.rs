@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::hold_settings::HoldSettings;
+use super::grant::{Grant, HoldSettings};
 use super::lease::Lease;
 use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
-use super::{Flag, Grant, GuardEnd, Hold};
+use super::{GuardEnd, Hold};
 use crate::clock::Tick;
 use crate::config::MOST_ENTRIES;
 use crate::error::{Error, Loss};
 use crate::resource::kind::Kind;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{OnceBox, Semaphore};
+use crate::sync::{Flag, OnceBox, Semaphore};
 
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;

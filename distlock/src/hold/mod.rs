@@ -8,16 +8,12 @@
 //! 3. An owner is never used again once a release was sent for it: a hold is handed over, or taken back from a dropped guard,
 //!    only before that.
 
-mod around;
-mod flag;
 mod gate;
 mod grant;
-mod guard_client;
-mod hint;
 mod hold_ref;
-mod hold_settings;
 pub(crate) mod lease;
 mod nesting;
+mod quorum_members;
 mod quorum_tally;
 mod sent_over;
 mod state;
@@ -28,17 +24,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::around::Around;
-pub(crate) use self::flag::Flag;
 pub(crate) use self::gate::GatePermit;
-pub(crate) use self::grant::{Grant, InDoubtAttempt};
-pub(crate) use self::guard_client::GuardClient;
-use self::hint::Hint;
+pub(crate) use self::grant::{Grant, GuardClient, HoldSettings, InDoubtAttempt};
 pub(crate) use self::hold_ref::HoldRef;
-pub(crate) use self::hold_settings::HoldSettings;
 use self::lease::Answer;
 pub(crate) use self::lease::Lease;
-pub(crate) use self::nesting::NestError;
+pub(crate) use self::nesting::{Around, NestError};
+pub(crate) use self::quorum_members::QuorumMembers;
 pub(crate) use self::quorum_tally::QuorumTally;
 use self::sent_over::{AskedOver, ReleaseSentOver};
 use self::state::State;
@@ -46,13 +38,14 @@ pub(crate) use self::state::{
     AtRelease, Confirmed, DueRenewal, GuardEnd, LatestGuard, ShownHold, WatchdogAction,
 };
 pub(crate) use self::term::Term;
-pub(crate) use self::view::{HoldView, QuorumMembers};
+pub(crate) use self::view::HoldView;
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::resource::key::Resource;
 use crate::resource::owner::Owner;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Flag, Hint};
 use crate::sync::{Mutex, OnceLock};
 use crate::telemetry::{LockType, Meter};
 

@@ -1,8 +1,14 @@
-//! What is asked of a guard that something is to be nested into.
+//! What is asked of a guard that something is to be nested into, and the holds around an acquisition.
+
+use std::fmt;
+
+use uuid::Uuid;
 
 use super::term::Term;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a guard could not be nested into a hold.
@@ -48,4 +54,10 @@ impl EnclosingGuard<'_> {
         // Acquire: pairs with `Hold::close` and `State::leave`.
         self.closed.load(Ordering::Acquire) || self.ended.load(Ordering::Acquire)
     }
+}
+
+/// The scopes around an acquisition: the holds in whose critical sections it waits.
+pub(crate) trait Around: fmt::Debug + Send + Sync {
+    /// The holds of this client in whose critical sections the acquisition waits.
+    fn holds(&self, client: Uuid) -> Vec<(Owner, Key)>;
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::guard_client::GuardClient;
+use super::grant::GuardClient;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::sync::Mutex;

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::hold::{Around, Flag, HoldRef, HoldView};
+use crate::hold::{Around, HoldRef, HoldView};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::resource::owner::Owner;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, foreign, task};
+use crate::sync::{Flag, Mutex, foreign, task};
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.

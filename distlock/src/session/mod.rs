@@ -54,10 +54,10 @@ use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config};
 use crate::error::{Blocker, Error, HeldBy, Loss};
-use crate::hold::{Flag, GuardClient, Hold};
+use crate::hold::{GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
-use crate::sync::foreign;
+use crate::sync::{Flag, foreign};
 use crate::telemetry;
 
 /// The part of a client that its holds need.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::mutex;
+use super::explored::mutex;
 
 thread_local! {
     /// How many guards of these mutexes the thread has.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::mutex::Mutex;
+use super::explored::mutex::Mutex;
 
 /// Futures that are polled beside each other, and whose outputs come as they are ready.
 ///

@@ -8,7 +8,7 @@ pub(crate) use self::explored::{Handle, Id};
 
 #[cfg(all(test, distlock_shuttle))]
 mod explored {
-    use crate::sync::task::{JoinHandle, spawn};
+    use crate::sync::explored::task::{JoinHandle, spawn};
 
     /// The id of a runtime. An explored run has one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ pub(crate) use self::explored::AtomicWaker;
 mod explored {
     use std::task::Waker;
 
-    use crate::sync::point;
+    use crate::sync::explored::point;
 
     /// The waker of `futures-util`, with a point before each use.
     #[derive(Debug, Default)]

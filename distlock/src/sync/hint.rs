@@ -1,4 +1,4 @@
-//! A fact about a hold that other threads may read a moment late.
+//! A fact that other threads may read a moment late.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ impl Hint {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 

@@ -14,7 +14,7 @@ pub(crate) use self::explored::Notify;
 mod explored {
     use tokio::sync::futures::Notified;
 
-    use crate::sync::point;
+    use crate::sync::explored::point;
 
     /// The `Notify` of tokio, with a point before each use.
     #[derive(Debug, Default)]
