@@ -14,6 +14,8 @@ mod meter;
 mod metrics;
 
 pub(crate) use self::acquisition::{acquire_ended, acquire_refused, acquire_span};
+#[cfg(feature = "redis")]
+pub(crate) use self::events::servers::*;
 pub(crate) use self::events::*;
 pub(crate) use self::labels::{LockType, Outcome};
 pub(crate) use self::meter::{CountedRelease, CountedWaiter, Meter, renewals};

@@ -73,7 +73,7 @@ fn what_the_interleavings_explore_comes_through_the_room_sync() {
 fn log_and_metrics_are_told_by_telemetry_alone() {
     // By `foreign::tell` and `foreign::count`, which find a call under a mutex. The acquisition enters its span when it is
     // polled.
-    let telemetry = ["telemetry/acquisition.rs", "telemetry/events.rs"];
+    let telemetry = ["telemetry/acquisition.rs", "telemetry/events/mod.rs"];
     assert_eq!(
         naming("tracing"),
         [&["acquire/observed.rs"], &telemetry[..]].concat()
