@@ -3,7 +3,7 @@
 //! A lock alone is not enough, because the job may be finished before the slowest replica starts it. `hold_at_least` keeps
 //! the key locked for longer than the replicas' clocks differ. It does so also if the job fails or is dropped in the
 //! middle: a retry belongs inside the lock, and the job should end before a shutdown does. After a crash the key is free when its lease
-//! ends.
+//! ends. `max_hold` ends a job that hangs. Without it the job would keep the key, and all replicas would skip each later night.
 
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ enum Outcome {
     client = locks,
     wait = 0,
     hold_at_least = "30s",
+    max_hold = "6h",
     on_busy = |_| Ok(Outcome::Skipped),
 )]
 async fn nightly_report(locks: &Client, replica: usize) -> Result<Outcome, Error> {

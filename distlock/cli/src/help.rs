@@ -30,7 +30,7 @@ pub(crate) const RUN: &str = concat!(
     "\
 Examples:
   distlock run job:nightly --wait 5s -- ./report.sh --all
-  distlock run job:nightly --wait 0 --busy-status 0 -- ./report.sh
+  distlock run job:nightly --wait 0 --busy-status 0 --max-hold 6h -- ./report.sh
   distlock run cart:7 stock:7 -- ./ship.sh
   distlock run export --permits 3 -- ./export.sh
   distlock run store:7 --kind fenced -- sh -c 'exec ./write --token \"$DISTLOCK_TOKEN\"'

@@ -5,6 +5,10 @@
 //! locked if the job returns an error, or if a shutdown drops it in the middle: nobody runs it that night. Repeat a step that may fail
 //! inside of [`write_report`], and let the job end before the shutdown does. After a crash in the job the key is free when its lease
 //! ends, and a replica that fires later runs it again.
+//!
+//! `max_hold` is longer than the job ever takes, and shorter than a day. Without it a job that hangs would keep the key, and all
+//! replicas would skip each later night. Keep the time of the last report, and alert on its age: `Skipped` does not say that
+//! there is one.
 
 use distlock::{Client, Error, distributed_lock};
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,10 +30,11 @@ pub enum Outcome {
     client = locks,
     wait = 0,
     hold_at_least = "1h",
+    max_hold = "6h",
     on_busy = |_| Ok(Outcome::Skipped),
 )]
-async fn write_report(locks: &Client) -> Result<Outcome, Error> {
-    // Writes the report.
+async fn write_report(locks: &Client, write: impl Future<Output = ()>) -> Result<Outcome, Error> {
+    write.await;
     Ok(Outcome::Ran)
 }
 
@@ -46,8 +51,9 @@ pub async fn replica(
     let job = Job::new_async(schedule, move |_, _| {
         let (locks, told) = (locks.clone(), told.clone());
         Box::pin(async move {
+            let write = async {}; // writes the report
             // If the server is away, nobody writes the report: tell the people who wait for it.
-            drop(told.send(write_report(&locks).await));
+            drop(told.send(write_report(&locks, write).await));
         })
     })?;
     scheduler.add(job).await?;
@@ -58,11 +64,12 @@ pub async fn replica(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 mod tests {
+    use std::future::pending;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use distlock::MemoryServer;
     use tokio::sync::mpsc::unbounded_channel;
-    use tokio::time::timeout;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -99,6 +106,20 @@ mod tests {
             scheduler.shutdown().await.unwrap();
         }
         outcomes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn report_that_hangs_is_ended_before_the_next_night() {
+        let server = MemoryServer::new();
+        let [first, second] = [0, 1].map(|_| Client::builder().in_memory(&server).unwrap());
+        let hangs = tokio::spawn(async move { write_report(&first, pending()).await });
+        server.until_locked("job:nightly-report").await;
+        let skipped = write_report(&second, async {}).await.unwrap();
+        assert_eq!(skipped, Outcome::Skipped);
+        sleep(Duration::from_secs(24 * 60 * 60)).await;
+        let ran = write_report(&second, async {}).await.unwrap();
+        assert_eq!(ran, Outcome::Ran);
+        assert!(hangs.await.unwrap().unwrap_err().is_lost());
     }
 
     #[tokio::test]
