@@ -90,7 +90,7 @@ impl Error {
     }
 
     /// Returns `true` if retrying the same call will not help, because the call, the configuration or the server's
-    /// set-up has to change.
+    /// set-up has to change, or another client has to be used.
     ///
     /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
     /// [`Deadlock`](Error::Deadlock), a closed client, and a server that denies a [command](Error::Denied) or the

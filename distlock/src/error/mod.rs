@@ -35,7 +35,9 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 ///   a number may have been made: read it first.
 /// * [`is_lost`](Error::is_lost): the hold ended too early, or what was waited for is gone. Check or repeat the work that
 ///   it protected.
-/// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
+/// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration. After
+///   [`Closed`](Error::Closed) another process can do the work, and [`Denied`](Error::Denied) passes if a login was refused while a
+///   password or a certificate changes.
 ///
 /// Both forms of an error are for people: `{:?}` is the name of the variant and the text of `{}`. So a `main` that returns the error
 /// shows the text, and so does `unwrap`.
@@ -146,7 +148,8 @@ pub enum Error {
         after: Duration,
     },
 
-    /// The server refused a command: its user lacks a permission that this client needs.
+    /// The server refused a command, because its user lacks a permission that this client needs. Or the login of a new connection
+    /// was refused, as while a password or a certificate changes: the client goes on trying to connect.
     #[error("the server denied an operation on {key:?}: {cause}")]
     #[non_exhaustive]
     Denied {
