@@ -28,11 +28,14 @@ fn replica(locks: &Client, replica: usize) -> (Leader, Campaign) {
 }
 
 /// Waits until one of the replicas leads.
-async fn leader_of(replicas: &[(Leader, Campaign)]) -> usize {
+async fn leader_of(replicas: &[(Leader, Campaign)]) -> Result<usize, Failure> {
     loop {
         if let Some(at) = replicas.iter().position(|(leader, _)| leader.is_leader()) {
-            return at;
+            return Ok(at);
         }
+        // An error that lasts ends a campaign, such as a login that stays refused.
+        let has_ended = replicas.iter().any(|(_, campaign)| campaign.is_finished());
+        check(!has_ended, "all replicas campaign")?;
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -46,7 +49,7 @@ async fn main() -> Result<(), Failure> {
     }
     let mut last = 0;
     while !replicas.is_empty() {
-        let at = leader_of(&replicas).await;
+        let at = leader_of(&replicas).await?;
         let (leader, campaign) = replicas.remove(at);
         let term = leader.term().unwrap_or_default();
         check(term > last, "each term is above the last one")?;
@@ -56,7 +59,7 @@ async fn main() -> Result<(), Failure> {
         leader.resign().await;
         check(campaign.await??.is_none(), "its body was dropped")?;
         if !replicas.is_empty() {
-            leader_of(&replicas).await;
+            leader_of(&replicas).await?;
             println!("the next one leads after {:?}", stopped.elapsed());
         }
     }

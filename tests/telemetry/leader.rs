@@ -1,4 +1,4 @@
-//! What the log says of a leader: when its term begins and ends, and why.
+//! What the log says of a leader: when its term begins and ends, and why, and that its campaign has failed.
 
 use std::future::{pending, ready};
 use std::time::Duration;
@@ -64,4 +64,24 @@ async fn each_term_is_told_when_it_begins_and_when_it_ends_with_the_reason() {
     assert!(run.await.unwrap_err().is_cancelled());
     expected.extend(term(third, "the run was dropped, or its body has panicked"));
     assert_eq!(told(key), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn campaign_that_ends_with_an_error_is_told_unless_its_client_is_closed() {
+    collect();
+    let (key, client) = ("campaign told", Client::in_memory());
+    let semaphore = client.semaphore(key);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    let run = tokio::spawn(client.leader(key).run(ready));
+    let error = run.await.unwrap().unwrap_err().to_string();
+    let told = seen(key).into_iter().filter(|one| one.level == Level::WARN);
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].name.starts_with("the campaign ended with an error"));
+    assert_eq!(told[0].fields.0.get("error"), Some(&error));
+
+    let key = "campaign closed";
+    client.close(Duration::from_secs(5)).await.unwrap();
+    client.leader(key).run(ready).await.unwrap_err();
+    assert!(seen(key).iter().all(|one| one.level != Level::WARN));
 }

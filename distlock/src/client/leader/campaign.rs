@@ -16,6 +16,7 @@ use crate::resource::key::Key;
 use crate::session::Session;
 use crate::sync::first;
 use crate::sync::random::growing_pause;
+use crate::telemetry;
 
 pub(super) struct Campaign {
     lock: FencedLock,
@@ -44,7 +45,8 @@ impl Campaign {
     {
         let running = self.state.begin();
         loop {
-            let Some(guard) = Box::pin(self.win(&running)).await? else {
+            let won = Box::pin(self.win(&running)).await;
+            let Some(guard) = won.inspect_err(|error| self.failed(error))? else {
                 return Ok(None);
             };
             if running.has_resigned() {
@@ -59,6 +61,13 @@ impl Campaign {
                 Err(lost) if lost.is_lost() && !lost.body_completed() => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Logs an error that ends the campaign: mostly a task runs it, and nobody looks at its result before the end of the program.
+    fn failed(&self, error: &Error) {
+        if !matches!(error, Error::Closed { .. }) {
+            telemetry::campaign_failed(self.lock.key(), error);
         }
     }
 

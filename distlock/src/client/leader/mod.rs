@@ -20,8 +20,8 @@ use crate::primitives::FencedLock;
 
 /// An election among all processes that name the same key; made by [`Client::leader`].
 ///
-/// [`run`](Leader::run) campaigns for as long as it is polled. While this process leads, it runs your code with the term, and it
-/// drops that code when the lead is lost. Then it campaigns again.
+/// [`run`](Leader::run) campaigns. While this process leads, it runs your code with the term, and it drops that code when the lead
+/// is lost. Then it campaigns again. An error that lasts ends it: see [`run`](Leader::run).
 ///
 /// This type is a handle: it is cheap to clone, and all clones are the same candidate. Another call of [`Client::leader`] makes
 /// another candidate, also in the same process.
@@ -125,7 +125,7 @@ impl Leader {
     /// If the server does not answer, there is no error, and the campaign continues. If the server refuses the login of a new
     /// connection, for example while a password changes, the campaign continues for
     /// [`unavailable_after`](crate::Builder::unavailable_after). It fails with [`Error::Denied`] if the server still refuses the login
-    /// then.
+    /// then. An error that ends the campaign is also logged as a warning, unless the client is closed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the campaign: it drops the body, and then releases the lock in the background.
