@@ -7,6 +7,8 @@
 //! The token does not tell a repetition from a new withdrawal: it has a higher token, too. If the lock or the connection is lost while
 //! the commit is under way, nobody knows whether the money was taken. Each withdrawal therefore has an id, which its transaction
 //! stores, and a repetition finds it there. Another withdrawal with the same id is refused.
+//!
+//! `max_hold` ends the hold of a withdrawal whose database hangs. Without it the account would stay locked.
 
 use distlock::{Client, distributed_lock};
 use sqlx::SqlitePool;
@@ -31,7 +33,7 @@ pub const DEBITS: &str = "CREATE TABLE debit (request TEXT PRIMARY KEY, account 
 /// Those of the lock and of the database, and if the account has too little money, a newer holder has written to it, or the id belongs
 /// to another withdrawal. After [`Error::Lost`](distlock::Error::Lost) and after an error of the commit the money may have been taken: the caller repeats the
 /// request with the same id.
-#[distributed_lock(key = "account:<account>", mode = "fenced", token = token, client = locks, wait = "5s")]
+#[distributed_lock(key = "account:<account>", mode = "fenced", token = token, client = locks, wait = "5s", max_hold = "30s")]
 pub async fn withdraw(
     locks: &Client,
     pool: &SqlitePool,

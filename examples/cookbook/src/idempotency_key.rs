@@ -4,8 +4,11 @@
 //! two calls of a payment provider. A lock does not remember anything: the answer is stored, and a copy that comes later finds it.
 //! The amount is stored with it: another payment with the same key is no copy, and is refused.
 //!
-//! If the process dies or its lock is lost between the payment and the record, a copy calls the provider again. The provider is given
-//! the key for this case, and recognizes the copy by it.
+//! If the process dies or its lock is lost between the payment and the record, or the provider does not answer in time, a copy calls the
+//! provider again. The provider is given the key for this case, and recognizes the copy by it.
+//!
+//! The call of the provider has a limit, so that a call that hangs does not keep the lock: the client learns that the outcome is
+//! unknown. `max_hold` is longer, and ends what hangs elsewhere, such as a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +23,8 @@ use distlock::{Client, distributed_lock};
 use distlock_tower::Rejection;
 use serde::Deserialize;
 use sqlx::SqlitePool;
-use tokio::time::sleep;
+use tokio::time::error::Elapsed;
+use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 
@@ -29,15 +33,23 @@ pub const SCHEMA: &str = "CREATE TABLE answer (idempotency_key TEXT PRIMARY KEY,
 
 const ANSWERED: &str = "SELECT amount, text FROM answer WHERE idempotency_key = ?";
 
+/// How long the provider may take. A copy of the request waits for longer.
+const CHARGE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The payment provider, which takes part in no transaction.
 #[derive(Clone, Default)]
-pub struct Provider(Arc<AtomicU64>);
+pub struct Provider {
+    charged: Arc<AtomicU64>,
+    /// How long its answer takes.
+    answers_after: Duration,
+}
 
 impl Provider {
     /// Charges, and returns the number of the payment. A real provider charges once for each key.
     async fn charge(&self, _key: &str, _amount: i64) -> u64 {
-        sleep(Duration::from_millis(20)).await;
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
+        let number = self.charged.fetch_add(1, Ordering::Relaxed) + 1;
+        sleep(self.answers_after).await;
+        number
     }
 }
 
@@ -91,6 +103,11 @@ async fn pay(
             // The body takes no other lock. So nothing was done, except if the lock was lost: that answer says that the outcome is
             // unknown.
             Ok(error) => Rejection::before_work(*error).into_response(),
+            Err(failure) if failure.is::<Elapsed>() => {
+                let what =
+                    "the outcome is unknown: send the request again, with the same Idempotency-Key";
+                (StatusCode::GATEWAY_TIMEOUT, what).into_response()
+            }
             Err(failure) => {
                 eprintln!("the payment failed: {failure}");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -100,13 +117,13 @@ async fn pay(
 }
 
 /// Waits for a copy of the request that is under way, and then gives the same answer. `None` if the key belongs to another payment.
-#[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s")]
+#[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s", max_hold = "30s")]
 async fn pay_once(shop: &Shop, key: &str, amount: i64) -> Result<Option<String>, Failure> {
     let answered = sqlx::query_as::<_, (i64, String)>(ANSWERED).bind(key);
     if let Some((paid, answer)) = answered.fetch_optional(&shop.pool).await? {
         return Ok((paid == amount).then_some(answer));
     }
-    let payment = shop.provider.charge(key, amount).await;
+    let payment = timeout(CHARGE_TIMEOUT, shop.provider.charge(key, amount)).await?;
     let answer = format!("payment {payment} of {amount}");
     let record = sqlx::query("INSERT INTO answer VALUES (?, ?, ?)")
         .bind(key)
@@ -144,12 +161,20 @@ mod tests {
         (status, String::from_utf8(bytes.to_vec()).unwrap())
     }
 
-    #[tokio::test]
-    async fn request_that_is_sent_ten_times_to_two_replicas_is_paid_once_and_has_one_answer() {
+    async fn database() -> SqlitePool {
         let pool = SqlitePoolOptions::new().max_connections(1);
         let pool = pool.connect("sqlite::memory:").await.unwrap();
         sqlx::query(SCHEMA).execute(&pool).await.unwrap();
-        let provider = Provider::default();
+        pool
+    }
+
+    #[tokio::test]
+    async fn request_that_is_sent_ten_times_to_two_replicas_is_paid_once_and_has_one_answer() {
+        let pool = database().await;
+        let provider = Provider {
+            answers_after: Duration::from_millis(20),
+            ..Provider::default()
+        };
         let server = MemoryServer::new();
         let replicas = [0, 1].map(|_| {
             let locks = Client::builder().in_memory(&server).unwrap();
@@ -171,7 +196,37 @@ mod tests {
         // Another payment, although it has a key that was used.
         let (status, text) = answer(replicas[0].clone(), "a", 6).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
-        assert_eq!(provider.0.load(Ordering::Relaxed), 2);
+        assert_eq!(provider.charged.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn request_whose_provider_never_answers_ends_and_a_copy_of_it_is_served() {
+        let (pool, server) = (database().await, MemoryServer::new());
+        let provider = Provider::default();
+        let replica = |answers_after| {
+            app(Shop {
+                locks: Client::builder().in_memory(&server).unwrap(),
+                pool: pool.clone(),
+                provider: Provider {
+                    answers_after,
+                    ..provider.clone()
+                },
+            })
+        };
+        let hangs = replica(Duration::MAX);
+        let first = tokio::spawn(async move { answer(hangs, "a", 5).await });
+        while provider.charged.load(Ordering::Relaxed) == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // The time of the database, which is another thread, must not be skipped.
+        tokio::time::pause();
+        let first = timeout(Duration::from_secs(60), first).await;
+        tokio::time::resume();
+        let (status, text) = first.expect("an answer").unwrap();
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{text}");
+        // This provider of the test does not know the key again.
+        let second = send(replica(Duration::ZERO), "a", 5).await;
+        assert_eq!(second, "payment 2 of 5");
     }
 
     #[tokio::test]
@@ -196,7 +251,7 @@ mod tests {
             provider: provider.clone(),
         });
         let is_charged = async {
-            while provider.0.load(Ordering::Relaxed) == 0 {
+            while provider.charged.load(Ordering::Relaxed) == 0 {
                 sleep(Duration::from_millis(1)).await;
             }
         };
@@ -206,6 +261,6 @@ mod tests {
         }
         may_come_back.add_permits(Semaphore::MAX_PERMITS);
         assert_eq!(send(replica, "a", 5).await, "payment 1 of 5");
-        assert_eq!(provider.0.load(Ordering::Relaxed), 1);
+        assert_eq!(provider.charged.load(Ordering::Relaxed), 1);
     }
 }
