@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::Mutex;
 
 const SCHEMA: &str = "
-    CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, token INTEGER NOT NULL);
+    CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, token BIGINT NOT NULL DEFAULT 0);
     INSERT INTO account VALUES (42, 100, 0);
 ";
 

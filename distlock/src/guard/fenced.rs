@@ -27,7 +27,8 @@ use crate::resource::kind::Kind;
 pub struct FencedGuard(Guard);
 
 impl FencedGuard {
-    /// Returns the fencing token. It is higher than the token of every earlier grant of this key.
+    /// Returns the fencing token. It is higher than the token of every earlier grant of this key. It fits into an `i64`, and not into
+    /// 32 bits.
     ///
     /// # Examples
     /// See [`FencedGuard`].

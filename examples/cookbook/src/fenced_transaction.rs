@@ -15,8 +15,8 @@ use sqlx::SqlitePool;
 
 use crate::Failure;
 
-/// The table.
-pub const SCHEMA: &str = "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, token INTEGER NOT NULL)";
+/// The table. A token has more than 32 bits, which `INTEGER` has in other databases.
+pub const SCHEMA: &str = "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, token BIGINT NOT NULL DEFAULT 0)";
 
 const DEBIT: &str = "UPDATE account SET balance = balance - ?, token = ? WHERE id = ? AND token <= ? AND balance >= ?";
 
@@ -53,7 +53,7 @@ async fn debit(
     amount: i64,
     token: u64,
 ) -> Result<(), Failure> {
-    // A token has at most 53 bits.
+    // A token is below 2^63. Databases have no unsigned column for it.
     let token = i64::try_from(token)?;
     let mut transaction = pool.begin().await?;
     let record = sqlx::query(RECORD).bind(request).bind(account).bind(amount);
