@@ -20,10 +20,13 @@ const IMPORT_STAYS: Duration = Duration::from_secs(15 * 60);
 /// Longer than a customer's uploads are apart. Permits that are held are renewed, and keep the semaphore.
 const UPLOADS_STAY: Duration = Duration::from_secs(15 * 60);
 
+/// How long a request waits, also for uploads that hang.
+const WAIT: Duration = Duration::from_secs(10);
+
 /// Uploads something, at most two at a time for one customer.
 ///
 /// # Errors
-/// Those of the lock server.
+/// Those of the lock server, and [`Error::Timeout`] after [`WAIT`].
 pub async fn upload(
     locks: &Client,
     customer: u64,
@@ -32,7 +35,7 @@ pub async fn upload(
     let uploads = uploads(locks, customer);
     // Before each use: it does nothing if the customer has a semaphore, and makes one if it is gone.
     uploads.try_set_permits(2).await?;
-    uploads.acquire().run(upload).await
+    uploads.acquire().wait(WAIT).run(upload).await
 }
 
 fn uploads(locks: &Client, customer: u64) -> ExpirableSemaphore {
@@ -100,7 +103,7 @@ fn parts_left(locks: &Client, run: &Run) -> CountDownLatch {
 /// Begins a run of an import of so many parts. `None`: an earlier run of it is under way, or has died a short time ago.
 ///
 /// # Errors
-/// Those of the lock server.
+/// Those of the lock server, and [`Error::Timeout`] after [`WAIT`].
 pub async fn begin_import(
     locks: &Client,
     runs: &Runs,
@@ -108,7 +111,8 @@ pub async fn begin_import(
     parts: u32,
 ) -> Result<Option<Run>, Error> {
     // Two replicas that begin at once would both find no run.
-    let beginning = locks.lock(format!("import:{import}")).acquire();
+    let lock = locks.lock(format!("import:{import}"));
+    let beginning = lock.acquire().wait(WAIT);
     let begin = async {
         if let Some(earlier) = runs.latest(import).await {
             if parts_left(locks, &earlier).count().await? > 0 {
@@ -165,10 +169,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn third_upload_of_a_customer_waits_and_the_semaphore_goes_after_the_last_one() {
+    async fn third_upload_of_a_customer_waits_for_a_time_and_the_semaphore_goes_after_the_last_one()
+    {
         let locks = Client::in_memory();
         let (go_on, mut running) = (Arc::new(Semaphore::new(0)), JoinSet::new());
-        for _ in 0..3 {
+        for _ in 0..2 {
             let (locks, go_on) = (locks.clone(), go_on.clone());
             running.spawn(async move {
                 let ends = async { go_on.acquire().await.unwrap().forget() };
@@ -178,8 +183,14 @@ mod tests {
         // Longer than the semaphore stays: its permits are renewed.
         tokio::time::sleep(2 * UPLOADS_STAY).await;
         assert_eq!(uploads(&locks, 7).acquired_permits().await.unwrap(), 2);
-        go_on.add_permits(3);
-        assert_eq!(running.join_all().await.len(), 3);
+        let third = timeout(2 * WAIT, upload(&locks, 7, async {})).await;
+        assert!(third.expect("its wait ends").unwrap_err().is_busy());
+        let (third, ()) = tokio::join!(upload(&locks, 7, async {}), async {
+            tokio::time::sleep(WAIT / 2).await;
+            go_on.add_permits(2);
+        });
+        third.unwrap();
+        assert_eq!(running.join_all().await.len(), 2);
         tokio::time::sleep(UPLOADS_STAY / 2).await;
         assert!(is_there(&locks, "uploads:customer:7").await);
         tokio::time::sleep(UPLOADS_STAY / 2).await;
