@@ -7,7 +7,7 @@ const BLOCK: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
     blocks: Vec<Block<T>>,
-    /// Blocks with room. Some may be full or gone by now.
+    /// Blocks with room, each of them once. Some may be gone by now.
     with_room: Vec<usize>,
     len: usize,
 }
@@ -70,16 +70,21 @@ impl<T> Numbered<T> {
         let block = self.block_with_room();
         self.len += 1;
         let at = self.blocks[block].add(value);
+        if self.blocks[block].is_full() {
+            // It is the last one of the list. `remove` lists it again: twice, if it stayed there.
+            self.with_room.pop();
+        }
         block * BLOCK + at
     }
 
+    /// The last block of the list of those with room.
     fn block_with_room(&mut self) -> usize {
         while let Some(block) = self.with_room.last() {
-            match self.blocks.get(*block) {
-                Some(found) if !found.is_full() => return *block,
-                // Full or gone. A full block is listed again when a value leaves it.
-                _ => drop(self.with_room.pop()),
+            if *block < self.blocks.len() {
+                return *block;
             }
+            // It is gone.
+            self.with_room.pop();
         }
         // The first block grows, since most clients never have another one.
         let capacity = if self.blocks.is_empty() { 0 } else { BLOCK };
@@ -161,6 +166,8 @@ impl<T> Numbered<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashSet, VecDeque};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -185,6 +192,18 @@ mod tests {
         assert!(numbered.room() == 0 && numbered.blocks.capacity() <= 32);
     }
 
+    #[test]
+    fn crowd_that_touches_a_full_block_again_and_again_takes_no_more_memory() {
+        let mut numbered = Numbered::default();
+        let mut there: VecDeque<usize> = (1..BLOCK).map(|value| numbered.add(value)).collect();
+        for value in 0..10_000 {
+            there.push_back(numbered.add(value));
+            let first = there.pop_front();
+            assert!(first.and_then(|number| numbered.remove(number)).is_some());
+        }
+        assert_eq!((numbered.blocks.len(), numbered.with_room.len()), (1, 1));
+    }
+
     proptest! {
         #[test]
         fn random_values_come_and_go_under_numbers_of_their_own(
@@ -204,8 +223,12 @@ mod tests {
                 for (number, value) in &there {
                     prop_assert_eq!(numbered.get(*number), Some(value));
                 }
+                let listed: HashSet<&usize> = numbered.with_room.iter().collect();
+                prop_assert_eq!(listed.len(), numbered.with_room.len());
+                for (block, found) in numbered.blocks.iter().enumerate() {
+                    prop_assert_eq!(listed.contains(&block), !found.is_full());
+                }
             }
-            prop_assert!(numbered.with_room.len() <= 1_000);
             let mut all: Vec<usize> = numbered.iter().copied().collect();
             let mut values: Vec<usize> = there.iter().map(|(_, value)| *value).collect();
             all.sort_unstable();
