@@ -10,7 +10,7 @@ use crate::config::RETRY_BACKOFF;
 /// Tries of one request in a row that were not answered. The pauses between them grow, up to the longest pause of the client.
 #[derive(Debug)]
 pub(crate) struct Retry {
-    /// When the first try was sent.
+    /// When the first try was sent, or the first one after an outage.
     pub(crate) since: Tick,
     pause: Duration,
     longest: Duration,
@@ -66,5 +66,11 @@ impl Retry {
     /// Doubles the pause, also beyond the longest.
     pub(super) fn lengthen_without_limit(&mut self) {
         self.pause *= 2;
+    }
+
+    /// The next try is the first one after an outage. The pauses are not beyond the longest.
+    pub(super) fn begin_again(&mut self, now: Tick) {
+        self.since = now;
+        self.pause = self.pause.min(self.longest);
     }
 }

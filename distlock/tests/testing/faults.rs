@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Client, Error, MemoryServer};
+use futures_util::future::poll_immediate;
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::{replicas, secs};
@@ -71,6 +72,33 @@ async fn hold_is_lost_when_the_server_is_down_for_a_lease_and_others_get_the_key
     assert!(guard.release().await.unwrap_err().is_lost());
     server.bring_up();
     assert!(other.lock("k").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_that_failed_for_a_long_outage_is_sent_once_it_is_over() {
+    let (server, client, other) = replicas();
+    let lease = secs(24 * 3_600);
+    for is_granted in [true, false] {
+        let mut acquiring = Box::pin(client.lock("k").acquire().lease(lease).into_future());
+        if is_granted {
+            let guard = acquiring.await.unwrap();
+            server.take_down();
+            drop(guard);
+        } else {
+            // It is granted, and nobody hears of it.
+            server.lose_next(1);
+            assert!(poll_immediate(&mut acquiring).await.is_none());
+            server.take_down();
+            drop(acquiring);
+        }
+        sleep(secs(600)).await;
+        server.bring_up();
+        // The first try after the outage may meet a server that reads its data.
+        server.fail_next(1);
+        sleep(secs(3)).await;
+        let guard = other.lock("k").try_acquire().await.unwrap();
+        guard.unwrap().release().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

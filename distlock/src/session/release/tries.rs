@@ -7,6 +7,7 @@ use super::pending::{PendingRelease, ReleaseOutcome};
 use super::send::{as_released, note_when_sent};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
+use crate::resource::key::Resource;
 use crate::session::{Retry, Session};
 use crate::telemetry;
 
@@ -91,15 +92,17 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> TriesEnd {
         let Some(one) = tries.send(in_flight, until).await else {
             return tries.ending;
         };
-        let has_lease = one.target.resource.kind.has_lease();
+        let sent_over = one.sent_over;
         if tries.are_over(in_flight, one, until) {
             return tries.ending;
         }
-        if let Some(pending) = &mut in_flight.pending {
-            pending.note_sent(None);
-            pending.count();
-        }
-        tries.pause(until, has_lease).await;
+        let Some(pending) = &mut in_flight.pending else {
+            return tries.ending;
+        };
+        pending.note_sent(None);
+        pending.count();
+        let resource = pending.target().resource.clone();
+        tries.pause(&resource, sent_over, until).await;
     }
 }
 
@@ -210,15 +213,28 @@ impl Tries {
         is_over || !may_come_late
     }
 
-    /// Pauses before the next try.
-    async fn pause(&mut self, until: Tick, has_lease: bool) {
+    /// Pauses before the next try, after one that was sent over this connection.
+    async fn pause(&mut self, resource: &Resource, sent_over: u64, until: Tick) {
         let session = &self.session;
-        let next = session.now().after(self.retry.pause()).min(until);
-        session.clock.sleep_until(next).await;
+        let now = session.now();
+        let next = now.after(self.retry.pause()).min(until);
+        // The longest of the short pauses. A server that ends each connection at the release gets no more tries than this.
+        let earliest = now.after(session.config.longest_pause()).min(next);
+        session.clock.sleep_until(earliest).await;
+        let key = &resource.key;
+        crate::sync::select! {
+            biased;
+            () = session.clock.sleep_until(next) => {}
+            // The outage is over: waiters would wait for the rest of the pause, which may be as long as the outage was.
+            _ = session.backend.epoch_after(key, sent_over) => {
+                self.retry.begin_again(session.now());
+                return;
+            }
+        }
         // During one lease of the watchdog the pauses stay short, so that waiters do not wait for long. After that each
         // pause is twice as long as the last one, unless no lease frees the key.
         let short_until = self.retry.since.after(session.config.watchdog_timeout);
-        if session.now() < short_until || !has_lease {
+        if session.now() < short_until || !resource.kind.has_lease() {
             self.retry.lengthen();
         } else {
             self.retry.lengthen_without_limit();
