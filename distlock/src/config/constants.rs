@@ -168,6 +168,10 @@ pub(crate) const CYCLES_AFTER: Duration = Duration::from_millis(100);
 /// The number of keys whose long waits are reported at a time, each with its holder.
 pub(crate) const LONG_WAITS_TOLD: usize = 16;
 
+/// The pause between two reports of long waits; at most a tenth of the time after which a wait is long. Each report goes through all
+/// waits of the client.
+pub(crate) const LONG_WAITS_PAUSE: Duration = Duration::from_secs(1);
+
 /// The number of holders that the report of a long wait names. A read lock may have thousands.
 pub(crate) const HOLDERS_TOLD: usize = 3;
 

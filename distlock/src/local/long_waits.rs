@@ -11,7 +11,7 @@ use super::waits::runner::Runner;
 use super::waits::{LongWait, Wait, Waits, describe};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
+use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_PAUSE, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::resource::key::Resource;
@@ -141,7 +141,8 @@ impl Registry {
     pub(super) fn tell_waits(&self) -> Tick {
         self.tell_cycles();
         let now = self.session.now();
-        let (long, next) = self.limits.take_due(now);
+        let pause = LONG_WAITS_PAUSE.min(self.session.config.warn_after / 10);
+        let (long, next) = self.limits.take_due(now, pause);
         if !long.is_empty() {
             let session = Arc::clone(&self.session);
             // Dropping the handle does not end the task.

@@ -120,11 +120,12 @@ impl Builder {
         self
     }
 
-    /// Sets after which time a warning in the log reports an acquisition that still waits: more than 0, 30 s by default.
+    /// Sets after which time a warning in the log reports a key whose acquisitions still wait: more than 0, 30 s by default.
     ///
     /// The warning names the key, how long the first waiter has waited, the line of code that acquires, the number of waiters,
-    /// the holders, and the rest of the lease. The client repeats it each time the wait has doubled. [`Duration::MAX`] turns it
-    /// off.
+    /// the holders, and the rest of the lease. The client repeats it each time the wait has doubled. If the waits of more than 16 keys
+    /// become so long within 1 s, the log has a warning for each of 16 keys, those with the longest waits, and one with the
+    /// number of the others. [`Duration::MAX`] turns it off.
     ///
     /// # Errors
     /// Zero is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.

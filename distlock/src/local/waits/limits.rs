@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
@@ -76,9 +77,9 @@ impl WaiterLimits {
         copies.into_iter().collect()
     }
 
-    /// The waits that are to be logged now, and when the next ones are due.
-    pub(crate) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
-        self.counts.lock().waits.take_due(now)
+    /// The waits that are to be logged now, and when to ask for the next ones; see [`Waits::take_due`].
+    pub(crate) fn take_due(&self, now: Tick, pause: Duration) -> (Vec<LongWait>, Tick) {
+        self.counts.lock().waits.take_due(now, pause)
     }
 
     /// Copies of the waits in which a search for cycles may find a new one; see [`Waits::take_unsearched`].

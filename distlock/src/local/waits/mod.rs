@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
@@ -65,8 +66,10 @@ pub(crate) struct Waits {
     pub(crate) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
     /// Waits inside of holds that came after the last search for cycles. Some may have ended.
     unsearched: Vec<usize>,
-    /// No long wait is logged before this time.
+    /// No wait is due before this time.
     next_due: Option<Tick>,
+    /// No long wait is logged before this time, also if one is due.
+    not_before: Tick,
 }
 
 impl Waits {
@@ -150,15 +153,17 @@ impl Waits {
         self.waits.len()
     }
 
-    /// The waits that are to be logged now, one for each key, the longest first; and when the next ones are due. All waiters of a
-    /// key are counted together, also those that are not due yet.
-    pub(crate) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+    /// The waits that are to be logged now, one for each key, the longest first; and when to ask for the next ones. All waiters of
+    /// a key are counted together, also those that are not due yet. Those that become due within `pause` after this are taken
+    /// together.
+    pub(crate) fn take_due(&mut self, now: Tick, pause: Duration) -> (Vec<LongWait>, Tick) {
         // Usually nothing is due, and thousands of waits are not looked through.
-        match self.next_due {
-            Some(due) if due <= now => {}
-            next => return (Vec::new(), next.unwrap_or(Tick::NEVER)),
+        let next = self.next_due.unwrap_or(Tick::NEVER).max(self.not_before);
+        if next > now {
+            return (Vec::new(), next);
         }
-        let mut long = HashMap::<Resource, LongWait>::new();
+        self.not_before = now.after(pause);
+        let mut long = HashMap::<Resource, LongWait, RandomState>::default();
         for wait in self.iter().filter(|wait| wait.due <= now) {
             let resource = &wait.resources[wait.at];
             long.entry(resource.clone()).or_insert_with(|| LongWait {
@@ -188,7 +193,7 @@ impl Waits {
         self.next_due = Some(next);
         let mut long: Vec<LongWait> = long.into_values().collect();
         long.sort_by_key(|wait| wait.since);
-        (long, next)
+        (long, next.max(self.not_before))
     }
 }
 
@@ -222,8 +227,6 @@ pub(crate) fn describe(cycle: &[&Wait]) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::time::Duration;
-
     use smallvec::smallvec;
 
     use super::*;
@@ -260,15 +263,26 @@ pub(super) mod tests {
         waits.add(wait("a", None, 10));
         waits.add(wait("a", None, 0));
         waits.add(wait("b", None, 20));
-        let (long, next) = waits.take_due(Tick::from_millis(29));
+        let (long, next) = waits.take_due(Tick::from_millis(29), Duration::ZERO);
         assert!(long.is_empty() && next == Tick::from_millis(30));
-        let (long, next) = waits.take_due(Tick::from_millis(40));
+        let (long, next) = waits.take_due(Tick::from_millis(40), Duration::ZERO);
         assert!(long.len() == 1 && long[0].waiters == 2 && long[0].since == Tick::default());
         assert_eq!(next, Tick::from_millis(50));
-        assert_eq!(waits.take_due(Tick::from_millis(50)).0.len(), 1);
-        let (long, _) = waits.take_due(Tick::from_millis(80));
+        assert_eq!(
+            waits
+                .take_due(Tick::from_millis(50), Duration::ZERO)
+                .0
+                .len(),
+            1
+        );
+        let (long, _) = waits.take_due(Tick::from_millis(80), Duration::ZERO);
         assert_eq!(long.iter().map(|wait| wait.waiters).sum::<usize>(), 3);
-        assert!(waits.take_due(Tick::from_millis(139)).0.is_empty());
+        assert!(
+            waits
+                .take_due(Tick::from_millis(139), Duration::ZERO)
+                .0
+                .is_empty()
+        );
     }
 
     #[test]
@@ -276,9 +290,36 @@ pub(super) mod tests {
         let mut waits = Waits::default();
         waits.add(wait("a", None, 1));
         waits.add(wait("a", None, 0));
-        let (long, next) = waits.take_due(Tick::from_millis(30));
+        let (long, next) = waits.take_due(Tick::from_millis(30), Duration::ZERO);
         assert_eq!((long.len(), long[0].waiters), (1, 2));
         assert_eq!(next, Tick::from_millis(60));
-        assert!(waits.take_due(Tick::from_millis(31)).0.is_empty());
+        assert!(
+            waits
+                .take_due(Tick::from_millis(31), Duration::ZERO)
+                .0
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn waits_for_many_keys_that_become_due_one_after_the_other_are_told_together() {
+        let pause = Duration::from_secs(1);
+        let mut waits = Waits::default();
+        let mut told = HashSet::new();
+        let mut times = Vec::new();
+        let mut due = Tick::from_millis(30);
+        for since in 0..10_000 {
+            waits.add(wait(&since.to_string(), None, since));
+            let now = Tick::from_millis(since);
+            if now >= due {
+                let (long, next) = waits.take_due(now, pause);
+                told.extend(long.into_iter().map(|wait| wait.resource));
+                times.push(now);
+                due = next;
+            }
+        }
+        assert_eq!((times.len(), times[0]), (10, Tick::from_millis(30)));
+        // All that were due at the last of these times.
+        assert_eq!(told.len(), 9_001);
     }
 }
