@@ -22,8 +22,9 @@ end
 
 local is_held = redis.call('HEXISTS', lock, owner) == 1 or redis.call('HEXISTS', lock, former) == 1
 if not is_held or not is_issued() then
-  -- Changes nothing. A master that has become a replica refuses it: the new master may have the hold.
-  redis.call('HDEL', lock, former)
+  -- Changes nothing. A master that has become a replica refuses it: the new master may have the hold. Not the field of the former
+  -- owner, which still holds the lock if only the token is wrong.
+  redis.call('HDEL', lock, former .. ':none')
   return -1
 end
 -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is stored.
