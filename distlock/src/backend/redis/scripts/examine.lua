@@ -50,7 +50,7 @@ elseif kind == 'hash' then
     local field, value, field_left = fields[at], fields[at + 1], left
     if mode and not is_writer(field) then
       -- If the user or the engine refuses the timeout keys, the end of the lock is known: the reader's is not later.
-      local is_known, reader_left, unknown = pcall(left_of, key, stem, field, math.min(tonumber(value) or 0, MOST_ENTRIES))
+      local is_known, reader_left, unknown = pcall(left_of, key, stem, field, math.min(MOST_ENTRIES, tonumber(value) or 0))
       if is_known and not unknown then field_left = reader_left end
     end
     if field ~= 'mode' then

@@ -18,7 +18,8 @@ local function is_count(text) return text and #text < 20 and string.find(text, '
 local function entries(count)
   -- The usual count, without a conversion.
   if count == '1' then return 1 end
-  return math.min(tonumber(count) or 0, MOST_ENTRIES)
+  -- In this order: Lua reads 'nan' as a number, and takes it only if it comes first.
+  return math.min(MOST_ENTRIES, tonumber(count) or 0)
 end
 
 -- What is left of one entry of a reader of a lock, in ms; -2 if it has ended. The second value is true if nobody can tell: while the
