@@ -65,6 +65,23 @@ async fn reader_gets_in_beside_the_reader_that_a_writer_became() {
     guard.unwrap().unwrap().release().await.unwrap();
 }
 
+/// A killed reader then keeps no writer out for ever.
+#[tokio::test]
+async fn read_lock_whose_lease_was_removed_gets_one_from_its_next_reader() {
+    let fields = ["HSET", "k", "mode", "read", FOREIGN, "1"];
+    let (server, client) = stage("redisson_rwlock:{k}", &fields).await;
+    let timeout_key = format!("{{k}}:{FOREIGN}:rwlock_timeout:1");
+    server
+        .cli(&["SET", &timeout_key, "1", "PX", LEASE_MS])
+        .await;
+    server.cli(&["PERSIST", "k"]).await;
+    let lease = Duration::from_secs(60);
+    let reader = client.rw_lock("k").read().acquire().lease(lease);
+    let reader = reader.await.unwrap();
+    assert!(server.try_cli::<i64>(&["PTTL", "k"]).await.unwrap() > 0);
+    reader.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn permits_of_a_semaphore_that_were_set_by_hand_are_granted() {
     let channel = "redisson_sc:{k}";

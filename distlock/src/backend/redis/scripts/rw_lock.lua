@@ -39,8 +39,10 @@ local function try_again() return redis.error_reply('TRYAGAIN a timeout may be a
 
 -- Moves the end of a lock to a later time, never to an earlier one.
 local function lengthen(lock, left)
-  -- A server before version 7.0 knows neither.
-  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRE', lock, left, 'GT') end
+  -- A server before version 7.0 knows neither of these two. GT changes no key that has a later end, and none without an end, which
+  -- somebody has removed.
+  local is_known = redis.REDIS_VERSION_NUM
+  if is_known and (redis.call('PEXPIRE', lock, left, 'GT') == 1 or redis.call('PTTL', lock) >= 0) then return end
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(left)))
 end
 
