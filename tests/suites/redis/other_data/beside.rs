@@ -61,6 +61,7 @@ fn scenes() -> Vec<(Kind, &'static str, Vec<&'static str>)> {
     for words in [
         vec!["ZADD", PERMITS, "1", "job:1"],
         vec!["ZADD", PERMITS, "4102444800000", "job:1"],
+        vec!["ZADD", PERMITS, "4102444800000", ""],
         vec!["ZADD", PERMITS, "-inf", "job:1", "inf", "job:2"],
         vec!["ZADD", PERMITS, "1", "0123456789abcdef", "2", "job:1"],
         vec!["ZADD", PERMITS, "1", "0ddad9e6-60bc-45a5-8797-198735"],

@@ -80,8 +80,11 @@ local function used_for(lease, stays, semaphore, permits)
   used(digits(math.max(lease, tonumber(stays))), semaphore, false, permits)
 end
 
+-- Never the id of a permit, and no member of a sorted set of another program: its removal changes nothing.
+local NO_PERMIT = 'distlock:none'
+
 -- A write that changes nothing and passes when memory is full. The writes after it then pass as well.
-local function begin_writing(permits) redis.call('ZREM', permits, '') end
+local function begin_writing(permits) redis.call('ZREM', permits, NO_PERMIT) end
 
 -- The answer that a request was given before, if there was one; and storing it, in case the request is sent again. Stored before
 -- anything is published, which may fail in the middle of the script.

@@ -42,7 +42,7 @@ for i = 1, #KEYS / 2 do
     end
     used_for(lease, stays, semaphore, permits)
   else
-    local refused = refused_by_replica('ZREM', permits, '')
+    local refused = refused_by_replica('ZREM', permits, NO_PERMIT)
     if refused then return refused end
     reply[#reply + 1] = i
   end
