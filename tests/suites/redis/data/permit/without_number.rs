@@ -37,6 +37,8 @@ async fn permits_of_a_semaphore_without_a_number_are_lost_and_no_more_are_inside
         let server = RedisServer::start().await;
         let verbs = verbs(&server).await;
         without_number(&server, &verbs, 2).await;
+        let inspected = verbs.inspect(SEATS).await.unwrap();
+        assert_eq!(inspected, Answer::Holders(Vec::new(), None));
         let renewed = verbs.renew(&[(SEATS, 1, 1, LEASE)]).await.unwrap();
         assert_eq!(renewed, Answer::Renewed(vec![false]));
         let attached = verbs.instead_of(1).attempt(SEATS, 2, LEASE).await.unwrap();
