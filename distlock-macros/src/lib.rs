@@ -33,12 +33,13 @@ fn expanded(
     item: &proc_macro2::TokenStream,
 ) -> syn::Result<proc_macro2::TokenStream> {
     let function = check::function(item.clone())?;
-    let body = check::async_body(&function)?;
+    let mut body = check::async_body(&function)?;
     check::return_type(&function)?;
     let args = syn::parse2(args)?;
     let bindings = body.bindings(&function);
     check::key_variables::check(&args, &function, &bindings)?;
     check::token(&args, &bindings)?;
     check::on_lost(&args, &function)?;
+    body.leave_to_keys(&args, &bindings);
     Ok(expand::function(&args, &function, &bindings, body))
 }

@@ -8,7 +8,7 @@ use quote::quote;
 use syn::spanned::Spanned as _;
 use syn::{Error, Result, Type};
 
-use crate::function::async_trait_params::AsyncTraitParams;
+use crate::function::async_trait_params::{self, AsyncTraitParams};
 use crate::function::return_type;
 use crate::function::{Binding, Body, Function};
 use crate::options::args::{Args, contains_variable};
@@ -63,6 +63,22 @@ impl AsyncBody {
             bindings.extend(params.bindings.iter().cloned().map(Binding::unconditional));
         }
         bindings
+    }
+
+    /// Leaves the parameters to the keys that take them: removes the statements by which `async_trait` moves them into the
+    /// block, unless the block names them for another reason.
+    pub(crate) fn leave_to_keys(&mut self, args: &Args, bindings: &[Binding]) {
+        let Self::Block(block) = self else {
+            return;
+        };
+        for Binding { name, .. } in bindings {
+            if args.keys.take(name) {
+                let rest = async_trait_params::without_move_of(name, &block.braces);
+                if !contains_variable(rest.stream(), name) {
+                    block.braces = rest;
+                }
+            }
+        }
     }
 
     /// Whether the future of the body must capture the variable even if the body does not use it.

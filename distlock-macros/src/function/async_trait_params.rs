@@ -24,20 +24,7 @@ impl AsyncTraitParams {
     /// Moves the statements out of a block. Returns them and the remaining block.
     pub(crate) fn extract(block: &Group) -> (Self, Group) {
         let mut params = Self::default();
-        let mut rest = Vec::new();
-        let mut trees = block.stream().into_iter().collect::<Vec<_>>();
-        while !trees.is_empty() {
-            let later = match let_statement_end(&rest, &trees) {
-                Some(end) => trees.split_off(end),
-                None => trees.split_off(1),
-            };
-            if !params.add(&trees) {
-                rest.append(&mut trees);
-            }
-            trees = later;
-        }
-        let mut remaining = Group::new(Delimiter::Brace, rest.into_iter().collect());
-        remaining.set_span(block.span());
+        let remaining = retain(block, |trees| !params.add(trees));
         (params, remaining)
     }
 
@@ -58,6 +45,30 @@ impl AsyncTraitParams {
     pub(crate) fn is_replaced(&self, parameter: &Ident) -> bool {
         self.replaced.contains(parameter)
     }
+}
+
+/// The block without the statement `let name = name;`, by which `async_trait` moves a parameter into the block.
+pub(crate) fn without_move_of(name: &Ident, block: &Group) -> Group {
+    retain(block, |trees| !is_move_of(name, trees))
+}
+
+/// The block without the tokens that are not `wanted`. These are asked for one by one, but a `let` statement as a whole.
+fn retain(block: &Group, mut wanted: impl FnMut(&[TokenTree]) -> bool) -> Group {
+    let mut rest = Vec::new();
+    let mut trees: Vec<_> = block.stream().into_iter().collect();
+    while !trees.is_empty() {
+        let later = match let_statement_end(&rest, &trees) {
+            Some(end) => trees.split_off(end),
+            None => trees.split_off(1),
+        };
+        if wanted(&trees) {
+            rest.append(&mut trees);
+        }
+        trees = later;
+    }
+    let mut retained = Group::new(Delimiter::Brace, rest.into_iter().collect());
+    retained.set_span(block.span());
+    retained
 }
 
 /// The length of the `let` statement at the start of `trees`.
@@ -97,6 +108,19 @@ fn destructured_param(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
         .then(|| (pattern, parameter.clone()))
 }
 
+/// Whether this is `let name = name;` or `let mut name = name;`.
+fn is_move_of(name: &Ident, trees: &[TokenTree]) -> bool {
+    let [word, pattern @ .., equals, TokenTree::Ident(moved), _] = trees else {
+        return false;
+    };
+    let variable = match pattern {
+        [TokenTree::Ident(variable)] => variable,
+        [word, TokenTree::Ident(variable)] if word.to_string() == "mut" => variable,
+        _ => return false,
+    };
+    word.to_string() == "let" && equals.to_string() == "=" && variable == name && moved == name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +148,26 @@ mod tests {
             "return __ret ;",
         ] {
             assert!(rest.contains(stays), "{rest}");
+        }
+    }
+
+    #[test]
+    fn only_the_move_of_the_parameter_leaves_the_block() {
+        let name = syn::parse_str("name").unwrap();
+        for (block, rest) in [
+            ("{ let name = name; let b = b; 1 }", "{ let b = b; 1 }"),
+            ("{ f(); let mut name = name; }", "{ f(); }"),
+            ("{ let name = other; }", "{ let name = other; }"),
+            ("{ let name = name(); }", "{ let name = name(); }"),
+            ("{ { let name = name; } }", "{ { let name = name; } }"),
+            (
+                "{ #[cfg(unix)] let name = name; }",
+                "{ #[cfg(unix)] let name = name; }",
+            ),
+        ] {
+            let rest: TokenStream = rest.parse().unwrap();
+            let without = without_move_of(&name, &syn::parse_str(block).unwrap());
+            assert_eq!(without.to_string(), rest.to_string(), "{block}");
         }
     }
 

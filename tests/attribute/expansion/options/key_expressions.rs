@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use distlock::{Error, distributed_lock};
 
 use super::ok;
@@ -117,6 +118,27 @@ pub fn moved_into_a_future(
     Box::pin(async { Ok(()) })
 }
 
+#[async_trait]
+pub trait Imports: Sync {
+    async fn import(&self, name: String, lines: usize) -> Result<usize, Error>;
+
+    #[distributed_lock(keys = names)]
+    async fn import_all(&self, mut names: Vec<String>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+pub struct Files;
+
+/// `async_trait` moves each argument into its block, also if the body does not name it.
+#[async_trait]
+impl Imports for Files {
+    #[distributed_lock(key = name)]
+    async fn import(&self, name: String, lines: usize) -> Result<usize, Error> {
+        Ok(lines)
+    }
+}
+
 /// `Copy`, so the body may name it as well.
 #[distributed_lock(key = name)]
 pub async fn copied(name: &'static str) -> Result<usize, Error> {
@@ -148,5 +170,7 @@ async fn key_takes_a_parameter_that_the_body_does_not_name() {
     ok(moved_if("a".into(), true)).await;
     ok(moved_if("a".into(), false)).await;
     ok(moved_into_a_future("a".into())).await;
+    assert_eq!(ok(Files.import("a".into(), 7)).await, 7);
+    ok(Files.import_all(vec!["b".into()])).await;
     assert_eq!(ok(copied("abc")).await, 3);
 }
