@@ -60,7 +60,7 @@ impl AsyncBody {
         let mut bindings = function.bindings();
         if let Self::Block(AsyncBlock { params, .. }) = self {
             bindings.retain(|binding| !params.is_replaced(&binding.name));
-            bindings.extend(params.bindings.iter().cloned().map(Binding::unconditional));
+            bindings.extend(params.bindings());
         }
         bindings
     }
@@ -93,7 +93,8 @@ impl AsyncBody {
         match self {
             Self::Fn(_) => true,
             Self::Block(AsyncBlock { params, .. }) => {
-                params.bindings.contains(name) || args.mentions(name)
+                let mut bindings = params.bindings().into_iter();
+                bindings.any(|binding| binding.name == *name) || args.mentions(name)
             }
         }
     }

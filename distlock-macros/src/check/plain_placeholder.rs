@@ -184,8 +184,8 @@ mod tests {
 
     fn checked(text: &str) -> Option<String> {
         let bindings =
-            PARAMETERS.map(|name| Binding::unconditional(Ident::new(name, Span::call_site())));
-        let raw = Binding::unconditional(Ident::new_raw("type", Span::call_site()));
+            PARAMETERS.map(|name| Binding::new(Ident::new(name, Span::call_site()), &[]));
+        let raw = Binding::new(Ident::new_raw("type", Span::call_site()), &[]);
         let bindings: Vec<_> = bindings.into_iter().chain([raw]).collect();
         let template = Template::parse(LitStr::new(text, Span::call_site())).unwrap();
         check(&template, &bindings)

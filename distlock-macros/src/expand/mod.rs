@@ -13,7 +13,7 @@ use syn::Type;
 use syn::spanned::Spanned as _;
 
 use crate::check::{AsyncBlock, AsyncBody};
-use crate::function::{Binding, Function, lints, return_type};
+use crate::function::{Binding, Function, expectations, return_type};
 use crate::options::args::{self, Args};
 
 /// The whole function with the lock around its body.
@@ -33,7 +33,7 @@ pub(crate) fn function(
     let captured: Vec<_> = bindings.iter().filter(captured).collect();
     let unused = unused(args, &captured, async_body.braces());
     let mut sig = function.sig.clone();
-    lints::adapt_expectations(&mut sig, &captured, &unused);
+    expectations::adapt_expectations(&mut sig, &captured, &unused);
     let locked = |output, braces| {
         let output = return_type::erase_impl_trait(output);
         Expansion {
@@ -48,7 +48,11 @@ pub(crate) fn function(
     };
     let body = match async_body {
         AsyncBody::Fn(braces) => locked(written, braces),
-        AsyncBody::Block(block) => {
+        AsyncBody::Block(mut block) => {
+            for statement in &mut block.params.statements {
+                let attrs = &mut statement.attrs;
+                expectations::adapt_pattern(&mut statement.pat, attrs, &captured, &unused);
+            }
             let output = return_type::future_output(&written)
                 .unwrap_or_else(|| return_type::infer(&written));
             async_block(block, |braces| locked(output, braces))
@@ -74,7 +78,7 @@ fn async_block(block: AsyncBlock, locked: impl FnOnce(Group) -> TokenStream) -> 
     let span = braces.span();
     let locked = locked(braces);
     // The block has the spans of the user's, where rustc reports the lifetimes of its captures.
-    let mut block = Group::new(Delimiter::Brace, quote!(#statements #locked));
+    let mut block = Group::new(Delimiter::Brace, quote!(#(#statements)* #locked));
     block.set_span(span);
     // `move` even if the user wrote none: the key uses variables of the function, and a future that borrows them could not
     // be returned.

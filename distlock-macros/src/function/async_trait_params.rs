@@ -4,20 +4,17 @@
 //! `let PATTERN = { let __arg1 = __arg1; __arg1 };`. A key may use the variables of the pattern, so these statements are
 //! moved in front of the acquisition.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
-use syn::Pat;
-use syn::parse::Parser as _;
+use proc_macro2::{Delimiter, Group, Ident, TokenTree};
+use syn::{Local, Stmt};
 
-use super::binding::names;
+use super::binding::Binding;
 
 /// The destructuring statements of a block, and the variables that they replace and introduce.
 #[derive(Default)]
 pub(crate) struct AsyncTraitParams {
-    pub(crate) statements: TokenStream,
+    pub(crate) statements: Vec<Local>,
     /// The renamed parameters, which the statements consume.
     replaced: Vec<Ident>,
-    /// The variables of the patterns.
-    pub(crate) bindings: Vec<Ident>,
 }
 
 impl AsyncTraitParams {
@@ -29,21 +26,27 @@ impl AsyncTraitParams {
     }
 
     fn add(&mut self, trees: &[TokenTree]) -> bool {
-        let Some((pattern, parameter)) = destructured_param(trees) else {
+        let Some(parameter) = destructured_param(without_attributes(trees)) else {
             return false;
         };
-        let pattern: TokenStream = pattern.iter().cloned().collect();
-        let Ok(pattern) = Pat::parse_multi_with_leading_vert.parse2(pattern) else {
+        let Ok(Stmt::Local(statement)) = syn::parse2(trees.iter().cloned().collect()) else {
             return false;
         };
-        self.statements.extend(trees.iter().cloned());
+        self.statements.push(statement);
         self.replaced.push(parameter);
-        self.bindings.extend(names(&pattern));
         true
     }
 
     pub(crate) fn is_replaced(&self, parameter: &Ident) -> bool {
         self.replaced.contains(parameter)
+    }
+
+    /// The variables of the patterns.
+    pub(crate) fn bindings(&self) -> Vec<Binding> {
+        let statements = self.statements.iter();
+        statements
+            .flat_map(|statement| Binding::of_pattern(&statement.pat, &statement.attrs))
+            .collect()
     }
 }
 
@@ -73,21 +76,31 @@ fn retain(block: &Group, mut wanted: impl FnMut(&[TokenTree]) -> bool) -> Group 
 
 /// The length of the `let` statement at the start of `trees`.
 ///
-/// `before` are the tokens in front of it. They tell a statement from an `if let`, and from a `let` with attributes, which
-/// stays in the block.
+/// `before` are the tokens in front of it. They tell a statement from an `if let`.
 fn let_statement_end(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
     let starts = before.last().is_none_or(|tree| match tree {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         other => other.to_string() == ";",
     });
-    let is_let = trees.first()?.to_string() == "let";
+    let is_let = without_attributes(trees).first()?.to_string() == "let";
     let end = trees.iter().position(|tree| tree.to_string() == ";")?;
     (starts && is_let).then_some(end + 1)
 }
 
-/// The pattern and the parameter of `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
-fn destructured_param(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
-    let [_, pattern @ .., equals, TokenTree::Group(block), _] = trees else {
+/// The tokens behind the attributes of a statement: `async_trait` repeats the `#[cfg]` of a parameter there.
+fn without_attributes(mut trees: &[TokenTree]) -> &[TokenTree] {
+    while let [TokenTree::Punct(hash), TokenTree::Group(group), rest @ ..] = trees {
+        if hash.as_char() != '#' || group.delimiter() != Delimiter::Bracket {
+            break;
+        }
+        trees = rest;
+    }
+    trees
+}
+
+/// The parameter of `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
+fn destructured_param(trees: &[TokenTree]) -> Option<Ident> {
+    let [_, .., equals, TokenTree::Group(block), _] = trees else {
         return None;
     };
     let inner: Vec<_> = block.stream().into_iter().collect();
@@ -105,12 +118,12 @@ fn destructured_param(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
     let same = again == parameter && *parameter == last.to_string();
     let is_async_trait_name = parameter.to_string().starts_with("__arg");
     (equals.to_string() == "=" && word.to_string() == "let" && same && is_async_trait_name)
-        .then(|| (pattern, parameter.clone()))
+        .then(|| parameter.clone())
 }
 
 /// Whether this is `let name = name;` or `let mut name = name;`.
 fn is_move_of(name: &Ident, trees: &[TokenTree]) -> bool {
-    let [word, pattern @ .., equals, TokenTree::Ident(moved), _] = trees else {
+    let [word, pattern @ .., equals, TokenTree::Ident(moved), _] = without_attributes(trees) else {
         return false;
     };
     let variable = match pattern {
@@ -123,6 +136,8 @@ fn is_move_of(name: &Ident, trees: &[TokenTree]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proc_macro2::TokenStream;
+
     use super::*;
 
     fn extract(block: &str) -> (AsyncTraitParams, String) {
@@ -135,11 +150,14 @@ mod tests {
         let (params, rest) = extract(
             "{ if let Some(__ret) = None::<u8> { return __ret; } let __self = self; \
              let (a, Order { id, .. }) = { let __arg1 = __arg1; __arg1 }; let b = b; \
-             let [c, _] = { let __arg3 = __arg3; __arg3 }; let __ret: u8 = { let x = 1; x }; __ret }",
+             #[cfg(unix)] let [c, _] = { let __arg3 = __arg3; __arg3 }; let __ret: u8 = { let x = 1; x }; __ret }",
         );
-        let names: Vec<_> = params.bindings.iter().map(ToString::to_string).collect();
+        let bindings = params.bindings();
+        let names: Vec<_> = bindings.iter().map(|b| b.name.to_string()).collect();
         assert_eq!(names, ["a", "id", "c"]);
         assert_eq!(params.replaced, ["__arg1", "__arg3"]);
+        assert_eq!(bindings[2].cfgs.len(), 1, "the cfg of its parameter");
+        assert!(!rest.contains("cfg"), "{rest}");
         assert!(!rest.contains("__arg"), "{rest}");
         for stays in [
             "let __self = self ;",
@@ -160,10 +178,7 @@ mod tests {
             ("{ let name = other; }", "{ let name = other; }"),
             ("{ let name = name(); }", "{ let name = name(); }"),
             ("{ { let name = name; } }", "{ { let name = name; } }"),
-            (
-                "{ #[cfg(unix)] let name = name; }",
-                "{ #[cfg(unix)] let name = name; }",
-            ),
+            ("{ #[cfg(unix)] let name = name; f() }", "{ f() }"),
         ] {
             let rest: TokenStream = rest.parse().unwrap();
             let without = without_move_of(&name, &syn::parse_str(block).unwrap());

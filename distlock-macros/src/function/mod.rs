@@ -5,14 +5,15 @@
 pub(crate) mod async_trait_params;
 mod binding;
 mod cfg;
-pub(crate) mod lints;
+pub(crate) mod expectations;
+mod lints;
 pub(crate) mod return_type;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::{Attribute, FnArg, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned};
 
-pub(crate) use self::binding::{Binding, names};
+pub(crate) use self::binding::Binding;
 
 /// A function, a method or a method of a trait.
 pub(crate) struct Function {
@@ -80,28 +81,23 @@ fn braces(tree: TokenTree) -> syn::Result<Group> {
 impl Function {
     /// Every variable of the signature, in order; `self` is first.
     pub(crate) fn bindings(&self) -> Vec<Binding> {
-        let mut bindings = Vec::new();
-        for param in &self.sig.inputs {
-            let (attrs, names, is_reference) = match param {
-                FnArg::Receiver(this) => {
-                    let this_span = this.self_token.span;
-                    (&this.attrs, vec![Ident::new("self", this_span)], false)
-                }
-                FnArg::Typed(param) => {
-                    let is_reference = matches!(*param.ty, Type::Reference(_));
-                    (&param.attrs, names(&param.pat), is_reference)
-                }
-            };
-            let cfgs = cfg::conditions(attrs);
-            let lints = lints::of_unused(attrs);
-            bindings.extend(names.into_iter().map(|name| Binding {
-                name,
-                is_reference,
-                cfgs: cfgs.clone(),
-                lints: lints.clone(),
-            }));
-        }
-        bindings
+        let of_parameter = |param: &FnArg| match param {
+            FnArg::Receiver(this) => {
+                let this_name = Ident::new("self", this.self_token.span);
+                vec![Binding::new(this_name, &this.attrs)]
+            }
+            FnArg::Typed(param) => {
+                let is_reference = matches!(*param.ty, Type::Reference(_));
+                let bindings = Binding::of_pattern(&param.pat, &param.attrs).into_iter();
+                bindings
+                    .map(|binding| Binding {
+                        is_reference,
+                        ..binding
+                    })
+                    .collect()
+            }
+        };
+        self.sig.inputs.iter().flat_map(of_parameter).collect()
     }
 
     /// The declared return type. If there is none, it is `()` with the span of the name, where errors about it are shown.

@@ -1,6 +1,7 @@
 //! An annotated function has the lints of a plain one. An expectation that is not fulfilled is a warning, and clippy is run
 //! with warnings denied.
 
+use async_trait::async_trait;
 use distlock::{Error, distributed_lock};
 
 #[expect(dead_code)]
@@ -66,6 +67,92 @@ pub async fn forgotten_under_a_condition(
     #[cfg(any())]
     drop(who);
     Ok(())
+}
+
+pub struct Parts {
+    pub id: u64,
+    pub name: String,
+    pub by: String,
+}
+
+#[distributed_lock(key = "k")]
+pub async fn allowed_field(
+    Parts {
+        id,
+        #[allow(unused_variables)]
+        name,
+        ..
+    }: Parts,
+) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "k:<id>")]
+pub async fn expected_fields(
+    (
+        Parts {
+            id,
+            #[expect(unused_variables)]
+            name,
+            #[expect(unused)]
+                by: who,
+        },
+        _,
+    ): (Parts, u64),
+) -> Result<(), Error> {
+    #[cfg(any())]
+    drop(who);
+    Ok(())
+}
+
+#[distributed_lock(key = "k:<id>")]
+pub async fn fields_under_conditions(
+    Parts {
+        id,
+        #[cfg(any())]
+        other,
+        #[cfg(test)]
+        name,
+        ..
+    }: Parts,
+) -> Result<String, Error> {
+    Ok(name)
+}
+
+#[async_trait]
+pub trait Moves {
+    async fn part(&self, parts: Parts) -> Result<(), Error>;
+    async fn parts(&self, parts: Parts, #[cfg(any())] other: Parts) -> Result<u64, Error>;
+}
+
+/// `async_trait` writes the patterns into its block.
+#[async_trait]
+impl Moves for u64 {
+    #[distributed_lock(key = "k:<id>")]
+    async fn part(
+        &self,
+        Parts {
+            id,
+            #[expect(unused_variables)]
+            name,
+            #[cfg(any())]
+            other,
+            ..
+        }: Parts,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[distributed_lock(key = "k:<id>")]
+    async fn parts(
+        &self,
+        #[cfg(test)] Parts { id, .. }: Parts,
+        #[cfg(any())] Parts { name, .. }: Parts,
+    ) -> Result<u64, Error> {
+        #[cfg(any())]
+        drop(name);
+        Ok(id)
+    }
 }
 
 #[expect(unused_mut)]
