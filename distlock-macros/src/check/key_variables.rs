@@ -8,7 +8,7 @@ use syn::{Error, Expr, Result};
 
 use super::plain_placeholder;
 use crate::errors::Errors;
-use crate::function::{Binding, Function};
+use crate::function::{Binding, Function, async_trait_params};
 use crate::options::args::Args;
 
 /// Refuses keys that use variables which the function does not have.
@@ -81,13 +81,24 @@ fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> 
     if name == "self" {
         return format!("`{function}` has no `self` parameter");
     }
-    let names: Vec<_> = bindings.iter().map(|b| format!("`{}`", b.name)).collect();
-    let parameters = if names.is_empty() {
+    let (renamed, written): (Vec<_>, Vec<_>) = bindings
+        .iter()
+        .partition(|binding| async_trait_params::is_renamed(&binding.name));
+    let written: Vec<_> = written.iter().map(|b| format!("`{}`", b.name)).collect();
+    let parameters = if written.is_empty() {
         "none".to_owned()
     } else {
-        names.join(", ")
+        written.join(", ")
     };
-    format!("`{function}` has no parameter `{name}`; its parameters: {parameters}")
+    let hint = if renamed.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; if `{name}` is in a pattern, an attribute above this one has hidden it: put that attribute, such as \
+             `#[tracing::instrument]`, below `#[distributed_lock]`"
+        )
+    };
+    format!("`{function}` has no parameter `{name}`; its parameters: {parameters}{hint}")
 }
 
 /// Refuses `format!("pay:<id>")`, which is the same key for every id, if `id` is a parameter.
@@ -194,6 +205,24 @@ mod tests {
             let said = refused(options).unwrap_or_else(|| panic!("{options} is accepted"));
             assert!(said.starts_with(plain), "{options}: {said}");
             assert!(said.contains(write), "{options}: {said}");
+        }
+    }
+
+    #[test]
+    fn pattern_that_an_attribute_has_hidden_under_async_trait_is_explained() {
+        let args: Args = syn::parse_str(r#"key = "<id>""#).unwrap();
+        for (parameters, is_hint) in [("&self, __arg1: Order", true), ("&self, n: u64", false)] {
+            let method = format!("fn place({parameters}) -> F {{ Box::pin(async move {{ }}) }}");
+            let method: Function = syn::parse_str(&method).unwrap();
+            let error = check(&args, &method, &method.bindings()).unwrap_err();
+            let said = error.to_string();
+            assert!(
+                said.contains("no parameter `id`; its parameters: `self`"),
+                "{said}"
+            );
+            assert!(!said.contains("__arg1"), "{said}");
+            let hint = "put that attribute, such as `#[tracing::instrument]`, below";
+            assert_eq!(said.contains(hint), is_hint, "{said}");
         }
     }
 

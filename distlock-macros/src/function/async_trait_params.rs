@@ -50,6 +50,11 @@ impl AsyncTraitParams {
     }
 }
 
+/// Whether the parameter has the name that `async_trait` gives to a pattern and to `_`.
+pub(crate) fn is_renamed(parameter: &Ident) -> bool {
+    parameter.to_string().starts_with("__arg")
+}
+
 /// The block without the statement `let name = name;`, by which `async_trait` moves a parameter into the block.
 pub(crate) fn without_move_of(name: &Ident, block: &Group) -> Group {
     retain(block, |trees| !is_move_of(name, trees))
@@ -116,8 +121,7 @@ fn destructured_param(trees: &[TokenTree]) -> Option<Ident> {
         return None;
     };
     let same = again == parameter && *parameter == last.to_string();
-    let is_async_trait_name = parameter.to_string().starts_with("__arg");
-    (equals.to_string() == "=" && word.to_string() == "let" && same && is_async_trait_name)
+    (equals.to_string() == "=" && word.to_string() == "let" && same && is_renamed(parameter))
         .then(|| parameter.clone())
 }
 
