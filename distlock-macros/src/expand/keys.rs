@@ -95,6 +95,10 @@ impl Expansion<'_> {
     fn resolve_parameter(&self, mut name: Ident) -> Ident {
         if let Some(binding) = self.bindings.iter().find(|binding| binding.name == name) {
             name.set_span(name.span().resolved_at(binding.name.span()));
+        } else if name == "gen" {
+            // The tokens of a template have the edition of this crate, in which `gen` is a keyword. It is a name in the
+            // editions of the user before 2024.
+            name = Ident::new_raw("gen", name.span());
         }
         name
     }

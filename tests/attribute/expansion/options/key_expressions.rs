@@ -68,6 +68,16 @@ fn twice(id: u64) -> u64 {
     2 * id
 }
 
+pub struct Node {
+    pub r#gen: u64,
+}
+
+/// `gen` is a name in the editions before 2024, which a template does not know.
+#[distributed_lock(key = "<node.gen>:<node.r#gen>:<format!(\"{}\", node.gen)>")]
+pub async fn generation(node: &Node) -> Result<u64, Error> {
+    Ok(node.r#gen)
+}
+
 /// The text means a parameter in other libraries, but the key is an expression.
 #[distributed_lock(key = String::from("pay:#id"))]
 pub async fn literally(id: u64) -> Result<u64, Error> {
@@ -156,6 +166,7 @@ async fn runs() {
     ok(closure(&[1, 2])).await;
     ok(text(1, "a")).await;
     ok(functions(None, 1)).await;
+    assert_eq!(ok(generation(&Node { r#gen: 3 })).await, 3);
     assert_eq!(ok(literally(1)).await, 1);
     assert_eq!(ok(brackets_literally(1)).await, 1);
     ok(beside_a_placeholder(1)).await;

@@ -69,6 +69,7 @@ pub trait Shop {
 #[async_trait]
 impl Shop for Desk {
     #[distributed_lock(keys = ["<self.tenant>:<id>:<b>", ..lines.iter().map(|line| format!("item:{line}"))])]
+    #[tracing::instrument(skip_all)]
     async fn place(
         self,
         Order { id, mut lines }: Order,

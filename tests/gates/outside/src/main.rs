@@ -17,6 +17,16 @@ async fn pay(client: &Client, id: u64) -> Result<u64, Error> {
     Ok(id)
 }
 
+/// `gen` is a name in this edition, and a keyword in that of the attribute.
+struct Node {
+    gen: u64,
+}
+
+#[distributed_lock(key = "node:<node.gen>", client = client, wait = 0)]
+async fn join(client: &Client, node: Node) -> Result<u64, Error> {
+    Ok(node.gen)
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::in_memory();
@@ -30,6 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     assert_eq!(pay(&client, 42).await?, 42);
+    assert_eq!(join(&client, Node { gen: 3 }).await?, 3);
     assert_eq!(status().await?, StatusCode::OK);
 
     let guard = client.lock("order:42").acquire().await?;
