@@ -229,7 +229,7 @@ async fn branches_of_one_scope_exclude_each_other(stage: &Stage, of: LockKind) {
 const POINTS: usize = 12;
 
 async fn acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: LockKind) {
-    let client = stage.client().await;
+    let client = stage.lasting_client().await;
     for polls in 0..POINTS {
         let lock = of.lock(&client, KEY);
         let whole = async {
@@ -241,7 +241,7 @@ async fn acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: Lo
 }
 
 async fn waiting_acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: LockKind) {
-    let (one, two) = (stage.client().await, stage.client().await);
+    let (one, two) = (stage.lasting_client().await, stage.lasting_client().await);
     for polls in 0..POINTS {
         let guard = acquire(&of.lock(&one, KEY)).await;
         let lock = of.lock(&two, KEY);

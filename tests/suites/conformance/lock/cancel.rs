@@ -21,7 +21,7 @@ async fn taken_for(by: &Client, time: Duration) {
 }
 
 async fn waiter_in_the_middle_of_a_queue_dropped_at_any_point(stage: &Stage) {
-    let client = stage.client().await;
+    let client = stage.lasting_client().await;
     for polls in 0..8 {
         taken_for(&client, Duration::from_millis(10)).await;
         let mut tasks = Vec::new();
@@ -44,7 +44,7 @@ async fn waiter_in_the_middle_of_a_queue_dropped_at_any_point(stage: &Stage) {
 }
 
 async fn guard_in_a_select_that_is_not_taken_is_released(stage: &Stage) {
-    let (client, other) = (stage.client().await, stage.client().await);
+    let (client, other) = (stage.lasting_client().await, stage.lasting_client().await);
     for _ in 0..stage.size(10, 50) {
         let held = other.lock(KEY).acquire().await.unwrap();
         let release = async {
@@ -65,7 +65,7 @@ async fn guard_in_a_select_that_is_not_taken_is_released(stage: &Stage) {
 }
 
 async fn timeout_around_an_acquisition_leaves_nothing(stage: &Stage) {
-    let (client, other) = (stage.client().await, stage.client().await);
+    let (client, other) = (stage.lasting_client().await, stage.lasting_client().await);
     let held = other.lock(KEY).acquire().await.unwrap();
     let acquiring = client.lock(KEY).acquire();
     let start = Instant::now();
@@ -76,7 +76,7 @@ async fn timeout_around_an_acquisition_leaves_nothing(stage: &Stage) {
 }
 
 async fn holder_and_waiter_that_are_aborted_make_way(stage: &Stage) {
-    let client = stage.client().await;
+    let client = stage.lasting_client().await;
     let hold_for_ever = |client: &Client| {
         let lock = client.lock(KEY);
         tokio::spawn(async move { lock.acquire().run(std::future::pending::<()>()).await })
@@ -125,7 +125,7 @@ async fn gate_waiter_dropped_at_any_point_leaves_the_count(stage: &Stage) {
 
 async fn guard_dropped_while_it_is_being_handed_out_is_no_leak(stage: &Stage) {
     // The future may be done and its output thrown away unseen: a guard, dropped like any other.
-    let client = stage.client().await;
+    let client = stage.lasting_client().await;
     let mut acquiring = Box::pin(client.lock(KEY).acquire().into_future());
     let mut cx = Context::from_waker(Waker::noop());
     let polled: Poll<Result<Guard, Error>> = acquiring.as_mut().poll(&mut cx);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{KEY, reading};
-use crate::conformance::stage::{Stage, drop_after};
+use crate::conformance::stage::{Stage, drop_after, lasting};
 
 /// What is dropped at each of its polls.
 async fn dropped<F: Future>(stage: &Stage, start: impl AsyncFn() -> (JoinHandle<()>, F)) {
@@ -28,7 +28,10 @@ async fn dropped<F: Future>(stage: &Stage, start: impl AsyncFn() -> (JoinHandle<
 }
 
 async fn acquisitions_dropped_at_any_point_leave_nothing(stage: &Stage) {
-    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let (client, other) = (
+        stage.lasting_client().await,
+        stage.client_with(lasting).await,
+    );
     let slow = Duration::from_millis(10);
     // Longer than a waiter trusts a holder of its own client, so that it asks the server, too.
     let stay = Duration::from_millis(60);
@@ -65,7 +68,7 @@ async fn acquisitions_dropped_at_any_point_leave_nothing(stage: &Stage) {
 }
 
 async fn reads_inside_a_write_dropped_at_any_point_leave_nothing(stage: &Stage) {
-    let client = stage.faulty_client().await;
+    let client = stage.lasting_client().await;
     let lock = client.rw_lock(KEY);
     let slow = Duration::from_millis(10);
     let start = async || {

@@ -68,7 +68,7 @@ async fn dropped_stream_is_dropped_inside_and_then_released(stage: &Stage) {
         }
     }
 
-    let client = stage.client().await;
+    let client = stage.lasting_client().await;
     let (asks, mut said) = tokio::sync::mpsc::unbounded_channel();
     let guard = client.lock(KEY).acquire().await.unwrap();
     let asks = Asks(asks);

@@ -94,6 +94,12 @@ impl Stage {
             .await
     }
 
+    /// A client whose holds are [`lasting`], and that meets the stage's [`faults`](Stage::faults).
+    pub(crate) async fn lasting_client(&self) -> Client {
+        self.client_with(|builder| lasting(builder).faults(&self.faults))
+            .await
+    }
+
     /// Takes the last fencing token of a key away.
     pub(crate) async fn lose_token(&self, key: &str) {
         self.server.lose_token(key, &self.wrapped(key)).await;
@@ -372,6 +378,12 @@ impl Stage {
         let guard = client.lock(key).try_acquire().await.unwrap();
         assert!(guard.is_none(), "{key:?} is free");
     }
+}
+
+/// A client whose leases are longer than all that a test waits for. A hold that nobody ends is then found on real servers, too:
+/// the leases of the other clients end within the [slack](Stage::slack) there.
+pub(crate) fn lasting(builder: Builder) -> Builder {
+    builder.watchdog_timeout(Duration::from_secs(60))
 }
 
 /// Is `future` done within this time?

@@ -64,7 +64,8 @@ pub(crate) fn threads(test: Body) {
 /// Plays a test on its own Redis server, in real time.
 ///
 /// The slack stretches by as much as the machine was late. The leases end sooner, so a lost message hides in it: what a message
-/// does is tested in `waiting::by_message`. What is exact is asserted on paused time.
+/// does is tested in `waiting::by_message`. A hold that nobody ends hides in it as well, unless it is one of a
+/// [`lasting_client`](Stage::lasting_client). What is exact is asserted on paused time.
 pub(crate) fn redis(test: Body) {
     let stage = async || {
         let server = RedisServer::builder().without_default_user().start().await;

@@ -231,7 +231,7 @@ async fn close_ends_the_wait_of_all_that_stand_in_line(stage: &Stage) {
 
 /// The answer has arrived, and the task of the waiter runs only after its wait has ended. Nothing is wrong with the server.
 async fn grant_that_is_taken_up_after_the_wait_is_given_back(stage: &Stage) {
-    let client = stage.faulty_client().await;
+    let client = stage.lasting_client().await;
     stage
         .faults()
         .next(Op::Attempt, Fault::DelayReply(stage.part(50)));
@@ -250,7 +250,7 @@ async fn closed_before_the_grant_is_taken_up<T: Debug>(
     stage: &Stage,
     acquire: impl AsyncFnOnce(Client) -> Result<T, Error>,
 ) {
-    let client = stage.faulty_client().await;
+    let client = stage.lasting_client().await;
     let answered = Fault::DelayReply(stage.part(50));
     stage.faults().next(Op::Attempt, answered);
     let mut acquiring = Box::pin(acquire(client.clone()));

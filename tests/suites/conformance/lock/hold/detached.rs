@@ -393,7 +393,7 @@ async fn guard_that_cannot_be_detached_is_refused_and_released(stage: &Stage) {
 }
 
 async fn attach_to_a_client_that_is_closed_meanwhile_is_refused_and_released(stage: &Stage) {
-    let (web, worker) = (stage.client().await, stage.faulty_client().await);
+    let (web, worker) = (stage.lasting_client().await, stage.lasting_client().await);
     let detached = detached(&web).await;
     let late = stage.part(10);
     stage.faults().next(Op::Attempt, Fault::DelayReply(late));
