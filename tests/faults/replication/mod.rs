@@ -4,6 +4,7 @@ mod confirmed;
 mod connected;
 mod cut_off;
 mod grace;
+mod one_address;
 pub(crate) mod pair;
 mod promoted;
 mod sentinel;
@@ -15,6 +16,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         confirmed::rows(),
         cut_off::rows(),
         grace::rows(),
+        one_address::rows(),
         connected::rows(),
         sentinel::rows(),
         promoted::rows(),

@@ -338,6 +338,17 @@ impl Member for Link {
         Self::is_up(self)
     }
 
+    fn since(&self) -> Option<Instant> {
+        match &*self.phase.borrow() {
+            Phase::Up(connected) => Some(connected.since),
+            Phase::Down { .. } => None,
+        }
+    }
+
+    fn replaced_at(&self) -> Option<Instant> {
+        (self.replaced() > 0).then(|| *self.down_since.lock())
+    }
+
     fn expected(&self) -> Expected {
         self.config.expected
     }

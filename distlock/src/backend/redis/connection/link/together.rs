@@ -1,4 +1,7 @@
 //! The connections to one server, which all lead to the same one of the addresses of its name.
+//!
+//! Another server may get that address, as in a failover behind a balancer. Connections that are open then often stay at the former
+//! server, which goes on as a replica. So when the connection for commands is replaced, the others are replaced as well.
 
 use std::sync::{Arc, Weak};
 
@@ -15,6 +18,12 @@ pub(crate) trait Member: Send + Sync {
 
     /// Whether it stands.
     fn is_up(&self) -> bool;
+
+    /// When it was established, if it stands.
+    fn since(&self) -> Option<Instant>;
+
+    /// When the connection before it was lost, if there was one.
+    fn replaced_at(&self) -> Option<Instant>;
 
     /// What the server has to be.
     fn expected(&self) -> Expected;
@@ -68,11 +77,17 @@ impl Together {
         }
         self.destination.lock().connected(endpoint.clone());
         self.looked_at.lock().connected();
+        let replaced_at = member.replaced_at();
         for other in self.members() {
             let is_elsewhere = other
                 .endpoint()
                 .is_some_and(|at| at != *endpoint && at.address == endpoint.address);
-            if is_elsewhere && !is_same(&*other, member) {
+            // Those that were made after the loss have asked the server for its role since.
+            let is_older = other
+                .since()
+                .zip(replaced_at)
+                .is_some_and(|(since, replaced_at)| since < replaced_at);
+            if (is_elsewhere || is_older) && !is_same(&*other, member) {
                 other.leave();
             }
         }

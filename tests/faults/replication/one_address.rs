@@ -1,0 +1,89 @@
+//! Row 54: a failover behind one address. The old master stays up as a replica, and open connections stay at it.
+
+use distlock::Client;
+use distlock_tests::{Proxy, eventually_eq};
+
+use super::pair::Pair;
+use crate::row::{Row, rows};
+use crate::server::refusals::errors;
+use crate::support::{SOON, default_client, free, listened, waiting};
+
+/// Two servers behind one address. New connections lead to the master.
+struct OneAddress {
+    pair: Pair,
+    proxy: Proxy,
+}
+
+impl OneAddress {
+    async fn start() -> Self {
+        let pair = Pair::start().await;
+        let proxy = Proxy::start(pair.primary.addr()).await;
+        Self { pair, proxy }
+    }
+
+    /// The replica has this key.
+    async fn replicated(&self, key: &str) {
+        let has = || async { self.pair.replica.keys().await.contains(&key.to_owned()) };
+        eventually_eq(SOON, "the key at the replica", true, has).await;
+    }
+
+    /// The replica is the master from now on, and the old master a replica of the server at `port`.
+    async fn fail_over(&self, port: u16) {
+        self.pair.promote().await;
+        let follow = ["REPLICAOF", "127.0.0.1", &port.to_string()];
+        self.pair.primary.cli(&follow).await;
+        self.proxy.set_target(self.pair.replica.addr());
+    }
+
+    /// One client holds the key, and the other one waits for it and listens at the old master.
+    async fn contended(&self) -> (distlock::Guard, [Client; 2]) {
+        let url = self.proxy.url();
+        let (holder, waiter) = (default_client(&url).await, default_client(&url).await);
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let waits = waiter.lock("k").acquire().wait(SOON * 3).into_future();
+        tokio::spawn(async move { waits.await.unwrap().release().await.unwrap() });
+        waiting(&waiter, 1).await;
+        listened(&self.pair.primary, "k", 1).await;
+        self.replicated("k").await;
+        (guard, [holder, waiter])
+    }
+
+    /// Subscriptions are at the new master once the clients have sent a command to it.
+    async fn subscriptions_follow(&self, guard: distlock::Guard, clients: [Client; 2]) {
+        for client in &clients {
+            let other = client.lock("other").acquire().wait(SOON).await.unwrap();
+            other.release().await.unwrap();
+        }
+        listened(&self.pair.replica, "k", 1).await;
+        guard.release().await.unwrap();
+        free(&self.pair.replica, &[&clients[0], &clients[1]]).await;
+    }
+}
+
+async fn f54_subscriptions_leave_a_demoted_server_behind_one_address(row: &Row) {
+    let servers = OneAddress::start().await;
+    let (guard, clients) = servers.contended().await;
+    let before = errors(&servers.pair.primary, "READONLY").await;
+    servers.fail_over(servers.pair.replica.port()).await;
+    servers.subscriptions_follow(guard, clients).await;
+    let refused = errors(&servers.pair.primary, "READONLY").await - before;
+    row.injected("READONLY of a demoted server", refused);
+}
+
+async fn f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections_for_commands(
+    row: &Row,
+) {
+    let servers = OneAddress::start().await;
+    let (guard, clients) = servers.contended().await;
+    servers.fail_over(servers.pair.replica.port()).await;
+    // Connections with subscriptions are another type.
+    let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    let killed: u64 = servers.pair.primary.try_cli(&kill).await.unwrap();
+    row.injected("connection ended by a demoted server", killed);
+    servers.subscriptions_follow(guard, clients).await;
+}
+
+rows! {
+    Real: f54_subscriptions_leave_a_demoted_server_behind_one_address,
+        f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections_for_commands;
+}
