@@ -1,12 +1,13 @@
 //! Row 54: a failover behind one address. The old master stays up as a replica, and open connections stay at it.
 
 use distlock::Client;
-use distlock_tests::{Proxy, eventually_eq};
+use distlock_tests::{Proxy, eventually, eventually_eq};
+use tokio::time::sleep;
 
 use super::pair::Pair;
 use crate::row::{Row, rows};
 use crate::server::refusals::errors;
-use crate::support::{SOON, default_client, free, listened, waiting};
+use crate::support::{SOON, client_with, default_client, free, listened, ms, waiting};
 
 /// Two servers behind one address. New connections lead to the master.
 struct OneAddress {
@@ -83,7 +84,31 @@ async fn f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections
     servers.subscriptions_follow(guard, clients).await;
 }
 
+async fn f54_hold_survives_a_failover_from_a_server_that_serves_no_stale_data(row: &Row) {
+    let lease = ms(3_000);
+    let servers = OneAddress::start().await;
+    let stale = ["CONFIG", "SET", "replica-serve-stale-data", "no"];
+    servers.pair.primary.cli(&stale).await;
+    let short = |builder: distlock::Builder| builder.watchdog_timeout(lease);
+    let client = client_with(&servers.proxy.url(), short).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    servers.replicated("k").await;
+    // Nobody listens on port 1, so the old master never gets the data of the new one.
+    servers.fail_over(1).await;
+    let refused = || async { errors(&servers.pair.primary, "MASTERDOWN").await };
+    eventually(SOON, "a refusal", || async { refused().await > 0 }).await;
+    row.injected("MASTERDOWN", refused().await);
+    let other = client.lock("other").acquire().wait(SOON).await.unwrap();
+    other.release().await.unwrap();
+    // The time is the fault: without renewals the hold would be lost.
+    sleep(lease * 2).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    free(&servers.pair.replica, &[&client]).await;
+}
+
 rows! {
     Real: f54_subscriptions_leave_a_demoted_server_behind_one_address,
-        f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections_for_commands;
+        f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections_for_commands,
+        f54_hold_survives_a_failover_from_a_server_that_serves_no_stale_data;
 }

@@ -43,11 +43,14 @@ pub(crate) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
 
 /// Whether the error means that the connection cannot be used any more.
 pub(crate) fn breaks_connection(error: &RedisError) -> bool {
-    // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead
-    // to the current master.
+    // A demoted master keeps answering READONLY, or MASTERDOWN if it serves no stale data. Only a new connection, with a new
+    // look-up of the host name, may lead to the current master.
     let text = || error.to_string();
     error.is_unrecoverable_error()
-        || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        )
         || is_readonly_in_script(&text())
         || is_wait_at_replica(&text())
 }
