@@ -1,6 +1,6 @@
 //! The nodes of a cluster that the client knows, and which of them has which slot.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -263,14 +263,27 @@ impl Nodes {
     }
 
     fn move_channels_of(&self, is_meant: impl Fn(u16) -> bool) {
+        let mut former = BTreeSet::new();
         for (channel, number) in self.shared.subscriptions.servers() {
             let slot = slot_of(&channel);
             if !is_meant(slot) {
                 continue;
             }
             let node = self.node(slot).node;
-            if node.number() != number && !self.hears_from(number) {
+            if node.number() != number {
                 node.subscriber().take_over(&channel);
+                former.insert(number);
+            }
+        }
+        if self.publishes() != Publish::Plain {
+            // A node that loses a slot ends its sharded subscriptions, and the connection is replaced then.
+            return;
+        }
+        // The former node keeps plain subscriptions. They end with the connection, and those that stay there are made again.
+        for number in former {
+            if let Some(node) = self.numbered(number) {
+                let link = node.subscriber().link();
+                let _was_up = link.replace(link.epoch());
             }
         }
     }
@@ -289,14 +302,6 @@ impl Nodes {
             self.move_channels_of(|one| one == slot);
         }
         subscription
-    }
-
-    /// Whether messages that are published at any node are heard at this one.
-    fn hears_from(&self, number: ServerNumber) -> bool {
-        let state = self.state.read();
-        let owners = state.map.owners();
-        let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
-        state.publish == Publish::Plain && owners.any(|node| node.number() == number)
     }
 
     /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
