@@ -84,7 +84,7 @@ impl Settings {
             }
             Err(NoKeys::Error(error)) => Err(error),
             Err(NoKeys::Answer(answer)) => {
-                return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
+                return EnterOutcome::Answered(respond::key_function_answer(*answer, grpc));
             }
         };
         match keys {

@@ -172,7 +172,8 @@ pub struct LockKeys(pub(crate) Result<Keys, NoKeys>);
 /// Why a key function has returned no keys.
 pub(crate) enum NoKeys {
     Error(KeyError),
-    Answer(Answer),
+    /// Boxed: it is rare, and the largest.
+    Answer(Box<Answer>),
 }
 
 impl From<KeyError> for NoKeys {
@@ -191,7 +192,7 @@ impl LockKeys {
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self(Err(NoKeys::Answer(respond::boxed(answer))))
+        Self(Err(NoKeys::Answer(Box::new(respond::boxed(answer)))))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a guard may still do after its scope or the guard itself has ended.
 
+use std::panic::Location;
+
 use uuid::Uuid;
 
 use super::*;
