@@ -1,7 +1,7 @@
 //! The setters of both layers: how long a request waits for its lock and holds it.
 
 /// Makes these setters for a layer. The layers differ in what they run, in what a refused request gets, and in how the examples
-/// make them. `body`: a sentence about the body of a response, if there is one. `place`: which line an acquisition has by default,
+/// make them. `body`: a sentence about the body of a response, if there is one. `call_site`: which line an acquisition has by default,
 /// and the type of a layer.
 macro_rules! lock_setters {
     (
@@ -9,7 +9,7 @@ macro_rules! lock_setters {
         runs: $work:literal;
         refused: $busy:literal, $lost:literal, $overloaded:literal, $too_many:literal, $unavailable:literal;
         body: $body:literal;
-        place: $line:literal, $made:literal
+        call_site: $line:literal, $made:literal
     ) => {
         impl<R> $layer<R> {
             /// Sets how long a request waits for its lock at most. By default the client's
@@ -181,8 +181,8 @@ macro_rules! lock_setters {
             /// let imports = exclusive(client.clone());
             /// let exports = exclusive(client); // another line
             /// ```
-            pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
-                Arc::make_mut(&mut self.settings).lock.place = place;
+            pub fn called_from(mut self, call_site: &'static Location<'static>) -> Self {
+                Arc::make_mut(&mut self.settings).lock.call_site = call_site;
                 self
             }
         }

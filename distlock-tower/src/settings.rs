@@ -32,7 +32,7 @@ const DEFAULT_MAX_WAITERS: u32 = 1024;
 pub(crate) struct LockSettings {
     pub(crate) source: LockSource,
     /// Where the user has given the layer its key: its acquisitions are reported to be made there.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -67,11 +67,11 @@ pub(crate) enum NotAcquired {
 }
 
 impl LockSettings {
-    pub(crate) fn new(source: LockSource, place: &'static Location<'static>) -> Self {
+    pub(crate) fn new(source: LockSource, call_site: &'static Location<'static>) -> Self {
         respond::count_no_answer();
         Self {
             source,
-            place,
+            call_site,
             wait: None,
             lease: None,
             max_hold: None,
@@ -140,7 +140,7 @@ impl LockSettings {
 
     async fn acquire_within(&self, wait: Duration, mode: Mode, keys: Keys) -> Result<Guard, Error> {
         let acquire = self.source.acquire(mode, keys).wait(wait);
-        let acquire = acquire.called_from(self.place);
+        let acquire = acquire.called_from(self.call_site);
         let acquire = acquire.max_waiters(self.max_waiters());
         self.held_as_set(acquire).await
     }

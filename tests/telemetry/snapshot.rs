@@ -46,7 +46,7 @@ async fn holds_and_waits_are_shown_with_times_places_and_what_they_wait_for() {
     assert_eq!((hold.owner, hold.count), (held.owner(), 2));
     assert_eq!(hold.held_for, 3 * SECOND);
     assert!(hold.lease_left.is_some_and(|left| left > 20 * SECOND));
-    is_here(hold.place, line);
+    is_here(hold.call_site, line);
 
     let waits: Vec<_> = snapshot
         .waits
@@ -60,10 +60,10 @@ async fn holds_and_waits_are_shown_with_times_places_and_what_they_wait_for() {
     );
     let wait = snapshot.waits.iter().find(|wait| wait.ahead == 1).unwrap();
     assert_eq!((wait.waited, wait.wait_left), (SECOND, Some(9 * SECOND)));
-    is_here(wait.place, second_line);
+    is_here(wait.call_site, second_line);
     assert!(
-        matches!(wait.blocked_by, BlockedBy::OwnHold { owner, place, .. }
-            if owner == held.owner() && place == hold.place)
+        matches!(wait.blocked_by, BlockedBy::OwnHold { owner, call_site, .. }
+            if owner == held.owner() && call_site == hold.call_site)
     );
     let wait = snapshot
         .waits
@@ -96,7 +96,7 @@ async fn hold_that_is_handed_over_has_the_place_and_the_time_of_its_new_guard() 
     held.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     let snapshot = client.snapshot();
-    is_here(snapshot.holds[0].place, line);
+    is_here(snapshot.holds[0].call_site, line);
     assert_eq!(snapshot.holds[0].held_for, Duration::ZERO);
     drop(next);
 }
@@ -160,7 +160,7 @@ async fn acquisitions_that_wait_for_each_other_are_one_cycle() {
     waits.sort();
     assert_eq!(waits, [("a", "b".to_owned()), ("b", "a".to_owned())]);
     let inner = cycle.iter().find(|wait| wait.key == "b").unwrap();
-    is_here(inner.place, line);
+    is_here(inner.call_site, line);
     assert!(
         later.cycles.is_empty(),
         "the wait for b is over: {later:#?}"
@@ -212,7 +212,7 @@ async fn holds_that_were_lost_are_shown_the_newest_first() {
             ("lease", Kind::Reentrant, Loss::Expired),
         ]
     );
-    is_here(losses[1].place, line);
+    is_here(losses[1].call_site, line);
     assert_eq!(losses[1].ago.as_secs(), 24);
     assert_eq!(client.snapshot().matching("l*").losses.len(), 1);
 
@@ -231,7 +231,7 @@ struct Place(&'static Location<'static>);
 const ATTRIBUTE_LINE: u32 = line!() + 1;
 #[distributed_lock(key = "attribute")]
 async fn annotated(client: &Client) -> Result<u32, Error> {
-    Ok(client.snapshot().holds[0].place.line())
+    Ok(client.snapshot().holds[0].call_site.line())
 }
 
 /// A layer that is said to be made where this function is called.
@@ -252,7 +252,7 @@ async fn place_of(client: &Client, layer: LockLayer) -> &'static Location<'stati
         let mut answer = Response::new(String::new());
         answer
             .extensions_mut()
-            .insert(Place(seen.snapshot().holds[0].place));
+            .insert(Place(seen.snapshot().holds[0].call_site));
         async move { Ok::<_, Infallible>(answer) }
     });
     let answer = layer.layer(handler).oneshot(Request::new(())).await;
@@ -265,7 +265,7 @@ async fn place_of_service(
 ) -> &'static Location<'static> {
     let seen = client.clone();
     let service = service_fn(move |(): ()| {
-        let place = seen.snapshot().holds[0].place;
+        let place = seen.snapshot().holds[0].call_site;
         async move { Ok::<_, Infallible>(place) }
     });
     layer.layer(service).oneshot(()).await.unwrap()
@@ -303,13 +303,13 @@ async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user
     is_here(place_of_service(&client, layer).await, line);
 
     let (tried, line) = (client.lock("try").try_acquire().await.unwrap(), line!());
-    is_here(client.snapshot().holds[0].place, line);
+    is_here(client.snapshot().holds[0].call_site, line);
     drop(tried);
     let permits = client.semaphore("permits");
     permits.try_set_permits(2).await.unwrap();
     let (permit, line) = (permits.try_acquire_many(2).await.unwrap(), line!());
     let hold = &client.snapshot().holds[0];
-    is_here(hold.place, line);
+    is_here(hold.call_site, line);
     assert_eq!((hold.kind, hold.lease_left), (Kind::Semaphore, None));
     drop(permit);
 }
@@ -352,7 +352,7 @@ async fn snapshot_is_serialized_with_milliseconds_and_places() {
     );
     assert_eq!(fenced["lease_left_ms"], 29_000);
     assert!(hold("s")["lease_left_ms"].is_null());
-    let place = fenced["place"].as_str().unwrap();
+    let place = fenced["call_site"].as_str().unwrap();
     assert!(place.contains(&format!("snapshot.rs:{line}:")), "{place}");
     let wait = &json["waits"][0];
     assert_eq!((&wait["key"], &wait["ahead"]), (&"k".into(), &0.into()));
@@ -363,8 +363,8 @@ async fn snapshot_is_serialized_with_milliseconds_and_places() {
     let blocked_by = &wait["blocked_by"];
     assert_eq!(blocked_by["what"], "own_hold");
     assert_eq!(
-        (&blocked_by["owner"], &blocked_by["place"]),
-        (&fenced["owner"], &fenced["place"])
+        (&blocked_by["owner"], &blocked_by["call_site"]),
+        (&fenced["owner"], &fenced["call_site"])
     );
     waiting.abort();
     held.release().await.unwrap();

@@ -159,7 +159,10 @@ async fn contended_acquisition_has_one_span_with_its_events_and_the_time_that_it
     let waits = seen.iter().find(|one| one.name == "waiting for the key");
     let waits = waits.unwrap();
     assert_eq!(waits.inside.as_deref(), Some(key));
-    assert!(waits.fields.0["place"].contains("spans.rs"), "{waits:?}");
+    assert!(
+        waits.fields.0["call_site"].contains("spans.rs"),
+        "{waits:?}"
+    );
     assert!(seen.iter().all(|one| one.level >= Level::DEBUG), "{seen:?}");
 }
 
@@ -185,7 +188,7 @@ async fn loss_is_told_with_the_kind_and_the_line_of_the_acquisition() {
         let Seen { level, fields, .. } = loss.unwrap_or_else(|| panic!("{seen:?}"));
         assert_eq!(*level, Level::WARN);
         assert_eq!(fields.0["kind"], "fair_lock");
-        assert!(fields.0["place"].contains("spans.rs:"), "{fields:?}");
+        assert!(fields.0["call_site"].contains("spans.rs:"), "{fields:?}");
     }
 }
 
@@ -244,7 +247,10 @@ async fn close_that_ends_before_its_guards_names_the_ten_oldest_with_their_lines
                 .name
                 .starts_with("still held after the client was closed")
         );
-        assert!(warned.fields.0["place"].contains("spans.rs"), "{warned:?}");
+        assert!(
+            warned.fields.0["call_site"].contains("spans.rs"),
+            "{warned:?}"
+        );
     }
     assert!(named(10).0.is_none() && named(11).0.is_none());
     drop(guards);

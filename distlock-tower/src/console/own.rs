@@ -38,7 +38,7 @@ pub(super) struct OwnHold {
     /// How many guards it has.
     pub(super) count: u32,
     /// The file and the line where it was acquired.
-    pub(super) place: String,
+    pub(super) call_site: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +56,7 @@ pub(super) struct OwnWait {
     /// The keys that are held around it, as people can see them.
     pub(super) inside: Vec<String>,
     /// The file and the line that waits.
-    pub(super) place: String,
+    pub(super) call_site: String,
 }
 
 /// What a wait waits for.
@@ -66,7 +66,7 @@ pub(super) enum Blocker {
     /// A hold of this process.
     OwnHold {
         owner: String,
-        place: String,
+        call_site: String,
     },
     /// Another client, in this process or in another one.
     OtherClient {
@@ -141,15 +141,15 @@ fn own_hold(now: Millis, hold: &HoldSnapshot, before: &Own) -> OwnHold {
         since: same(before_now(now, hold.held_for), since),
         lease_ends: hold.lease_left.map(|left| same(after_now(now, left), ends)),
         count: hold.count,
-        place: hold.place.to_string(),
+        call_site: hold.call_site.to_string(),
         owner,
     }
 }
 
 fn own_wait(now: Millis, wait: &WaitSnapshot, before: &Own) -> OwnWait {
-    let place = wait.place.to_string();
+    let call_site = wait.call_site.to_string();
     let known = before.waits.iter();
-    let known = known.filter(|known| known.key == wait.key && known.place == place);
+    let known = known.filter(|known| known.key == wait.key && known.call_site == call_site);
     let since = known.clone().map(|known| known.since);
     let gives_up = known.clone().filter_map(|known| known.gives_up);
     let ends = known.filter_map(|known| match known.blocked_by {
@@ -157,9 +157,11 @@ fn own_wait(now: Millis, wait: &WaitSnapshot, before: &Own) -> OwnWait {
         _ => None,
     });
     let blocked_by = match wait.blocked_by {
-        BlockedBy::OwnHold { owner, place, .. } => Blocker::OwnHold {
+        BlockedBy::OwnHold {
+            owner, call_site, ..
+        } => Blocker::OwnHold {
             owner: owner.to_string(),
-            place: place.to_string(),
+            call_site: call_site.to_string(),
         },
         BlockedBy::OtherClient { lease_left, .. } => Blocker::OtherClient {
             lease_ends: same(after_now(now, lease_left), ends),
@@ -181,7 +183,7 @@ fn own_wait(now: Millis, wait: &WaitSnapshot, before: &Own) -> OwnWait {
             .iter()
             .map(|key| visible(key).into_owned())
             .collect(),
-        place,
+        call_site,
     }
 }
 

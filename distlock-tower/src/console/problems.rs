@@ -78,7 +78,7 @@ fn own_cycle(now: Millis, cycle: &[WaitSnapshot]) -> Problem {
         let inside: Vec<_> = wait.inside.iter().map(|key| visible(key)).collect();
         let key = visible(&wait.key);
         let inside = inside.join(", ");
-        format!("{} waits for {key} and holds {inside}", wait.place)
+        format!("{} waits for {key} and holds {inside}", wait.call_site)
     });
     let since = cycle.iter().map(|wait| before_now(now, wait.waited)).max();
     let keys = cycle.iter().map(|wait| wait.key.clone()).collect();
@@ -90,7 +90,7 @@ fn own_cycle(now: Millis, cycle: &[WaitSnapshot]) -> Problem {
 fn own_loss(now: Millis, lost: &LossSnapshot) -> Problem {
     let text = format!(
         "this process lost what {} acquired: {}",
-        lost.place, lost.loss
+        lost.call_site, lost.loss
     );
     let at = before_now(now, lost.ago);
     Problem::new("lost", vec![lost.key.clone()], text, at)

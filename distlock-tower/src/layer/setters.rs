@@ -17,7 +17,7 @@ lock_setters! {
         "is answered with 503 `urn:distlock:overloaded`",
         "is answered with 503 `urn:distlock:unavailable`";
     body: "A response [body](super::HoldUntil::Body) that takes longer ends in an error.";
-    place: "the call that gave the layer its key, such as [`key`](super::Unkeyed::key)", "LockLayer"
+    call_site: "the call that gave the layer its key, such as [`key`](super::Unkeyed::key)", "LockLayer"
 }
 
 impl<R> LockLayer<R> {

@@ -17,5 +17,5 @@ lock_setters! {
         "fails with [`LockError::TooManyPending`](super::LockError::TooManyPending)",
         "fails with [`Error::Unavailable`](distlock::Error::Unavailable)";
     body: "";
-    place: "the call of [`new`](Self::new)", "ServiceLockLayer<u32>"
+    call_site: "the call of [`new`](Self::new)", "ServiceLockLayer<u32>"
 }

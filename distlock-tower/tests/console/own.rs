@@ -12,9 +12,12 @@ use super::{app, clients, json, until_next_look};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// `file:line` of a line of this file.
-fn is_at(place: &Value, line: u32) {
-    let place = place.as_str().unwrap();
-    assert!(place.contains(&format!("own.rs:{line}:")), "{place}");
+fn is_at(call_site: &Value, line: u32) {
+    let call_site = call_site.as_str().unwrap();
+    assert!(
+        call_site.contains(&format!("own.rs:{line}:")),
+        "{call_site}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +48,7 @@ async fn holds_and_waits_have_their_times_and_lines() {
     assert_eq!(now - hold["since"].as_u64().unwrap(), 5_000);
     let left = hold["lease_ends"].as_u64().unwrap() - now;
     assert!((20_000..=30_000).contains(&left), "{left}");
-    is_at(&hold["place"], line);
+    is_at(&hold["call_site"], line);
 
     let all = own["waits"].as_array().unwrap();
     let wait = all.iter().find(|wait| wait["key"] == "own").unwrap();
@@ -55,8 +58,8 @@ async fn holds_and_waits_have_their_times_and_lines() {
         (&wait["ahead"], &wait["blocked_by"]["by"]),
         (&json!(0), &json!("own_hold"))
     );
-    is_at(&wait["place"], waits_line);
-    is_at(&wait["blocked_by"]["place"], line);
+    is_at(&wait["call_site"], waits_line);
+    is_at(&wait["blocked_by"]["call_site"], line);
     let wait = all.iter().find(|wait| wait["key"] == "other").unwrap();
     assert_eq!(
         (&wait["gives_up"], &wait["blocked_by"]["by"]),

@@ -195,11 +195,11 @@ impl<G: FromGuard> Acquire<G> {
     ///
     /// let client = distlock::Client::in_memory();
     /// let _guard = exclusive(&client, 42).await?;
-    /// assert_eq!(client.snapshot().holds[0].place.line(), line!() - 1);
+    /// assert_eq!(client.snapshot().holds[0].call_site.line(), line!() - 1);
     /// # Ok(()) }
     /// ```
-    pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
-        self.settings.call_site = place;
+    pub fn called_from(mut self, call_site: &'static Location<'static>) -> Self {
+        self.settings.call_site = call_site;
         self
     }
 

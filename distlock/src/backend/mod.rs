@@ -219,7 +219,7 @@ pub trait Backend: Reports + Connections {
         &self,
         _key: &Key,
         _client: Uuid,
-        _place: Option<&'static Location<'static>>,
+        _call_site: Option<&'static Location<'static>>,
     ) -> Option<Box<dyn ShownWait>> {
         None
     }

@@ -42,9 +42,9 @@ impl Client {
         detached: &'a DetachedHold<G>,
     ) -> impl Future<Output = Result<G, Error>> + Send + use<'a, G> {
         // Taken here: an `async` block does not know the caller.
-        let (handle, place) = (self.detached(&detached.hold), Location::caller());
+        let (handle, call_site) = (self.detached(&detached.hold), Location::caller());
         async move {
-            let guard = attach::attach(&handle, &detached.hold, place).await?;
+            let guard = attach::attach(&handle, &detached.hold, call_site).await?;
             Ok(G::from_guard(AcquiredGuard::new(guard)))
         }
     }

@@ -136,7 +136,7 @@ impl Client {
     ///
     /// let now = client.snapshot();
     /// assert_eq!((now.holds[0].key.as_str(), now.waits[0].key.as_str()), ("order:42", "order:42"));
-    /// println!("{} is held since {:?}, by {}", now.holds[0].key, now.holds[0].held_for, now.holds[0].place);
+    /// println!("{} is held since {:?}, by {}", now.holds[0].key, now.holds[0].held_for, now.holds[0].call_site);
     /// # waiting.abort();
     /// # Ok(()) }
     /// ```
@@ -223,7 +223,13 @@ fn still_holds(registry: &Registry, after: Duration) -> Result<(), Error> {
         return Ok(());
     }
     for hold in holds.iter().take(HOLDS_LOGGED_BY_CLOSE) {
-        telemetry::held_after_close(hold.kind, &hold.key, hold.owner, hold.held_for, hold.place);
+        telemetry::held_after_close(
+            hold.kind,
+            &hold.key,
+            hold.owner,
+            hold.held_for,
+            hold.call_site,
+        );
     }
     Err(Error::ReleasesPending {
         holds: holds.len(),

@@ -111,11 +111,15 @@ impl Registry {
         let Some((own, taken)) = wait.resources.iter().find_map(own) else {
             return;
         };
-        let place = taken.latest_guard().call_site;
+        let taken_at = taken.latest_guard().call_site;
         // The mutex is free again behind the condition: the log below is foreign code.
-        if self.told_for_itself.lock().insert([place, wait.call_site]) {
+        if self
+            .told_for_itself
+            .lock()
+            .insert([taken_at, wait.call_site])
+        {
             let nesting = own.kind.within(taken.resource.kind);
-            telemetry::waits_for_itself(&own.key, nesting, place, wait.call_site);
+            telemetry::waits_for_itself(&own.key, nesting, taken_at, wait.call_site);
         }
     }
 

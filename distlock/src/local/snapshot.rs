@@ -115,7 +115,7 @@ pub struct HoldSnapshot {
     pub count: u32,
     /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
-    pub place: &'static Location<'static>,
+    pub call_site: &'static Location<'static>,
 }
 
 /// An acquisition of this client that waits.
@@ -151,7 +151,7 @@ pub struct WaitSnapshot {
     pub inside: Vec<String>,
     /// Where in the code it was made: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
-    pub place: &'static Location<'static>,
+    pub call_site: &'static Location<'static>,
 }
 
 /// A hold of this client that was lost.
@@ -163,7 +163,7 @@ pub struct WaitSnapshot {
 ///
 /// fn report(client: &Client) {
 ///     for lost in client.snapshot().losses {
-///         println!("{}, acquired at {}, was lost {:?} ago: {}", lost.key, lost.place, lost.ago, lost.loss);
+///         println!("{}, acquired at {}, was lost {:?} ago: {}", lost.key, lost.call_site, lost.ago, lost.loss);
 ///     }
 /// }
 /// # report(&Client::in_memory());
@@ -188,7 +188,7 @@ pub struct LossSnapshot {
     pub ago: Duration,
     /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that gave the layer its key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
-    pub place: &'static Location<'static>,
+    pub call_site: &'static Location<'static>,
 }
 
 /// What an acquisition waits for.
@@ -201,9 +201,9 @@ pub struct LossSnapshot {
 /// fn report(client: &Client) {
 ///     for wait in client.snapshot().waits {
 ///         match wait.blocked_by {
-///             BlockedBy::OwnHold { place, .. } => println!("{} waits for {place}", wait.place),
-///             BlockedBy::OtherClient { .. } => println!("{} waits for another process", wait.place),
-///             _ => println!("{} waits for {}", wait.place, wait.key),
+///             BlockedBy::OwnHold { call_site, .. } => println!("{} waits for {call_site}", wait.call_site),
+///             BlockedBy::OtherClient { .. } => println!("{} waits for another process", wait.call_site),
+///             _ => println!("{} waits for {}", wait.call_site, wait.key),
 ///         }
 ///     }
 /// }
@@ -226,7 +226,7 @@ pub enum BlockedBy {
         owner: Owner,
         /// Where in the code it was acquired.
         #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
     },
     /// A hold of another client, which may be in another process or in a program that uses Redisson. Ask the server for its
     /// [holders](crate::Lock::holders).
@@ -257,7 +257,7 @@ impl Registry {
                 held_for: shown.held,
                 lease_left: kind.has_lease().then_some(shown.left),
                 count: shown.count,
-                place: shown.call_site,
+                call_site: shown.call_site,
             })
         });
         let mut holds: Vec<HoldSnapshot> = holds.collect();
@@ -277,7 +277,7 @@ impl Registry {
                 owner: lost.owner,
                 loss: lost.loss,
                 ago: now.since(lost.at),
-                place: lost.call_site,
+                call_site: lost.call_site,
             });
         let (waits, cycles) = self.snapshot_of_waits(now);
         Snapshot {
@@ -361,7 +361,7 @@ impl SeenKey {
         let blocked_by = match (holder, busy_until) {
             (Some(holder), _) => BlockedBy::OwnHold {
                 owner: holder.hold.owner(),
-                place: holder.hold.latest_guard().call_site,
+                call_site: holder.hold.latest_guard().call_site,
             },
             (None, Some(until)) => BlockedBy::OtherClient {
                 lease_left: until.left(now),
@@ -385,7 +385,7 @@ impl SeenKey {
 
     fn snapshot_of(&mut self, wait: &Wait, now: Tick) -> WaitSnapshot {
         let ahead = match self.places.get(&Arc::as_ptr(&wait.waker)) {
-            Some(place) => *place,
+            Some(ahead) => *ahead,
             None => {
                 self.unqueued += 1;
                 self.unqueued - 1
@@ -404,7 +404,7 @@ impl SeenKey {
                 .iter()
                 .map(|(_, key)| key.text().to_owned())
                 .collect(),
-            place: wait.call_site,
+            call_site: wait.call_site,
         }
     }
 }

@@ -217,7 +217,7 @@ impl Kind {
 
     /// Whether the server keeps a record of each waiter. A waiter then has to report at intervals, and has to tell the
     /// server when it gives up.
-    pub(crate) fn has_places(self) -> bool {
+    pub(crate) fn queues_in_server(self) -> bool {
         matches!(self, Self::Fair | Self::NonReentrantFair | Self::Write)
     }
 

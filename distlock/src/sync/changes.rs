@@ -27,7 +27,7 @@ impl Changes {
         Change {
             changes: self,
             after: self.0.lock().announced,
-            place: None,
+            slot: None,
         }
     }
 }
@@ -40,7 +40,7 @@ pub(crate) struct Change<'a> {
     /// How many changes were announced before.
     after: u32,
     /// Where the waker is, until a change is announced.
-    place: Option<u32>,
+    slot: Option<u32>,
 }
 
 impl Future for Change<'_> {
@@ -52,7 +52,7 @@ impl Future for Change<'_> {
             if waiters.announced != self.after {
                 return Poll::Ready(());
             }
-            if waiters.has(self.place, cx.waker()) {
+            if waiters.has(self.slot, cx.waker()) {
                 return Poll::Pending;
             }
         }
@@ -62,8 +62,8 @@ impl Future for Change<'_> {
         if waiters.announced != self.after {
             return Poll::Ready(());
         }
-        let former = self.place.and_then(|place| waiters.remove(place));
-        self.place = Some(waiters.add(waker));
+        let former = self.slot.and_then(|slot| waiters.remove(slot));
+        self.slot = Some(waiters.add(waker));
         drop(waiters);
         drop(former);
         Poll::Pending
@@ -72,9 +72,9 @@ impl Future for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(slot) = self.slot {
             let mut waiters = self.changes.0.lock();
-            let own = (waiters.announced == self.after).then(|| waiters.remove(place));
+            let own = (waiters.announced == self.after).then(|| waiters.remove(slot));
             // The mutex first: the drop of a waker is foreign code.
             drop(waiters);
             drop(own);
@@ -82,30 +82,30 @@ impl Drop for Change<'_> {
     }
 }
 
-/// Marks the end of the list of vacant places.
+/// Marks the end of the list of vacant slots.
 const NONE: u32 = u32::MAX;
 
-/// At most this many places are kept when no waker is left. If there are more, all of them are given back.
+/// At most this many slots are kept when no waker is left. If there are more, all of them are given back.
 const SPARE: usize = 64;
 
-/// The wakers of those that wait for the next change. Each waker keeps its place until then. So it is removed without a search, also
+/// The wakers of those that wait for the next change. Each waker keeps its slot until then. So it is removed without a search, also
 /// if there are many: all waiters of a client wait for its close.
 #[derive(Debug)]
 struct Waiters {
-    places: SmallVec<[Place; 1]>,
+    slots: SmallVec<[Slot; 1]>,
     first_vacant: u32,
     /// How many changes were announced. It starts again after the largest number.
     announced: u32,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Slot {
     Taken(Waker),
-    /// One of the places that can be taken.
+    /// One of the slots that can be taken.
     Vacant {
-        /// The place that is taken after it.
+        /// The slot that is taken after it.
         next: u32,
-        /// The number of vacant places from this one to the end of the list.
+        /// The number of vacant slots from this one to the end of the list.
         number: u32,
     },
 }
@@ -113,7 +113,7 @@ enum Place {
 impl Default for Waiters {
     fn default() -> Self {
         Self {
-            places: SmallVec::new(),
+            slots: SmallVec::new(),
             first_vacant: NONE,
             announced: 0,
         }
@@ -121,39 +121,39 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    fn has(&self, place: Option<u32>, waker: &Waker) -> bool {
-        let place = place.and_then(|place| self.places.get(place as usize));
-        matches!(place, Some(Place::Taken(own)) if own.will_wake(waker))
+    fn has(&self, slot: Option<u32>, waker: &Waker) -> bool {
+        let slot = slot.and_then(|slot| self.slots.get(slot as usize));
+        matches!(slot, Some(Slot::Taken(own)) if own.will_wake(waker))
     }
 
     fn add(&mut self, waker: Waker) -> u32 {
         let vacant = self.first_vacant;
-        match self.places.get_mut(vacant as usize) {
-            Some(place) => {
-                if let Place::Vacant { next, .. } = mem::replace(place, Place::Taken(waker)) {
+        match self.slots.get_mut(vacant as usize) {
+            Some(slot) => {
+                if let Slot::Vacant { next, .. } = mem::replace(slot, Slot::Taken(waker)) {
                     self.first_vacant = next;
                 }
                 vacant
             }
             None => {
-                self.places.push(Place::Taken(waker));
+                self.slots.push(Slot::Taken(waker));
                 // The number of wakers in memory is far below 2^32.
-                self.places.len() as u32 - 1
+                self.slots.len() as u32 - 1
             }
         }
     }
 
     fn remove(&mut self, at: u32) -> Option<Waker> {
         let next = self.first_vacant;
-        let number = match self.places.get(next as usize) {
-            Some(Place::Vacant { number, .. }) => number + 1,
+        let number = match self.slots.get(next as usize) {
+            Some(Slot::Vacant { number, .. }) => number + 1,
             _ => 1,
         };
-        let place = self.places.get_mut(at as usize)?;
-        let former = mem::replace(place, Place::Vacant { next, number });
+        let slot = self.slots.get_mut(at as usize)?;
+        let former = mem::replace(slot, Slot::Vacant { next, number });
         self.first_vacant = at;
-        if number as usize == self.places.len() && self.places.len() > SPARE {
-            self.places = SmallVec::new();
+        if number as usize == self.slots.len() && self.slots.len() > SPARE {
+            self.slots = SmallVec::new();
             self.first_vacant = NONE;
         }
         taken(former)
@@ -163,14 +163,14 @@ impl Waiters {
     fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.announced = self.announced.wrapping_add(1);
         self.first_vacant = NONE;
-        mem::take(&mut self.places).into_iter().filter_map(taken)
+        mem::take(&mut self.slots).into_iter().filter_map(taken)
     }
 }
 
-fn taken(place: Place) -> Option<Waker> {
-    match place {
-        Place::Taken(waker) => Some(waker),
-        Place::Vacant { .. } => None,
+fn taken(slot: Slot) -> Option<Waker> {
+    match slot {
+        Slot::Taken(waker) => Some(waker),
+        Slot::Vacant { .. } => None,
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
         assert!(poll(&mut waits[3], &to).is_pending());
         drop(waits.remove(1));
         drop(waits.remove(0));
-        // In the places that are vacant now.
+        // In the slots that are vacant now.
         let (newer, of_newer) = waker(false);
         let mut more: Vec<_> = (0..3).map(|_| changes.next()).collect();
         for wait in &mut more {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_a_crowd_that_has_left_are_given_back() {
+    fn slots_of_a_crowd_that_has_left_are_given_back() {
         let changes = Changes::default();
         let (counts, waker) = waker(false);
         let crowd = 2 * SPARE;
@@ -287,17 +287,17 @@ mod tests {
             for wait in &mut waits {
                 assert!(poll(wait, &waker).is_pending());
             }
-            assert_eq!(changes.0.lock().places.len(), crowd);
+            assert_eq!(changes.0.lock().slots.len(), crowd);
             let kept = waits.swap_remove(crowd / 3);
             drop(waits);
-            assert_eq!(changes.0.lock().places.len(), crowd);
+            assert_eq!(changes.0.lock().slots.len(), crowd);
             drop(kept);
-            assert_eq!(changes.0.lock().places.len(), 0);
+            assert_eq!(changes.0.lock().slots.len(), 0);
         }
         let mut later = changes.next();
         assert!(poll(&mut later, &waker).is_pending());
         changes.announce();
         assert_eq!(woken(&counts), 1);
-        assert_eq!(size_of::<Place>(), size_of::<Waker>());
+        assert_eq!(size_of::<Slot>(), size_of::<Waker>());
     }
 }

@@ -373,7 +373,7 @@ impl<'a> Waiter<'a> {
 
     /// When the waiter repeats its attempt so that the server keeps it in its queue.
     fn next_sign_of_life(&self, now: Tick) -> Tick {
-        if self.requested().resource.kind.has_places() {
+        if self.requested().resource.kind.queues_in_server() {
             now.after(self.session().config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
         } else {
             Tick::NEVER

@@ -180,7 +180,7 @@ impl Waiter<'_> {
     fn is_refused_by_a_peek(&self) -> bool {
         let kind = self.requested().resource.kind;
         kind.family() == Family::Lock
-            && !kind.has_places()
+            && !kind.queues_in_server()
             && !self.request.has_several_keys()
             && !self.attempts.is_in_doubt()
             && self.is_active()

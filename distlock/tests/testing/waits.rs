@@ -32,7 +32,7 @@ async fn waiters_of_all_clients_are_counted_in_the_order_in_which_they_came() {
     let clients: Vec<_> = here.iter().map(|waiter| waiter.client).collect();
     assert_eq!(clients, [one.id(), two.id(), two.id(), one.id()]);
     for waiter in &here {
-        assert!(waiter.place.unwrap().file().ends_with("waits.rs"));
+        assert!(waiter.call_site.unwrap().file().ends_with("waits.rs"));
     }
     assert!(server.waiters("other").is_empty());
     // Nothing has slept.
@@ -154,7 +154,7 @@ async fn waiters_for_fair_locks_semaphores_and_latches_are_seen() {
         soon(server.until_waiting(key, 1)).await;
         assert_eq!(server.waiters(key).len(), 1);
     }
-    assert_eq!(server.waiters("latch")[0].place, None);
+    assert_eq!(server.waiters("latch")[0].call_site, None);
     latch.count_down().await.unwrap();
     soon(waiting).await.unwrap().unwrap();
     assert!(server.waiters("latch").is_empty());

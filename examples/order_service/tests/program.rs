@@ -58,7 +58,7 @@ async fn traffic_shows_busy_locks_on_the_console() {
         let mut waited_for = locks.filter(|lock| lock["waiting"].as_u64() > Some(0));
         // The lines of the code that waits are there as well.
         let waits = seen["own"]["waits"].as_array().unwrap().iter();
-        let mut lines = waits.filter_map(|wait| wait["place"].as_str());
+        let mut lines = waits.filter_map(|wait| wait["call_site"].as_str());
         let is_busy = waited_for.next().is_some() && lines.any(|line| line.contains("traffic.rs:"));
         is_busy.then_some(()).ok_or(seen)
     })

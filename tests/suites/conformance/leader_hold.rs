@@ -32,9 +32,9 @@ async fn lead_is_reported_at_the_line_that_campaigns(stage: &Stage) {
     let client = stage.client().await;
     let leader = client.leader(KEY);
     let line = line!() + 1;
-    let run = leader.run(|_| async { client.snapshot().holds[0].place });
-    let place = run.await.unwrap().unwrap();
-    assert_eq!((place.file(), place.line()), (file!(), line));
+    let run = leader.run(|_| async { client.snapshot().holds[0].call_site });
+    let call_site = run.await.unwrap().unwrap();
+    assert_eq!((call_site.file(), call_site.line()), (file!(), line));
 }
 
 on_every_backend![

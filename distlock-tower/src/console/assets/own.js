@@ -24,7 +24,7 @@ const lines = new Map();
 // A group stays the same element, so that one that somebody has opened stays open.
 function showLines(id, items, heads, make, summary) {
   const groups = new Map();
-  for (const item of items) groups.set(item.place, [...(groups.get(item.place) ?? []), item]);
+  for (const item of items) groups.set(item.call_site, [...(groups.get(item.call_site) ?? []), item]);
   const nodes = [...groups].map(([line, group]) => {
     const name = `${id} ${line}`;
     if (!lines.has(name)) lines.set(name, lineGroup(line, heads));
@@ -51,7 +51,7 @@ function lineGroup(line, heads) {
   const details = element("details", "line");
   const title = element("summary");
   const facts = element("span", "dim");
-  title.append(place(line), facts);
+  title.append(callSite(line), facts);
   const table = element("table");
   const head = element("tr");
   head.append(...heads.map((text) => element("th", text === "Count" ? "number" : "", text)));
@@ -75,15 +75,15 @@ function ownKey(own, label) {
 }
 
 // A file and a line. A long one is broken at the folders.
-function place(text) {
-  const made = element("span", "place");
+function callSite(text) {
+  const made = element("span", "call-site");
   for (const part of text.split(/(?<=[/\\])/)) made.append(part, element("wbr"));
   return made;
 }
 
 function ownWaitRow(wait) {
   const line = element("span");
-  line.append(place(wait.place));
+  line.append(callSite(wait.call_site));
   if (wait.inside.length) line.append(element("span", "kind", `inside ${wait.inside.map((it) => cutName(it)).join(", ")}`));
   const since = element("span");
   const waited = element("span");
@@ -101,7 +101,7 @@ function behind(wait) {
   const content = element("span");
   const by = wait.blocked_by;
   const holder = locks.get(wait.key)?.holders[0];
-  if (by.by === "own_hold") content.append(place(by.place));
+  if (by.by === "own_hold") content.append(callSite(by.call_site));
   else if (holder?.client) content.append(element("span", "", holder.client.name));
   else content.append(element("span", "", by.by === "other_client" ? "another client" : "not known"));
   if (wait.ahead > 0) content.append(element("span", "kind", `and ${plural(wait.ahead, "other", "others")} of this process`));
@@ -117,5 +117,5 @@ function ownHoldRow(hold) {
     clock(left, (node) => { node.textContent = duration(hold.lease_ends - serverNow()); });
   }
   const count = element("span", "", number(hold.count));
-  return cells(ownKey(hold, "Holds"), ["Line", place(hold.place)], ["Held for", held], ["Lease left", left], ["Count", count, "number"]);
+  return cells(ownKey(hold, "Holds"), ["Line", callSite(hold.call_site)], ["Held for", held], ["Lease left", left], ["Count", count, "number"]);
 }

@@ -264,9 +264,9 @@ impl Backend for MemoryBackend {
         &self,
         key: &Key,
         client: Uuid,
-        place: Option<&'static Location<'static>>,
+        call_site: Option<&'static Location<'static>>,
     ) -> Option<Box<dyn ShownWait>> {
-        let waiter = Waiter { client, place };
+        let waiter = Waiter { client, call_site };
         Some(testing::observe::show(&self.store, key, waiter))
     }
 }

@@ -36,7 +36,7 @@ fn shown(time: Duration) -> DisplayValue<impl Display> {
 
 /// An acquisition has to wait, and counts as a waiter from now on.
 pub(crate) fn waits(Resource { kind, key }: &Resource, call_site: &Location<'_>) {
-    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), place = %call_site, "waiting for the key");
+    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), %call_site, "waiting for the key");
 }
 
 /// The server refused an attempt.
@@ -81,7 +81,7 @@ pub(crate) fn lost(
     call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %loss, place = %call_site,
+        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %loss, %call_site,
         "hold lost; its scopes are ended"
     );
 }
@@ -118,7 +118,7 @@ pub(crate) fn held_after_close(
     call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, kind = kind.name(), key, %owner, held = shown(held), place = %call_site,
+        warn, target: TARGET, kind = kind.name(), key, %owner, held = shown(held), %call_site,
         "still held after the client was closed; end the guard before the program ends"
     );
 }
@@ -142,7 +142,7 @@ pub(crate) fn identity_failed(former: Uuid, error: &Error) {
 /// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
 pub(crate) fn found_lost(lock_type: LockType, key: &Key, owner: Owner, call_site: &Location<'_>) {
     log!(
-        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %Loss::Gone, place = %call_site,
+        warn, target: TARGET, kind = lock_type.name(), key = key.text(), %owner, reason = %Loss::Gone, %call_site,
         "hold found lost by its release; its owner may have run without the lock"
     );
 }
@@ -216,7 +216,7 @@ pub(crate) fn waits_for_itself(
 ) {
     macro_rules! told {
         ($text:literal) => {
-            log!(warn, target: TARGET, key = key.text(), place = %call_site, held_since = %taken, $text)
+            log!(warn, target: TARGET, key = key.text(), %call_site, held_since = %taken, $text)
         };
     }
     match nesting {
@@ -253,7 +253,7 @@ pub(crate) fn waits_long(
     lease_left: Option<Duration>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, place = %call_site,
+        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, %call_site,
         holders = holders.join(", "), lease_left = lease_left.map(shown),
         "still waiting for the key"
     );
@@ -267,7 +267,7 @@ pub(crate) fn waits_for_unset_permits(
     call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, place = %call_site,
+        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, %call_site,
         "still waiting for the semaphore, which has no permits yet: nobody has set them"
     );
 }

@@ -120,7 +120,7 @@ impl Request {
         };
         let mut attempt = Attempt::new(target, lease);
         attempt.through = requested.through.clone();
-        if waits && kind.has_places() {
+        if waits && kind.queues_in_server() {
             attempt.queue_ttl = Some(session.config.waiter_timeout);
         }
         attempt

@@ -28,7 +28,7 @@ pub struct Waiter {
     pub client: Uuid,
     /// Where in the code the acquisition was made. `None` for those that wait for a
     /// [`CountDownLatch`](crate::CountDownLatch).
-    pub place: Option<&'static Location<'static>>,
+    pub call_site: Option<&'static Location<'static>>,
 }
 
 /// The acquisitions that wait, and a signal for those who look at the server.
