@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{Client, MemoryServer};
 use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::server::sentinel::SERVICE;
-use distlock_tests::{Disturbed as _, RedisServer, SentinelSet, eventually};
+use distlock_tests::{Disturbed as _, RedisCluster, RedisServer, SentinelSet, eventually};
 
 use crate::exported::{Exporter, SOON};
 use crate::spans::{collect, has_said};
@@ -83,4 +83,53 @@ pub(super) async fn releases_are_pending_once_a_try_has_failed(exporter: &Export
     exporter.eventually(PENDING, &[], before + 1.0).await;
     faults.clear(Op::Release);
     exporter.eventually(PENDING, &[], before).await;
+}
+
+/// The gauge of a cluster that starts after its client: it shows the outage of any node, and no value for a node.
+pub(super) async fn outages_of_nodes_are_shown_by_the_gauge_of_their_cluster(exporter: &Exporter) {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let url = cluster.url();
+    let nodes = 0..cluster.size();
+    let addresses: Vec<String> = nodes
+        .clone()
+        .map(|node| cluster.node(node).addr().to_string())
+        .collect();
+    let named = addresses.join(", ");
+    let shows = async |value| {
+        let here = [("server", named.as_str())];
+        exporter.eventually(CONNECTED, &here, value).await;
+    };
+    let mut keys = Vec::new();
+    for node in nodes.clone() {
+        keys.push(cluster.key_at(node, "gauge:").await);
+        cluster.node_mut(node).kill();
+    }
+    let client = Client::connect_lazy(&url).unwrap();
+    shows(0.0).await;
+    for node in nodes.clone() {
+        cluster.node_mut(node).restart().await;
+    }
+    cluster.wait_until_stable().await;
+    shows(1.0).await;
+    // Those that were not used yet are connected to while they are away.
+    for (node, key) in keys.iter().enumerate() {
+        cluster.node_mut(node).kill();
+        let held = client.lock(key).acquire().wait(4 * SOON).into_future();
+        let held = tokio::spawn(held);
+        shows(0.0).await;
+        cluster.node_mut(node).restart().await;
+        held.await.unwrap().unwrap().release().await.unwrap();
+        shows(1.0).await;
+    }
+    // No node has a value of its own, which would stay when the node is gone.
+    let page = exporter.page();
+    for address in &addresses {
+        let own = format!("server=\"{address}\"");
+        assert!(!page.contains(&own), "{page}");
+    }
+    let here = [("server", named.as_str())];
+    assert!(
+        exporter.sum("distlock_reconnects_total", &here) >= 1.0,
+        "{page}"
+    );
 }
