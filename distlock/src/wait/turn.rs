@@ -1,6 +1,5 @@
 //! An acquisition's turn in the queue of its key. The waiter of one server and the rounds of a quorum both use it.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,22 +31,36 @@ pub(super) struct Turn<'a> {
     waiter_slot: Option<WaiterSlot>,
 }
 
-/// What a waiter does when it is its turn.
+/// What a waiter that is first in line does.
 pub(super) enum MyTurn {
     /// It has a hold that was handed over.
     HandedOver(OpenShare),
     /// It asks the server, from `at` on. `yield_first`: other processes heard of the last release and go first.
     Attempt { yield_first: bool, at: Tick },
-    /// It gives up: the deadline has passed.
-    TimedOut,
-    /// It gives up: the waiter before it has found that the server does not answer.
-    GivenUp,
 }
 
-impl MyTurn {
-    fn attempt(yield_first: bool, at: Tick) -> Self {
-        Self::Attempt { yield_first, at }
+/// Why a waiter leaves the line before its turn.
+pub(super) enum NoTurn {
+    /// The deadline has passed.
+    TimedOut,
+    /// The waiter before it has found that the server does not answer.
+    GivenUp,
+    Failed(Error),
+}
+
+impl From<Error> for NoTurn {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
     }
+}
+
+/// What a waiter does next.
+enum Step {
+    Turn(MyTurn),
+    /// It waits behind others of its client.
+    InLine,
+    /// It waits behind this hold of its client, or asks the server at this time.
+    Behind(Arc<Hold>, Tick),
 }
 
 /// The reason why an acquisition has to wait, as far as this client knows.
@@ -272,25 +285,26 @@ impl<'a> Turn<'a> {
         &mut self,
         deadline: Tick,
         is_unanswered: impl Fn(Tick) -> bool,
-    ) -> Result<MyTurn, Error> {
+    ) -> Result<MyTurn, NoTurn> {
         let session = &self.registry.session;
         loop {
-            let (step, now) = match self.next_step(deadline, &is_unanswered)? {
-                ControlFlow::Continue(step) => step,
-                ControlFlow::Break(turn) => return Ok(turn),
-            };
+            let step = self.next_step(deadline, &is_unanswered)?;
             match step {
-                NextStep::HandedOver(_) | NextStep::WaitInLine => {
+                Step::Turn(turn) => return Ok(turn),
+                Step::InLine => {
                     self.note_queue()?;
                     crate::sync::select! {
                         () = self.slot.woken() => {}
                         () = session.clock.sleep_until(deadline) => {}
                     }
                 }
-                NextStep::Behind(own_holder) => {
+                Step::Behind(own_holder, now) => {
                     let Some(trusted) = self.trusts(&own_holder, now) else {
                         self.slot.goes_to_server();
-                        return Ok(MyTurn::attempt(false, now));
+                        return Ok(MyTurn::Attempt {
+                            yield_first: false,
+                            at: now,
+                        });
                     };
                     self.count_as_waiter()?;
                     self.note_own_holder(&own_holder);
@@ -302,23 +316,20 @@ impl<'a> Turn<'a> {
                         () = session.clock.sleep_until(trusted.min(deadline)) => {}
                     }
                 }
-                NextStep::Attempt { yield_first } => {
-                    return Ok(MyTurn::attempt(yield_first, now));
-                }
             }
         }
     }
 
-    /// What it does next, with the time; or what ends its wait before that.
+    /// What it does next.
     fn next_step(
         &mut self,
         deadline: Tick,
         is_unanswered: impl Fn(Tick) -> bool,
-    ) -> Result<ControlFlow<MyTurn, (NextStep, Tick)>, Error> {
+    ) -> Result<Step, NoTurn> {
         let session = &self.registry.session;
         // Before the step: a closed client does not take over a hold.
         if session.closed.is_set() {
-            return Err(self.request.closed());
+            return Err(self.request.closed().into());
         }
         let is_new = std::mem::take(&mut self.is_new);
         let (step, line_given_up_at) = if is_new {
@@ -328,7 +339,7 @@ impl<'a> Turn<'a> {
         };
         // Before the deadline is checked: a hold that was handed over at the last moment counts.
         if let NextStep::HandedOver(share) = step {
-            return Ok(ControlFlow::Break(MyTurn::HandedOver(share)));
+            return Ok(Step::Turn(MyTurn::HandedOver(share)));
         }
         let now = if is_new {
             self.request.since
@@ -336,11 +347,19 @@ impl<'a> Turn<'a> {
             session.now()
         };
         if now >= deadline {
-            return Ok(ControlFlow::Break(MyTurn::TimedOut));
+            return Err(NoTurn::TimedOut);
         }
         if self.is_given_up(&step, line_given_up_at, is_unanswered) {
-            return Ok(ControlFlow::Break(MyTurn::GivenUp));
+            return Err(NoTurn::GivenUp);
         }
-        Ok(ControlFlow::Continue((step, now)))
+        Ok(match step {
+            NextStep::HandedOver(share) => Step::Turn(MyTurn::HandedOver(share)),
+            NextStep::Attempt { yield_first } => Step::Turn(MyTurn::Attempt {
+                yield_first,
+                at: now,
+            }),
+            NextStep::WaitInLine => Step::InLine,
+            NextStep::Behind(own_holder) => Step::Behind(own_holder, now),
+        })
     }
 }

@@ -10,7 +10,7 @@ use super::attempt::{Attempts, Outcome};
 use super::listener::Listener;
 use super::peek::{LeaseInTheWay, due_without_a_message};
 use super::request::{Request, RequestedKey};
-use super::turn::{Blocking, MyTurn, Turn};
+use super::turn::{Blocking, MyTurn, NoTurn, Turn};
 use crate::backend::{Fault, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
@@ -20,14 +20,6 @@ use crate::session::{Retry, Session};
 use crate::sync::first;
 use crate::sync::random::growing_pause;
 use crate::telemetry;
-
-/// What a waiter that is first in line does.
-pub(super) enum NextTurn {
-    /// It has a hold that was handed over.
-    HandedOver(OpenShare),
-    /// It asks the server, from `at` on. `yield_first`: other processes heard of the last release and go first.
-    Attempt { yield_first: bool, at: Tick },
-}
 
 /// What came of an attempt.
 pub(super) enum AttemptEnd {
@@ -115,8 +107,8 @@ impl<'a> Waiter<'a> {
     pub(super) async fn win(&mut self) -> Result<OpenShares, Error> {
         loop {
             let (yield_first, at) = match self.wait_for_turn().await? {
-                NextTurn::HandedOver(share) => return Ok(smallvec![share]),
-                NextTurn::Attempt { yield_first, at } => (yield_first, at),
+                MyTurn::HandedOver(share) => return Ok(smallvec![share]),
+                MyTurn::Attempt { yield_first, at } => (yield_first, at),
             };
             // In this order, here and below: the interruption is looked at only while there is nothing else.
             let interruption = self.interruption();
@@ -140,21 +132,17 @@ impl<'a> Waiter<'a> {
     }
 
     /// Waits until it is first in line.
-    pub(super) async fn wait_for_turn(&mut self) -> Result<NextTurn, Error> {
+    pub(super) async fn wait_for_turn(&mut self) -> Result<MyTurn, Error> {
         let session = self.session();
         let key = &self.requested().resource.key;
         let is_unanswered = |at| session.outages.current_since(key, at).is_some();
         // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
-        let turn = self
-            .turn
-            .wait(self.request.deadline(), is_unanswered)
-            .await?;
-        match turn {
-            MyTurn::HandedOver(share) => Ok(NextTurn::HandedOver(share)),
-            MyTurn::Attempt { yield_first, at } => Ok(NextTurn::Attempt { yield_first, at }),
-            MyTurn::TimedOut => Err(self.timed_out()),
-            MyTurn::GivenUp => Err(self.given_up()),
-        }
+        let turn = self.turn.wait(self.request.deadline(), is_unanswered).await;
+        turn.map_err(|none| match none {
+            NoTurn::TimedOut => self.timed_out(),
+            NoTurn::GivenUp => self.given_up(),
+            NoTurn::Failed(error) => error,
+        })
     }
 
     /// Asks the server for the key, or does not if a peek has shown that an attempt would be refused. `now`: when its turn came.

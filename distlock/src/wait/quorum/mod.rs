@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::hold::QuorumHold;
 use self::round::{Apart, Refusal, Round};
-use super::turn::{MyTurn, Turn};
+use super::turn::{NoTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::Subscription;
 use crate::clock::Tick;
@@ -298,16 +298,18 @@ impl<'a> Rounds<'a> {
         let is_unanswered = |at| silent_since(requests, spare, at).is_some();
         let waited = turn.wait(deadline, is_unanswered).await;
         self.was_blocked |= turn.was_blocked;
-        match waited? {
-            MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
-            MyTurn::TimedOut if !self.is_held_here() && self.is_known_outage(&[]) => {
+        match waited {
+            // A hold that was handed over is dropped: the rounds ask all servers.
+            Ok(_) => Ok(()),
+            Err(NoTurn::TimedOut) if !self.is_held_here() && self.is_known_outage(&[]) => {
                 Err(self.no_answer(self.request().since))
             }
-            MyTurn::TimedOut => Err(self.timed_out(&[])),
-            MyTurn::GivenUp => {
+            Err(NoTurn::TimedOut) => Err(self.timed_out(&[])),
+            Err(NoTurn::GivenUp) => {
                 let since = self.silent_since(self.now());
                 Err(self.no_answer(since.unwrap_or(self.request().since)))
             }
+            Err(NoTurn::Failed(error)) => Err(error),
         }
     }
 

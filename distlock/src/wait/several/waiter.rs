@@ -16,7 +16,8 @@ use crate::sync::first;
 use crate::wait::attempt::Outcome;
 use crate::wait::request::Request;
 use crate::wait::turn::Blocking;
-use crate::wait::waiter::{AttemptEnd, NextTurn, Waiter};
+use crate::wait::turn::MyTurn;
+use crate::wait::waiter::{AttemptEnd, Waiter};
 
 /// The result of waiting in the queue of one key.
 pub(super) enum RoundOutcome {
@@ -118,8 +119,8 @@ impl<'a> SeveralKeysWaiter<'a> {
         loop {
             let yield_first = match self.waiter.wait_for_turn().await? {
                 // All keys are collected, so the hold of a single one is not handed over.
-                NextTurn::HandedOver(_) => false,
-                NextTurn::Attempt { yield_first, .. } => yield_first,
+                MyTurn::HandedOver(_) => false,
+                MyTurn::Attempt { yield_first, .. } => yield_first,
             };
             let interruption = self.waiter.interruption();
             // In this order: the interruption is looked at only while the server's answer is not there.
