@@ -41,7 +41,7 @@ pub(crate) async fn attach(
                 registry.granted_all(&shares);
                 return Ok(shares);
             }
-            Outcome::Held { .. } => return Err(Error::lost(key.text(), Loss::Gone)),
+            Outcome::Held(_) => return Err(Error::lost(key.text(), Loss::Gone)),
             Outcome::Absent => return Err(failed(not_now("the attempt was not polled"))),
             // The hold is there, and the next try renews it.
             Outcome::TooLate => not_now("the answer arrived when the lease was nearly over"),

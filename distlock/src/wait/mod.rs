@@ -105,6 +105,7 @@ mod number;
 pub(crate) mod one_server;
 mod peek;
 pub(crate) mod quorum;
+mod refusal;
 mod request;
 mod several;
 mod single;
@@ -120,13 +121,14 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 
 pub(crate) use self::number::{adjust, until_zero};
+use self::refusal::Refusal;
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 pub(crate) use self::several::rest_after_refusal;
 pub(crate) use self::single::TryOutcome;
 use self::single::try_keys;
 pub(crate) use self::until_free::until_free;
 use self::waiter::Waiter;
-use crate::error::{Blocker, Error};
+use crate::error::Error;
 use crate::local::{OpenShares, Registry};
 use crate::sync::first;
 
@@ -217,17 +219,8 @@ fn granted_or_busy(
 ) -> Result<OpenShares, Error> {
     match tried {
         TryOutcome::Granted(shares) => Ok(shares),
-        TryOutcome::Held {
-            at,
-            ttl,
-            holder,
-            is_unset,
-        } => {
-            let blocker = if is_unset {
-                Blocker::PermitsNotSet
-            } else {
-                Blocker::Owner(ttl)
-            };
+        TryOutcome::Held(Refusal { at, by }) => {
+            let (blocker, holder) = by.into_blocker();
             let key = &request.requested[at].resource.key;
             Err(request.timed_out(&registry.session, key, blocker, holder))
         }

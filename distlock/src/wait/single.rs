@@ -1,26 +1,20 @@
 //! A single attempt, on keys that one command can name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::attempt::Outcome;
+use super::refusal::Refusal;
 use super::request::Request;
 use crate::backend::{Fault, cause};
 use crate::clock::Tick;
-use crate::error::{Error, HeldBy};
+use crate::error::Error;
 use crate::local::{OpenShares, Registry};
 
 /// The result of a single attempt.
 pub(crate) enum TryOutcome {
     Granted(OpenShares),
-    /// The key with this index is held by another owner, for this long.
-    Held {
-        at: usize,
-        ttl: Option<Duration>,
-        holder: Option<Box<HeldBy>>,
-        /// The semaphore does not exist yet, so nobody holds it.
-        is_unset: bool,
-    },
+    /// A key was refused.
+    Held(Refusal),
 }
 
 /// Makes a single attempt on the keys with these indices, which one command can name.
@@ -50,17 +44,7 @@ pub(super) async fn try_keys(
             registry.granted_all(&shares);
             Ok(TryOutcome::Granted(shares))
         }
-        Outcome::Held {
-            at,
-            ttl,
-            holder,
-            is_unset,
-        } => Ok(TryOutcome::Held {
-            at: keys[at],
-            ttl,
-            holder,
-            is_unset,
-        }),
+        Outcome::Held(Refusal { at, by }) => Ok(TryOutcome::Held(Refusal { at: keys[at], by })),
         Outcome::TooLate => Err(failed(Fault::NotNow(cause(
             "the grant arrived when its lease was nearly over",
         )))),

@@ -9,6 +9,7 @@ use smallvec::smallvec;
 use super::attempt::{Attempts, Outcome};
 use super::listener::Listener;
 use super::peek::{LeaseInTheWay, due_without_a_message};
+use super::refusal::{Refusal, RefusedBy};
 use super::request::{Request, RequestedKey};
 use super::turn::{Blocking, MyTurn, NoTurn, Turn};
 use crate::backend::{Fault, Target, cause};
@@ -164,8 +165,11 @@ impl<'a> Waiter<'a> {
         else {
             return self.ask_server(now).await;
         };
-        let ttl = until.map(|until| until.left(now));
-        Ok(AfterServer::not_granted(self.refused(ttl, false, true)?))
+        let by = RefusedBy::Owner {
+            ttl: until.map(|until| until.left(now)),
+            holder: None,
+        };
+        Ok(AfterServer::not_granted(self.refused(&by, true)?))
     }
 
     /// Sends one attempt, at `sent`.
@@ -229,17 +233,13 @@ impl<'a> Waiter<'a> {
     ) -> Result<Option<Sleep>, Error> {
         match outcome {
             Outcome::Granted(_) => {}
-            Outcome::Held {
-                ttl,
-                holder,
-                is_unset,
-                ..
-            } => {
+            Outcome::Held(Refusal { mut by, .. }) => {
+                let holder = by.take_holder();
                 self.saw_taker(holder.as_deref());
                 // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
                 let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
                 self.turn.note_holder(holder.filter(|_| is_told));
-                return self.refused(ttl, is_unset, was_active);
+                return self.refused(&by, was_active);
             }
             Outcome::TooLate if self.session().now() >= self.request.deadline() => {
                 return Err(self.timed_out());
@@ -275,22 +275,17 @@ impl<'a> Waiter<'a> {
         self.listener = None;
     }
 
-    /// Notes that the key was refused. `is_unset`: there is no semaphore yet.
+    /// Notes that the key was refused.
     ///
     /// Returns the sleep before the next attempt. `None`: the waiter looks at its place in the queue at once.
-    fn refused(
-        &mut self,
-        ttl: Option<Duration>,
-        is_unset: bool,
-        was_active: bool,
-    ) -> Result<Option<Sleep>, Error> {
+    fn refused(&mut self, by: &RefusedBy, was_active: bool) -> Result<Option<Sleep>, Error> {
         self.count_turns();
         self.count_turn_of_pollers();
         self.unanswered = None;
-        if is_unset {
-            self.turn.blocking = Blocking::Unset;
-        } else {
-            self.turn.note_owner(ttl);
+        let ttl = by.ttl();
+        match by {
+            RefusedBy::Owner { .. } => self.turn.note_owner(ttl),
+            RefusedBy::Unset => self.turn.blocking = Blocking::Unset,
         }
         telemetry::attempt_refused(&self.requested().resource, ttl);
         self.turn.count_as_waiter()?;

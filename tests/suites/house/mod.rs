@@ -128,6 +128,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "attach",
             "single",
             "attempt",
+            "refusal",
             "request",
         ],
     ),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::refusal::{Refusal, RefusedBy};
 use super::request::{Request, RequestedKey};
 use crate::backend::{Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
@@ -66,14 +67,8 @@ struct Sent {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Granted(OpenShares),
-    /// The key with this index is held by another owner, for this long.
-    Held {
-        at: usize,
-        ttl: Option<Duration>,
-        holder: Option<Box<HeldBy>>,
-        /// The semaphore does not exist yet, so nobody holds it.
-        is_unset: bool,
-    },
+    /// A key was refused.
+    Held(Refusal),
     /// The grant came too late to be useful and is released. This owner is not used again.
     TooLate,
     /// There was a grant, but too few replicas have it, or the server may not grant yet. It is released. This owner is not
@@ -307,12 +302,8 @@ impl<'a> Attempts<'a> {
             let longest = self.session().now().after(ttl.unwrap_or_default());
             longest.after(queue_ttl)
         });
-        Outcome::Held {
-            at,
-            ttl,
-            holder,
-            is_unset: false,
-        }
+        let by = RefusedBy::Owner { ttl, holder };
+        Outcome::Held(Refusal { at, by })
     }
 
     /// The answer of the server, and whether it was there at once. `None` if the future was absent for so long that the owners were
@@ -370,12 +361,8 @@ impl<'a> Attempts<'a> {
             self.session().numbers.is_gone(key, self.session().now());
             return Outcome::Failed(Fault::NumberGone);
         }
-        Outcome::Held {
-            at,
-            ttl: None,
-            holder: None,
-            is_unset: true,
-        }
+        let by = RefusedBy::Unset;
+        Outcome::Held(Refusal { at, by })
     }
 }
 

@@ -34,7 +34,7 @@ use futures_util::future::{OptionFuture, select_all};
 use smallvec::SmallVec;
 
 pub(crate) use self::hold::QuorumHold;
-use self::round::{Apart, Refusal, Round};
+use self::round::{Apart, Round, ServerRefusal};
 use super::turn::{NoTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::Subscription;
@@ -132,7 +132,7 @@ struct Rounds<'a> {
 
 /// A round without a quorum. A pause and another round follow.
 struct FailedRound {
-    refused: Vec<Refusal>,
+    refused: Vec<ServerRefusal>,
     /// How many of the servers that refused must change before there can be a quorum.
     wanting: usize,
     /// The error, if fewer servers than a quorum answered, or too late.
@@ -260,7 +260,7 @@ impl<'a> Rounds<'a> {
         began: Tick,
         deadline: Tick,
         is_known: bool,
-        refused: &[Refusal],
+        refused: &[ServerRefusal],
     ) -> Result<Error, Error> {
         let now = self.now();
         let is_first = self.unanswered_since.is_none();
@@ -363,15 +363,17 @@ impl<'a> Rounds<'a> {
             .checked_sub(counted / (RENEWALS_PER_LEASE + 1))
     }
 
-    fn timed_out(&self, refused: &[Refusal]) -> Error {
+    fn timed_out(&self, refused: &[ServerRefusal]) -> Error {
         let key = &self.request().requested[0].resource.key;
-        let ttl = refused.iter().filter_map(|refusal| refusal.ttl).min();
+        let ttl = refused.iter().filter_map(|refusal| refusal.by.ttl()).min();
         let blocker = match refused {
             [] if self.was_blocked => Blocker::Queue(None),
             [] => Blocker::Unanswered,
             _ => Blocker::Owner(ttl),
         };
-        let holder = refused.iter().find_map(|refusal| refusal.holder.clone());
+        let holder = refused
+            .iter()
+            .find_map(|refusal| refusal.by.holder().cloned().map(Box::new));
         let session = &self.requests[0].registry.session;
         self.request().timed_out(session, key, blocker, holder)
     }

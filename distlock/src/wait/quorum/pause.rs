@@ -1,6 +1,6 @@
 //! The pause between two rounds.
 
-use super::round::Refusal;
+use super::round::ServerRefusal;
 use super::{RefusalChannel, Rounds};
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -13,7 +13,12 @@ impl Rounds<'_> {
     /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or the
     /// leases on them are over, and for a limited time in any case. Messages from fewer servers come from other clients
     /// that do not reach a quorum either.
-    pub(super) async fn pause(&mut self, refused: &[Refusal], wanting: usize, deadline: Tick) {
+    pub(super) async fn pause(
+        &mut self,
+        refused: &[ServerRefusal],
+        wanting: usize,
+        deadline: Tick,
+    ) {
         let now = self.now();
         let clock = &self.session().clock;
         let requested = &self.request().requested[0];
@@ -32,7 +37,7 @@ impl Rounds<'_> {
         let channels = self.subscriptions.iter_mut().enumerate();
         let changes = channels.filter_map(|(server, channel)| {
             let refusal = refused.iter().find(|refusal| refusal.server == server)?;
-            let over = refusal.ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
+            let over = refusal.by.ttl().map_or(Tick::NEVER, |ttl| now.after(ttl));
             let channel = channel.as_mut()?;
             Some(async move {
                 // Either way the server is asked again: the key may be free there.
@@ -60,8 +65,8 @@ impl Rounds<'_> {
         clock.sleep_until(until).await;
     }
 
-    fn subscribe_to(&mut self, refused: &[Refusal]) {
-        for Refusal { server, .. } in refused {
+    fn subscribe_to(&mut self, refused: &[ServerRefusal]) {
+        for ServerRefusal { server, .. } in refused {
             let one = &self.requests[*server];
             let session = &one.registry.session;
             // The channel belongs to the key, so the owner does not matter.

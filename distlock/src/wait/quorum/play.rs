@@ -7,13 +7,14 @@ use futures_util::FutureExt;
 use smallvec::{SmallVec, smallvec};
 
 use super::Rounds;
-use super::round::{Apart, Refusal, Round};
+use super::round::{Apart, Round, ServerRefusal};
 use crate::clock::Tick;
 use crate::config::{ONE_SERVER_WITHIN, QUORUM_GRACE};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
 use crate::sync::{Unordered, first};
+use crate::wait::refusal::Refusal;
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
 
 /// The answer of the server with this index.
@@ -30,7 +31,7 @@ struct RoundInPlay<'r, 'a> {
     shares: HoldShares,
     /// The servers that have granted the shares.
     of_shares: SmallVec<[usize; 8]>,
-    refused: Vec<Refusal>,
+    refused: Vec<ServerRefusal>,
     /// How many have granted, also those whose grants were given back.
     granted: usize,
     failures: usize,
@@ -97,7 +98,7 @@ impl Rounds<'_> {
         &self,
         began: Tick,
         shares: &mut HoldShares,
-        refused: &[Refusal],
+        refused: &[ServerRefusal],
         apart: &mut Apart,
     ) -> Option<Error> {
         let mut open = Vec::new();
@@ -105,7 +106,7 @@ impl Rounds<'_> {
             let client = share.hold_ref().client();
             let mut requests = self.requests.iter();
             let granted = requests.position(|one| one.registry.session.id == client)?;
-            for Refusal { server, .. } in refused {
+            for ServerRefusal { server, .. } in refused {
                 if !apart.contains(&(granted, *server)) {
                     open.push((granted, *server, Arc::clone(share.hold_ref().hold())));
                 }
@@ -259,11 +260,9 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
                 self.of_shares.push(server);
                 self.shares.extend(shares_of(opened));
             }
-            Ok(TryOutcome::Held { ttl, holder, .. }) => self.refused.push(Refusal {
-                server,
-                ttl,
-                holder,
-            }),
+            Ok(TryOutcome::Held(Refusal { by, .. })) => {
+                self.refused.push(ServerRefusal { server, by });
+            }
             Err(error) => {
                 self.failures += 1;
                 if self.rounds.requests[server].may_pass(&error) {

@@ -95,7 +95,7 @@ impl QuorumParts {
                 open.hold().with_lease(|lease| lease.guards.keep_hold());
                 HoldShare::new(open, None)
             }),
-            Ok(TryOutcome::Held { .. }) | Err(_) => None,
+            Ok(TryOutcome::Held(_)) | Err(_) => None,
         }
     }
 

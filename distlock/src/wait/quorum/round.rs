@@ -1,19 +1,18 @@
 //! What a round over all servers has come to.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
 use crate::clock::Tick;
-use crate::error::{Error, HeldBy};
+use crate::error::Error;
 use crate::local::HoldShares;
+use crate::wait::refusal::RefusedBy;
 
 /// The result of a round.
 pub(super) struct Round {
     /// When the servers were asked, for the last time if the future was not polled for long.
     pub(super) began: Tick,
     pub(super) shares: HoldShares,
-    pub(super) refused: Vec<Refusal>,
+    pub(super) refused: Vec<ServerRefusal>,
     /// How many of the servers that refused must change before there can be a quorum.
     pub(super) wanting: usize,
     /// The error, if fewer servers than a quorum answered.
@@ -36,9 +35,8 @@ impl Round {
 /// The pairs of clients that were found to use two servers, by their indices.
 pub(super) type Apart = Vec<(usize, usize)>;
 
-/// A server that refused, and what is left of the lease of the owner that holds the key there.
-pub(super) struct Refusal {
+/// A server that refused.
+pub(super) struct ServerRefusal {
     pub(super) server: usize,
-    pub(super) ttl: Option<Duration>,
-    pub(super) holder: Option<Box<HeldBy>>,
+    pub(super) by: RefusedBy,
 }

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::local::{OpenShares, Registry, SlotState};
 use crate::sync::first;
 use crate::wait::attempt::Outcome;
+use crate::wait::refusal::Refusal;
 use crate::wait::request::Request;
 use crate::wait::single::{TryOutcome, try_keys};
 
@@ -76,7 +77,7 @@ pub(crate) async fn try_each(
                 granted.add(&part, shares);
                 of_granted.push(part);
             }
-            held @ TryOutcome::Held { .. } => return Ok(held),
+            held @ TryOutcome::Held(_) => return Ok(held),
         }
     }
     if !granted.are_held() {
@@ -232,7 +233,7 @@ impl SeveralKeysWaiter<'_> {
                 }
                 Ok(PartOutcome::Granted(shares))
             }
-            Outcome::Held { at, .. } => {
+            Outcome::Held(Refusal { at, .. }) => {
                 self.unanswered.answered(part[0]);
                 Ok(PartOutcome::Held(part[at]))
             }

@@ -14,9 +14,9 @@ use crate::resource::owner::Owner;
 use crate::session::Session;
 use crate::sync::first;
 use crate::wait::attempt::Outcome;
+use crate::wait::refusal::Refusal;
 use crate::wait::request::Request;
-use crate::wait::turn::Blocking;
-use crate::wait::turn::MyTurn;
+use crate::wait::turn::{Blocking, MyTurn};
 use crate::wait::waiter::{AttemptEnd, Waiter};
 
 /// The result of waiting in the queue of one key.
@@ -153,7 +153,7 @@ impl<'a> SeveralKeysWaiter<'a> {
                 self.granted(&shares);
                 Ok(Some(RoundOutcome::All(shares)))
             }
-            Outcome::Held { at, .. } if self.asked.index(at) != self.at() => {
+            Outcome::Held(Refusal { at, .. }) if self.asked.index(at) != self.at() => {
                 Ok(Some(self.elsewhere(self.asked.index(at))))
             }
             outcome => {
