@@ -202,7 +202,7 @@ pub(crate) const PART_BACKOFF: Backoff = Backoff {
 
 /// The pause between two checks of the waiters that block others or have something in the server. A first waiter that is not
 /// polled between two checks loses its place in the queue, and an acquisition loses what it was granted.
-pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const WAITER_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a hold that is handed over goes without asking the server for it.
 ///

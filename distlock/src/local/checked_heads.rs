@@ -31,7 +31,7 @@ pub(super) struct FoundHeads {
 
 impl CheckedHeads {
     /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
-    /// [begin soon](crate::session::Watchdog::inspect_soon), which the caller asks for outside of the mutex.
+    /// [begin soon](crate::session::Watchdog::check_waiters_soon), which the caller asks for outside of the mutex.
     #[must_use]
     pub(super) fn check_later(&self, waiters: &mut KeyWaiters, resource: &Resource) -> bool {
         let is_new = !waiters.is_checked && waiters.queue.needs_its_head();

@@ -66,7 +66,7 @@ impl Registry {
         // may. So what follows from the end is made first, and its drop carries it out.
         let announce = || {
             if needs_checks {
-                self.session.watchdog.inspect_soon();
+                self.session.watchdog.check_waiters_soon();
             }
             hold_ref.announce_end();
         };

@@ -61,7 +61,7 @@ impl Registry {
         } else {
             Tick::NEVER
         };
-        self.session.watchdog.inspect_waits_by(due.min(searched));
+        self.session.watchdog.log_long_waits_by(due.min(searched));
         Ok(slot)
     }
 

@@ -64,7 +64,7 @@ impl Registry {
         });
         // Weak: the registry keeps the session, and neither would be dropped otherwise.
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
-        registry.session.watchdog.inspection.set(callbacks);
+        registry.session.set_callbacks(callbacks);
         registry
     }
 
@@ -201,7 +201,7 @@ impl Callbacks for Registry {
         Self::check_heads(&self)
     }
 
-    fn tell_long_waits(self: Arc<Self>) -> Tick {
+    fn log_long_waits(self: Arc<Self>) -> Tick {
         self.tell_waits()
     }
 }

@@ -22,7 +22,7 @@ mod tracking;
 mod unguarded;
 mod watchdog;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -57,7 +57,7 @@ use crate::error::{Blocker, Error, HeldBy, Loss};
 use crate::hold::{GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
-use crate::sync::{Flag, foreign};
+use crate::sync::{Flag, OnceLock, foreign};
 use crate::telemetry;
 
 /// The part of a client that its holds need.
@@ -84,6 +84,8 @@ pub(crate) struct Session {
     tasks: Tasks,
     pub(crate) outages: Outages,
     retirement: Retirement,
+    /// Empty until the registry is made.
+    callbacks: OnceLock<Weak<dyn Callbacks>>,
     /// Set when the client is closed, or has another identity. From then on acquisitions are refused.
     pub(crate) closed: Flag,
     /// Set when the client has another identity.
@@ -123,9 +125,20 @@ impl Session {
             tokens: SeenTokens::default(),
             numbers: SeenNumbers::default(),
             tasks: Tasks::default(),
+            callbacks: OnceLock::new(),
             closed: Flag::default(),
             given_up: Flag::default(),
         })
+    }
+
+    /// Sets what this session calls when a hold is over, and when its waiters have to be checked.
+    pub(crate) fn set_callbacks(&self, callbacks: Weak<dyn Callbacks>) {
+        // The session has one registry, which sets them once.
+        let _first = self.callbacks.set(callbacks);
+    }
+
+    fn callbacks(&self) -> Option<Arc<dyn Callbacks>> {
+        self.callbacks.get().and_then(Weak::upgrade)
     }
 
     pub(crate) fn now(&self) -> Tick {

@@ -1,7 +1,7 @@
 //! What an acquisition has in the server, or may have, while it has no guard yet.
 //!
 //! A future that was polled and then left notices no grant, and gives none back. So what has to be ended then lies in a cell
-//! beside the future while that waits. Once in [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE) the watchdog's task wakes
+//! beside the future while that waits. Once in [`WAITER_CHECK_PAUSE`](crate::config::WAITER_CHECK_PAUSE) the watchdog's task wakes
 //! these futures. One that was not polled from one look to the next is absent, and what lies in its cell is ended. If
 //! it is polled again later, it starts again with a new owner. The future beside the cell is not polled on: it might send the
 //! next command of an attempt whose owner was ended.
@@ -283,7 +283,7 @@ where
             // Only now: a future that is ready at once needs no cell.
             *this.cell = Some(this.session.unguarded.put(make(), cx.waker()));
             // After the cell is there: a check that begins before finds nothing, and is asked for again.
-            this.session.watchdog.inspect_soon();
+            this.session.watchdog.check_waiters_soon();
         }
         Poll::Pending
     }

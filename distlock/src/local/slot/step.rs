@@ -149,7 +149,7 @@ impl<'a> QueueSlot<'a> {
         };
         // Outside of the mutex, since both may wake a task.
         if needs_checks {
-            self.registry.session.watchdog.inspect_soon();
+            self.registry.session.watchdog.check_waiters_soon();
         }
         if let Some(hold) = unwanted {
             self.registry.give_back(&hold);

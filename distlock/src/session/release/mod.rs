@@ -74,7 +74,7 @@ impl Session {
 
     /// Records that a hold is over. `others`: how many other clients heard of it, if the server said so.
     pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
-        match self.watchdog.inspection.callbacks() {
+        match self.callbacks() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.
             None => hold.over.set(),

@@ -14,6 +14,7 @@
 
 mod agenda;
 mod batch;
+mod waiter_checks;
 mod waiting;
 
 use std::sync::Arc;
@@ -24,11 +25,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use self::agenda::{Agenda, Numbered};
 use self::batch::renew;
+use self::waiter_checks::WaiterChecks;
 use self::waiting::Waiting;
-use super::callbacks::Inspection;
 use super::{Session, tracking};
 use crate::clock::Tick;
-use crate::config::{INSPECTION_PAUSE, RENEWALS_PER_LEASE, RENEWED_EARLY};
+use crate::config::{RENEWALS_PER_LEASE, RENEWED_EARLY, WAITER_CHECK_PAUSE};
 use crate::hold::{Hold, Lease};
 use crate::sync::{Mutex, MutexGuard};
 use crate::sync::{Notify, foreign};
@@ -38,7 +39,7 @@ use crate::sync::{Notify, foreign};
 pub(crate) struct Watchdog {
     agenda: Mutex<Agenda<Arc<Hold>>>,
     wake: Notify,
-    pub(crate) inspection: Inspection,
+    waiter_checks: WaiterChecks,
 }
 
 impl Numbered for Arc<Hold> {
@@ -77,16 +78,16 @@ impl Watchdog {
         self.schedule_check(hold.number(), hold.next_check());
     }
 
-    /// Plans an inspection of long waits at `due`.
-    pub(crate) fn inspect_waits_by(&self, due: Tick) {
-        if due != Tick::NEVER && self.inspection.inspect_by(due) {
+    /// Has long waits logged at `due`.
+    pub(crate) fn log_long_waits_by(&self, due: Tick) {
+        if due != Tick::NEVER && self.waiter_checks.log_long_waits_by(due) {
             self.wake();
         }
     }
 
-    /// Has the task check the first waiters after [`INSPECTION_PAUSE`].
-    pub(crate) fn inspect_soon(&self) {
-        if self.inspection.want_check() {
+    /// Has the task check the first waiters after [`WAITER_CHECK_PAUSE`].
+    pub(crate) fn check_waiters_soon(&self) {
+        if self.waiter_checks.want_check() {
             self.wake();
         }
     }
@@ -189,7 +190,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
     let mut replaced = session.backend.epoch_changes_after(changes);
     let mut waiting = Waiting::default();
     let mut renewals = FuturesUnordered::new();
-    let mut inspect_at = Tick::NEVER;
+    let mut check_waiters_at = Tick::NEVER;
     while !session.retirement.has_begun() {
         let now = session.now();
         let soon = now.after(session.config.watchdog_timeout / RENEWALS_PER_LEASE / RENEWED_EARLY);
@@ -202,18 +203,20 @@ async fn renew_until_retired(session: &Arc<Session>) {
         }
         // Usually there are none: each check of a hold costs a cache miss.
         waiting.check_those_left(session, now, soon);
-        if now >= inspect_at {
-            // If this inspection is late, the others may not have run either since they were asked.
-            let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
-            inspect_at = Tick::NEVER;
+        if now >= check_waiters_at {
+            // If this check is late, the others may not have run either since they were asked.
+            let is_late = now.since(check_waiters_at) >= WAITER_CHECK_PAUSE / 2;
+            check_waiters_at = Tick::NEVER;
             let look_for_absent = || session.unguarded.look_for_absent(session, is_late);
-            session.watchdog.inspection.check(look_for_absent);
+            let callbacks = || session.callbacks();
+            watchdog.waiter_checks.check(look_for_absent, callbacks);
         }
-        if inspect_at == Tick::NEVER && session.watchdog.inspection.wants_check() {
-            inspect_at = now.after(INSPECTION_PAUSE);
+        if check_waiters_at == Tick::NEVER && watchdog.waiter_checks.wants_check() {
+            check_waiters_at = now.after(WAITER_CHECK_PAUSE);
         }
-        let tell_at = session.watchdog.inspection.tell_long_waits(now);
-        let next = watchdog.next_alarm(now).min(inspect_at).min(tell_at);
+        let callbacks = || session.callbacks();
+        let log_at = watchdog.waiter_checks.log_long_waits(now, callbacks);
+        let next = watchdog.next_alarm(now).min(check_waiters_at).min(log_at);
         crate::sync::select! {
             () = watchdog.wake.notified() => {}
             () = session.clock.sleep_until(next) => {}
