@@ -129,14 +129,12 @@ where
 {
     let mut handling = pin!(handling);
     poll_fn(|cx| {
-        if let Poll::Ready(output) = handling.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
+        // Only while the lock is not held, because the handler then runs to completion (invariant 1). Before the poll that may
+        // acquire the lock and start the handler (invariant 2).
+        if handling.is_entering() && Pin::new(&mut caller_dropped).poll(cx).is_ready() {
+            return Poll::Ready(None);
         }
-        if handling.is_entering() {
-            // Checked only while the lock is not held: after that the handler runs to completion (invariant 1).
-            return Pin::new(&mut caller_dropped).poll(cx).map(|_| None);
-        }
-        Poll::Pending
+        handling.as_mut().poll(cx).map(Some)
     })
     .await
 }

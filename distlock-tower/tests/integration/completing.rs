@@ -120,6 +120,46 @@ async fn caller_dropped_while_waiting_leaves_the_queue() {
     freed(&client, "k").await;
 }
 
+/// A request to a handler that sends a message when it starts. The sender is dropped with the task of the request.
+fn request_that_tells(
+    client: &Client,
+) -> (
+    impl Future<Output = Result<impl Sized, Infallible>>,
+    mpsc::UnboundedReceiver<()>,
+) {
+    let (started, starts) = mpsc::unbounded_channel();
+    let service = completing(client).layer(service_fn(move |_: Request<()>| {
+        started.send(()).unwrap();
+        async { done() }
+    }));
+    (service.oneshot(Request::new(())), starts)
+}
+
+#[tokio::test]
+async fn caller_dropped_before_its_task_first_runs_starts_no_handler() {
+    let client = Client::in_memory();
+    let (caller, mut starts) = request_that_tells(&client);
+    // Polls once, and drops.
+    assert!(caller.now_or_never().is_none());
+    assert_eq!(starts.recv().await, None);
+    freed(&client, "k").await;
+}
+
+#[tokio::test]
+async fn caller_dropped_while_its_grant_is_on_the_way_starts_no_handler() {
+    let client = Client::in_memory();
+    let taken = client.lock("k").acquire().await.unwrap();
+    let (caller, mut starts) = request_that_tells(&client);
+    let mut caller = Box::pin(caller);
+    assert!(caller.as_mut().now_or_never().is_none());
+    eventually("the request waits", async || sizes(&client).waiters == 1).await;
+    // Without a pause between the two, in which the task would run.
+    taken.release().now_or_never().unwrap().unwrap();
+    drop(caller);
+    assert_eq!(starts.recv().await, None);
+    freed(&client, "k").await;
+}
+
 #[tokio::test]
 async fn caller_that_never_polls_starts_nothing() {
     let client = Client::in_memory();
