@@ -125,6 +125,8 @@ enum NextStep {
     PassOn(Frame<Bytes>),
     /// The frame was the last data. Trailers may be ready.
     PollTrailers,
+    /// Trailers may follow later.
+    ReleaseBeforeTrailers,
     Release,
 }
 
@@ -168,6 +170,7 @@ impl BodyHold {
             match next {
                 NextStep::PassOn(frame) => return Poll::Ready(Some(Ok(frame))),
                 NextStep::PollTrailers => {}
+                NextStep::ReleaseBeforeTrailers => self.hold.begin_release(),
                 NextStep::Release => {
                     self.hold.enter(|| body.set(None));
                     self.hold.begin_release();
@@ -203,8 +206,13 @@ impl BodyHold {
             return NextStep::Release;
         };
         if self.last_data.is_some() {
-            // The body has more data than it announced. A server does not send it.
-            return NextStep::Release;
+            // A body that passes frames of another one on may have empty data in front of its trailers.
+            return if data.is_empty() && !is_end {
+                NextStep::ReleaseBeforeTrailers
+            } else {
+                // The body has more data than it announced. A server does not send it.
+                NextStep::Release
+            };
         }
         let received = data.len() as u64;
         self.remaining = self.remaining.map(|bytes| bytes.saturating_sub(received));
@@ -252,6 +260,13 @@ where
         return Poll::Ready(None);
     };
     let last = ready!(rest.poll_frame(cx));
+    if let Some(Ok(frame)) = &last
+        && frame.data_ref().is_some_and(Bytes::is_empty)
+    {
+        // Trailers may follow it. A body could go on so without end, so other tasks run first.
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
     body.set(None);
     // More data than was announced is left out. A server does not send it.
     Poll::Ready(match last {

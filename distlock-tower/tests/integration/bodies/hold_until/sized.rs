@@ -10,6 +10,7 @@ use distlock::Client;
 use distlock_tower::{BoxError, HoldBody};
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, Stream, StreamExt as _};
+use http::header::TRAILER;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -106,6 +107,47 @@ async fn trailers_that_come_after_the_last_announced_byte_follow_the_release() {
     let trailers = body.frame().await.unwrap().unwrap().into_trailers();
     assert_eq!(trailers.unwrap()["x-sum"], "1");
     assert!(body.is_end_stream() && body.frame().await.is_none());
+}
+
+fn empty() -> Result<Frame<Bytes>, BoxError> {
+    Ok(Frame::data(Bytes::new()))
+}
+
+#[tokio::test]
+async fn trailers_behind_empty_data_after_the_last_announced_byte_are_passed_on() {
+    let client = Client::in_memory();
+    let trailers = || {
+        let trailers = HeaderMap::from_iter([(TRAILER, "1".parse().unwrap())]);
+        Ok(Frame::trailers(trailers))
+    };
+    let at_once: Frames = vec![empty(), empty(), trailers()];
+    let later: Frames = vec![empty(), trailers()];
+    let pause = stream::once(async {
+        tokio::task::yield_now().await;
+        empty()
+    });
+    let at_once = stream::iter(at_once).boxed();
+    let after_the_release = pause.chain(stream::iter(later)).boxed();
+    for rest in [at_once, after_the_release] {
+        let data = stream::iter([Ok(Frame::data("ab".into()))]);
+        let mut body = announced(&client, "2", data.chain(rest)).await;
+        assert_eq!(text(&mut body).await, "ab");
+        assert!(!locked(&client).await && !body.is_end_stream());
+        let trailers = body.frame().await.unwrap().unwrap().into_trailers();
+        assert_eq!(trailers.unwrap()[TRAILER], "1");
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn endless_empty_data_after_the_last_announced_byte_leaves_the_thread_to_others() {
+    let client = Client::in_memory();
+    let data = stream::iter([Ok(Frame::data("ab".into()))]);
+    let mut body = announced(&client, "2", data.chain(stream::repeat_with(empty))).await;
+    assert_eq!(text(&mut body).await, "ab");
+    assert!(!locked(&client).await);
+    // Its last byte was delivered, so nobody needs the rest. Each poll ends.
+    assert!(body.frame().now_or_never().is_none());
 }
 
 #[tokio::test]
