@@ -189,14 +189,11 @@ async fn f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended
     .await;
     row.injected("late acquire granted", KEYS as u64);
     free(&server, &[&unlucky]).await;
-    // Each was ended by a release, unless the machine stood still for the lease that the server gave them.
-    let in_time = resumed.elapsed() < lease / 2;
+    // Each was ended by a release. Where the machine stood still for the lease that the server gave them, the row is played again.
+    let took = resumed.elapsed();
+    assert!(took < lease / 2, "freed late, after {took:?}");
     let freed = server.command_calls("publish").await - freed;
-    assert!(freed >= KEYS as u64 || !in_time, "{freed} were ended");
-    assert!(
-        in_time || row.stretch(Duration::ZERO) > lease / 4,
-        "freed late"
-    );
+    assert!(freed >= KEYS as u64, "{freed} were ended");
 }
 
 /// A caught acquire is executed now: it makes a hold without a guard and without renewals. Its lease of 30 s would

@@ -169,7 +169,7 @@ async fn f42_holders_are_told_soon_when_their_server_comes_back_empty(row: &Row)
 }
 
 /// Stops a server for some tenths of a lease, right after it has granted.
-async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
+async fn stopped_for(tenths: u32, lease: Duration) {
     let mut server = RedisServer::start().await;
     let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
     let guard = client.lock("k").acquire().await.unwrap();
@@ -186,12 +186,10 @@ async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
     match tenths {
         ..=6 => {
             sleep(lease).await;
-            // Of the lease some was left to renew it, which may have passed while the machine stood still.
-            let left = lease * (10 - tenths) / 10;
-            let stalled = row.stretch(Duration::ZERO) >= left;
-            assert!(guard.is_held() || stalled, "lost after {tenths} tenths");
+            // Of the lease some was left to renew it. Where it has passed because the machine stood still, the row is played again.
+            assert!(guard.is_held(), "lost after {tenths} tenths");
             let released = guard.release().await;
-            assert!(released.is_ok() || stalled, "{released:?}");
+            assert!(released.is_ok(), "{tenths} tenths: {released:?}");
         }
         7..=10 => drop(guard),
         _ => assert!(guard.release().await.unwrap_err().is_lost()),
@@ -201,7 +199,7 @@ async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
 }
 
 async fn f43_stopped_server_costs_a_hold_only_beyond_its_deadline(row: &Row) {
-    let steps = (1..=20).map(|tenths| stopped_for(row, tenths, ms(2_000)));
+    let steps = (1..=20).map(|tenths| stopped_for(tenths, ms(2_000)));
     row.injected("server stopped", join_all(steps).await.len() as u64);
 }
 
