@@ -212,7 +212,14 @@ impl Handle {
                 crate::sync::select! {
                     // In this order: an answer of the former identity that has arrived still counts.
                     biased;
-                    ended = wait::until_zero(session, &resource, wait) => return ended,
+                    ended = wait::until_zero(session, &resource, wait) => match ended {
+                        // The former identity asks no more.
+                        Err(Error::Unavailable { .. }) if session.identity.is_given_up() => {
+                            session.given_up.wait().await;
+                            self.check_made_again(&resource.key)?;
+                        }
+                        ended => return ended,
+                    },
                     // The client has another identity: the wait starts again under it.
                     () = session.given_up.wait() => self.check_made_again(&resource.key)?,
                 }

@@ -129,7 +129,8 @@ impl<'a> NumberRequest<'a> {
             self.failed = retry.last().cloned();
             session.clock.sleep_until(until).await;
             let now = session.now();
-            if now >= give_up {
+            // Nothing is sent again under an identity that the client has given up.
+            if now >= give_up || session.identity.is_given_up() {
                 // Also if the future was left here for long, as above.
                 let after = now.since(retry.since);
                 return Err(retry

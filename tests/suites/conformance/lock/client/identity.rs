@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Error, Loss};
-use distlock_tests::faults::Op;
-use tokio::time::timeout;
+use distlock_tests::faults::{Fault, Op};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::stage::{Stage, refused};
 
@@ -80,6 +80,62 @@ async fn waiters_of_a_renewed_client_begin_anew_and_are_granted(stage: &Stage) {
     guard.release().await.unwrap();
 }
 
+async fn waits_of_a_renewed_client_have_their_whole_time_again(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let guard = other.lock(KEY).acquire().await.unwrap();
+    let latch = other.count_down_latch("latch");
+    assert!(latch.try_set_count(1).await.unwrap());
+    let (wait, renewed) = (stage.part(4), stage.part(8));
+    let start = Instant::now();
+    let ended = |error: Error| {
+        assert!(error.is_busy(), "{error}");
+        stage.assert_took(start, renewed + wait);
+    };
+    let one = async { ended(refused(client.lock(KEY).acquire().wait(wait).await)) };
+    let several = async {
+        let both = client.multi_lock([KEY, "more"]);
+        ended(refused(both.acquire().wait(wait).await));
+    };
+    let opened = async {
+        let latch = client.count_down_latch("latch");
+        ended(refused(latch.wait().timeout(wait).await));
+    };
+    let free = async {
+        let lock = client.lock(KEY);
+        ended(refused(lock.until_free().wait(wait).await));
+    };
+    let renewing = async {
+        sleep(renewed).await;
+        client.renew_identity().unwrap();
+    };
+    tokio::join!(one, several, opened, free, renewing);
+    guard.release().await.unwrap();
+    latch.count_down().await.unwrap();
+}
+
+async fn change_of_a_number_that_was_not_answered_fails_if_the_client_is_renewed(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let latch = client.count_down_latch("latch");
+    assert!(latch.try_set_count(2).await.unwrap());
+    let before = stage.faults().calls(Op::Adjust);
+    // It is executed, and its answer is lost.
+    stage.faults().always(Op::Adjust, Fault::FailAfter);
+    let counting = tokio::spawn({
+        let latch = latch.clone();
+        async move { latch.count_down().await }
+    });
+    let sent = async || stage.faults().calls(Op::Adjust) > before;
+    stage.eventually("it is sent", stage.lease(), sent).await;
+    client.renew_identity().unwrap();
+    stage.faults().clear(Op::Adjust);
+    let error = refused(counting.await.unwrap());
+    assert!(error.is_unavailable(), "{error}");
+    let observed = other.count_down_latch("latch");
+    assert_eq!(observed.count().await.unwrap(), 1);
+    latch.count_down().await.unwrap();
+    assert_eq!(observed.count().await.unwrap(), 0);
+}
+
 async fn renewed_client_is_closed_if_it_was_closed_and_works_if_it_was_not(stage: &Stage) {
     let client = stage.client().await;
     let (lock, clone) = (client.lock(KEY), client.clone());
@@ -101,5 +157,7 @@ async fn renewed_client_is_closed_if_it_was_closed_and_works_if_it_was_not(stage
 on_every_backend![
     renewed_client_sends_nothing_for_what_it_held_and_the_lease_ends_it,
     waiters_of_a_renewed_client_begin_anew_and_are_granted,
+    waits_of_a_renewed_client_have_their_whole_time_again,
+    change_of_a_number_that_was_not_answered_fails_if_the_client_is_renewed,
     renewed_client_is_closed_if_it_was_closed_and_works_if_it_was_not,
 ];
