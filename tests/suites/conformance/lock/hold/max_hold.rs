@@ -54,6 +54,25 @@ async fn clients_bound_counts_where_the_acquisition_has_none(stage: &Stage) {
     longer.release().await.unwrap();
 }
 
+async fn clients_bound_counts_for_a_hold_that_it_attaches_from_then_on(stage: &Stage) {
+    let most = stage.part(3);
+    let web = stage.client().await;
+    let worker = stage.client_with(|builder| builder.max_hold(most)).await;
+    let guard = web.lock(KEY).acquire().await.unwrap();
+    let detached = guard.detach().unwrap();
+    sleep(stage.part(4)).await;
+    let start = Instant::now();
+    let guard = worker.attach(&detached).await.unwrap();
+    let told = is_done_within(stage.lease() + stage.slack(), guard.lost()).await;
+    assert!(told, "held for longer than the bound");
+    stage.assert_took(start, most);
+    assert_eq!(
+        reason(&guard.release().await.unwrap_err()),
+        Loss::HeldTooLong
+    );
+    stage.is_free_within(stage.slack(), KEY).await;
+}
+
 async fn bound_does_not_end_what_ends_before_it(stage: &Stage) {
     let client = stage.client().await;
     let lock = client.lock(KEY);
@@ -203,6 +222,7 @@ on_every_backend! {
     hold_that_lasts_too_long_is_lost_and_the_key_free,
     guard_that_nobody_ends_is_released_when_its_time_is_over,
     clients_bound_counts_where_the_acquisition_has_none,
+    clients_bound_counts_for_a_hold_that_it_attaches_from_then_on,
     bound_does_not_end_what_ends_before_it,
     bound_ends_a_longer_lease_and_frees_the_key_at_once,
     bound_of_an_acquisition_does_not_end_an_extension_of_its_lease,
