@@ -242,6 +242,62 @@ async fn authority_replaced_in_its_file_is_trusted_by_the_next_connection() {
     eventually_eq(SOON, "it works again", true, works).await;
 }
 
+/// The file may come from the URL. It must not have the program trust more than it wants to.
+#[tokio::test]
+async fn authority_that_the_program_gives_counts_and_the_file_does_not() {
+    let (server, authority) = server().await;
+    let strange = Authority::new();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ca.pem");
+    let url = format!("{}?tls_ca_file={}", server.tls_url(), file.display());
+    let given = |authority: &Authority| {
+        let pem = authority.pem().to_owned();
+        let by_function = Client::builder().tls_ca_pem_from(move || {
+            let pem = pem.clone();
+            async move { Ok::<_, std::io::Error>(pem) }
+        });
+        [trusting(authority), by_function]
+    };
+    write(&file, strange.pem());
+    for builder in given(&authority) {
+        let client = builder.connect(&url).await.expect("the one of the file");
+        lock_once(&client, "k").await;
+    }
+    write(&file, authority.pem());
+    for builder in given(&strange) {
+        let error = refused(builder, &url).await;
+        assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn certificate_that_the_program_gives_counts_and_the_files_do_not() {
+    let clients = Authority::new();
+    let (server, servers) = asking(&clients).await;
+    let (own, strange) = (clients.client(), Authority::new().client());
+    let given = |files: &Certificate, given: &Certificate| {
+        let files = Files::of(files);
+        let builder = trusting(&servers).tls_client_files(&files.certificate, &files.key);
+        let (cert, key) = (given.cert.clone(), given.key.clone());
+        let by_function = builder.clone().tls_client_pem_from(move || {
+            let pem = (cert.clone(), key.clone());
+            async move { Ok::<_, std::io::Error>(pem) }
+        });
+        let by_value = builder.tls_client_pem(given.cert.clone(), given.key.clone());
+        (files, [by_value, by_function])
+    };
+    let (_files, builders) = given(&strange, &own);
+    for builder in builders {
+        let client = builder.connect(&server.tls_url()).await.expect("the files");
+        lock_once(&client, "k").await;
+    }
+    let (_files, builders) = given(&own, &strange);
+    for builder in builders {
+        let error = refused(builder, &server.tls_url()).await;
+        assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn file_that_is_missing_or_of_another_key_is_refused_with_its_path_when_the_client_is_made() {
     let authority = Authority::new();
