@@ -250,6 +250,30 @@ async fn function_maps_announced_addresses_to_those_that_can_be_reached() {
     );
 }
 
+/// The file may come from the URL. It is not even read.
+#[tokio::test]
+async fn function_that_maps_addresses_counts_and_the_file_does_not() {
+    let (cluster, ports) = forwarded().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("addresses");
+    let mut lines = String::new();
+    for announced in ports.keys() {
+        writeln!(lines, "127.0.0.1:{announced} 127.0.0.1:{}", free_port()).unwrap();
+    }
+    std::fs::write(&path, &lines).unwrap();
+    let url = format!("{}?map_file={}", cluster.url(), path.display());
+    let map = move |host: &str, port: u16| Some((host.to_owned(), *ports.get(&port)?));
+    let builder = Client::builder().map_address(map).connect_timeout(SOON);
+    let in_url = builder
+        .clone()
+        .connect(&url)
+        .await
+        .expect("the file counts");
+    let in_program = builder.map_file(&path).connect(&cluster.url()).await;
+    let in_program = in_program.expect("the file counts");
+    works_everywhere(&cluster, &in_url, &in_program).await;
+}
+
 async fn panic_of_the_map_and_an_address_that_is_none_are_errors_of_that_connection() {
     let (cluster, ports) = forwarded().await;
     let patient = || Client::builder().connect_timeout(CONNECT);
