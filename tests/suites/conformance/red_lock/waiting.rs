@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::Blocker;
+use distlock::test_util::sizes;
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::poll_immediate;
 use tokio::time::{Instant, sleep};
@@ -29,6 +30,31 @@ async fn waiter_gets_in_after_the_release() {
     };
     let (released, granted) = tokio::join!(releasing, waiting);
     assert!(granted.duration_since(released) < Duration::from_millis(100));
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_of_waiters_counts_those_of_the_first_servers_client() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let error = two.lock().acquire().max_waiters(0).await.unwrap_err();
+    assert!(error.is_overloaded(), "{error}");
+    let waiters = async |client: usize| {
+        while sizes(&two.clients[client]).waiters != 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // At another server, so it does not count.
+    let beside = tokio::spawn(two.clients[1].lock(KEY).acquire().into_future());
+    waiters(1).await;
+    let first = tokio::spawn(two.lock().acquire().max_waiters(1).into_future());
+    waiters(0).await;
+    let error = two.lock().acquire().max_waiters(1).await.unwrap_err();
+    assert!(error.is_overloaded(), "{error}");
+    guard.release().await.unwrap();
+    beside.await.unwrap().unwrap().release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
     servers.are_empty().await;
 }
 
