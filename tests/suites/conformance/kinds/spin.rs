@@ -15,6 +15,7 @@ const KEY: &str = "order:42";
 on_every_backend![
     waiting_subscribes_to_nothing,
     pauses_grow_up_to_the_longest,
+    pauses_are_not_shorter_than_a_millisecond,
     pauses_are_random_between_half_and_all_of_what_they_grow_to,
     multi_lock_waits_for_a_member_at_its_pauses,
     release_wakes_who_waits_by_messages,
@@ -58,6 +59,23 @@ async fn pauses_grow_up_to_the_longest(stage: &Stage) {
     // 2, 4, .. 64 ms and then 64 each, at least half of that: 20 to 38 times. A busy machine asks less often.
     assert!(asked <= 42, "asked {asked} times");
     assert!(!stage.is_paused() || asked >= 18, "asked {asked} times");
+    guard.release().await.unwrap();
+}
+
+async fn pauses_are_not_shorter_than_a_millisecond(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.spin_lock(KEY).acquire().await.unwrap();
+    // Without it, paused time would stand still between attempts without a pause.
+    let way = Duration::from_millis(1);
+    stage.faults().always(Op::Attempt, Fault::Delay(way));
+    let lock = client
+        .spin_lock(KEY)
+        .backoff(Duration::ZERO, Duration::ZERO);
+    let wait = Duration::from_millis(300);
+    assert!(refused(lock.acquire().wait(wait).await).is_busy());
+    let asked = stage.faults().calls(Op::Attempt);
+    // A pause takes between half a millisecond and one. Without any, it would be asked 300 times.
+    assert!(asked <= 210, "asked {asked} times");
     guard.release().await.unwrap();
 }
 
