@@ -164,6 +164,34 @@ async fn one_killed_node_of_a_cluster_is_the_one_that_is_named() {
     is(&client, "the node that was killed", named).await;
 }
 
+#[tokio::test]
+async fn node_that_is_away_for_the_longest_time_is_the_one_that_is_named() {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    for [first, second] in [[1, 2], [2, 1]] {
+        let client = Client::connect(&cluster.url()).await.unwrap();
+        let keys = [
+            cluster.key_at(first, "health:").await,
+            cluster.key_at(second, "health:").await,
+        ];
+        for key in &keys {
+            lock_once(&client, key).await;
+        }
+        let addr = cluster.node(first).addr().to_string();
+        let named = |health: &Health| matches!(health, Health::Disconnected { server, .. } if *server == addr);
+        cluster.node_mut(first).kill();
+        is(&client, "the first node", named).await;
+        cluster.node_mut(second).kill();
+        let away = || async { client.lock(&keys[1]).try_acquire().await.is_err() };
+        eventually_eq(SOON, "the second node is away", true, away).await;
+        let health = client.health();
+        assert!(named(&health), "{addr} was the first one: {health}");
+        for node in [first, second] {
+            cluster.node_mut(node).restart().await;
+        }
+        is_connected(&client).await;
+    }
+}
+
 // A node that is silent for half a second is not waited for: the next one is asked for the map.
 in_real_time!(
     ms(500);
