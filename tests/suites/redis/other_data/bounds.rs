@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use distlock::test_util::{Answer, Kind, SemaphoreChange, Verbs};
 use distlock::{Client, Error};
 use distlock_tests::{RedisServer, size};
+use futures_util::StreamExt;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{JAVA, LEASE, operations};
-use crate::redis::{client, ms};
+use crate::redis::{SOON, client, ms};
 
 /// More commands than one script runs on anything, most of them for a lock with thousands of readers.
 const MOST: u64 = 45_000;
@@ -184,6 +186,56 @@ async fn crowd_of_waiters_bounds_no_loop_of_a_fair_lock() {
         bounded(&server, &what, fair.force_release("k"))
             .await
             .unwrap();
+    }
+}
+
+/// Each waiter gives such a sign several times in 5 s, also if nothing happens.
+#[tokio::test]
+async fn sign_of_life_beside_a_waiter_of_redissons_looks_at_few_of_a_crowd() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let fair = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Fair);
+    let waits = fair.waiting(ms(600_000));
+    let crowd = "for i = 1, 2000 do
+        local owner = ARGV[1] .. ':' .. i
+        redis.call('RPUSH', KEYS[1], owner)
+        redis.call('ZADD', KEYS[2], 4102444800000, owner)
+        redis.call('ZADD', KEYS[3], 4102444800000, owner)
+        end
+        redis.call('RPUSH', KEYS[1], ARGV[2])
+        redis.call('ZADD', KEYS[2], 4102444800000, ARGV[2])";
+    let (queue, timeouts) = ("redisson_lock_queue:{k}", "redisson_lock_timeout:{k}");
+    let ours = "{k}:distlock_waiters";
+    let id = Uuid::from_u128(7).to_string();
+    let holder = format!("{}:9", Uuid::from_u128(8));
+    let crowd = ["EVAL", crowd, "3", queue, timeouts, ours, &id, JAVA];
+    server.cli(&crowd).await;
+    server.cli(&["HSET", "k", &holder, "1"]).await;
+    server.cli(&["PEXPIRE", "k", "600000"]).await;
+    for number in [1, 1_000, 2_000] {
+        let monitor = server.client().get_async_monitor().await.unwrap();
+        let mut lines = monitor.into_on_message::<String>();
+        let answer = waits.attempt("k", number, LEASE).await.unwrap();
+        assert!(matches!(answer, Answer::Held(_)), "{answer:?}");
+        server.cli(&["ECHO", "end"]).await;
+        let mut looked_at = 0;
+        loop {
+            let line = timeout(SOON, lines.next()).await.expect("ECHO").unwrap();
+            let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
+            match words[0].to_uppercase().as_str() {
+                "ECHO" => break,
+                "LRANGE" | "ZRANGE" if words.len() == 4 => {
+                    let place = |word: &str| word.parse::<u64>().unwrap();
+                    looked_at += 1 + place(words[3]) - place(words[2]);
+                }
+                "LINDEX" | "ZSCORE" => looked_at += 1,
+                _ => {}
+            }
+        }
+        assert!(
+            (1..=250).contains(&looked_at),
+            "{number} looks at {looked_at}"
+        );
     }
 }
 

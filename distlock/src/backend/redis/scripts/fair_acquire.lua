@@ -15,14 +15,14 @@ local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that set
 local function owed_to_foreign()
   local followers = {}
   if not has_foreign(redis.call('LLEN', queue)) then return 0, followers end
-  local is_ours, first, last, is_behind = all_of_ours(), nil, nil, false
+  local first, last, is_behind = nil, nil, false
   for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
     if one == owner then
       is_behind = true
     elseif is_behind then
-      if is_ours[one] then break end
+      if is_ours(one) then break end
       followers[#followers + 1] = one
-    elseif not is_ours[one] then
+    elseif not is_ours(one) then
       local dead_at = time_of(redis.call('ZSCORE', timeouts, one) or now)
       first = first or dead_at
       last = math.max(last or dead_at, dead_at)
@@ -38,12 +38,14 @@ end
 
 -- Puts the owner back, before all foreign waiters. Which of ours arrived first is not known any more. It comes back with the time of
 -- its last sign: those behind it were not moved when it was removed.
+-- More waiters are looked at than for a sign of life: all of ours that were removed with it may have come back already.
+local MOST_BACK = 1000
 local function come_back()
   redis.call('LREM', queue, 0, owner)
   redis.call('ZADD', timeouts, redis.call('ZSCORE', ours, owner), owner)
   local next = nil
-  for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
-    if not redis.call('ZSCORE', ours, one) then
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_BACK - 1)) do
+    if not is_ours(one) then
       next = one
       break
     end

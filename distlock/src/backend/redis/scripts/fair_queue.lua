@@ -22,7 +22,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- One script removes no more dead waiters than this from each key. The next one goes on.
 local MOST_DEAD = 1000
 
-local MOST_WAITERS = 10000 -- no more waiters than these, from the first one, are looked at for the times of others
+-- How many waiters, from the first one, are looked at for the times of others. Each sign of life looks at them as long as a foreign
+-- waiter is in the queue, so without a bound n waiters would cost n * n. Redisson removes dead waiters at the head alone, so those
+-- further behind may be looked at later, when they have come nearer.
+local MOST_WAITERS = 100
 local LONGEST = 315360000000 -- no wait is longer; a score of another program may be any number
 local DAY = 86400000
 
@@ -37,15 +40,10 @@ end
 
 -- Whether there are others than ours in a queue with so many places.
 local function has_foreign(places)
-  local known = redis.call('ZCARD', ours)
-  return places > 0 and places ~= known and known <= MOST_WAITERS
+  return places > 0 and places ~= redis.call('ZCARD', ours)
 end
 
-local function all_of_ours()
-  local is_ours = {}
-  for _, one in ipairs(redis.call('ZRANGE', ours, 0, MOST_WAITERS - 1)) do is_ours[one] = true end
-  return is_ours
-end
+local function is_ours(waiter) return redis.call('ZSCORE', ours, waiter) end
 
 -- Adds the time of a foreign waiter whose leader's time changes. One that does not come after its leader's stays as it is.
 local function follow(follower, from, to, times)
@@ -65,10 +63,10 @@ local function time_of_leaving(owner)
   return dead_at and tonumber(dead_at) <= now and math.max(now, time) or time
 end
 
--- The times of foreign waiters after some of ours have left (rule 4), as ZADD takes them. A score is read only where a foreign
--- waiter stands right behind one that leaves.
+-- The times of foreign waiters after some of ours have left (rule 4), as ZADD takes them. Scores are read only of the waiters that
+-- stand right behind one that leaves.
 local function times_without(leaving)
-  local is_ours, leaves, times = all_of_ours(), {}, {}
+  local leaves, times = {}, {}
   for _, one in ipairs(leaving) do leaves[one] = true end
   local before, time_before, leader, time_of_leader, base = nil, nil, nil, nil, nil
   for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
@@ -76,7 +74,7 @@ local function times_without(leaving)
       leader, time_of_leader = one, nil
     else
       local time = nil
-      if is_ours[one] then
+      if leader and is_ours(one) then
         leader = nil
       elseif leader then
         if not time_of_leader then
