@@ -19,6 +19,7 @@ use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::{RECONNECT_BACKOFF, REFUSED_PAUSE, SUBSCRIPTION_PING};
 use crate::error::show;
+use crate::sync::foreign;
 use crate::sync::on_demand::RunningTask;
 
 /// The most channels in one command.
@@ -42,6 +43,8 @@ impl Drop for Task {
             let _was_current = self.server.link.replace(self.server.link.epoch());
         }
         let notifications = self.shared.channels.lock().disconnected(self.server.number);
+        // The next task may run already, and may have found that no channel is wanted.
+        foreign::notify_own_task(&self.server.wake);
         notifications.send();
     }
 }
