@@ -48,9 +48,10 @@ impl SlotWaker {
 
     /// Asks the waiter for a sign.
     pub(super) fn ask(&self) {
-        // Relaxed, here and below: nothing else is read on the strength of these flags. A task registers its waker before it writes
-        // one, so a question after that wakes the task.
-        self.is_present.store(false, Ordering::Relaxed);
+        // A swap, and acquire: it comes either before the sign of a waiter that goes to the server, and the sign stays, or after it,
+        // and the next line sees where the waiter is. After a plain store it could miss both. A task registers its waker
+        // before it gives a sign, so a question after that wakes the task.
+        self.is_present.swap(false, Ordering::Acquire);
         if self.is_with_server.load(Ordering::Relaxed) {
             wake_task_of(&self.answerer);
         } else {
@@ -66,7 +67,12 @@ impl SlotWaker {
     /// The waiter is polled, and goes to the server or not.
     pub(super) fn note_step(&self, is_with_server: bool) {
         self.is_with_server.store(is_with_server, Ordering::Relaxed);
-        self.is_present.store(true, Ordering::Relaxed);
+        self.sign();
+    }
+
+    fn sign(&self) {
+        // Release: pairs with the swap in `ask`.
+        self.is_present.store(true, Ordering::Release);
     }
 
     /// Answers questions while the waiter talks to the server. Never completes.
@@ -127,10 +133,10 @@ impl Future for Answers {
     type Output = Infallible;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Infallible> {
-        // Before the flag is written: a question after that wakes the task.
+        // Before the sign: a question after that wakes the task.
         self.is_registered = true;
         self.waker.answerer.register(cx.waker());
-        self.waker.is_present.store(true, Ordering::Relaxed);
+        self.waker.sign();
         Poll::Pending
     }
 }
