@@ -202,10 +202,6 @@ impl<H, W: Clone> Queue<H, W> {
     /// Removes a waiter that has its hold now. It was the head, or it has lost its place while its attempt was under way.
     /// The first in line waits for the end of this hold.
     pub(crate) fn granted(&mut self, ticket: Ticket) -> QueueEffect<H, W> {
-        debug_assert!(
-            self.slot.is_none(),
-            "the head has taken what was in its slot"
-        );
         self.remove(ticket);
         self.head().map_or(QueueEffect::Nothing, |head| {
             QueueEffect::Wake(head.wake.clone())

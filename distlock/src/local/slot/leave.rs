@@ -19,8 +19,8 @@ use crate::sync::foreign;
 struct LeftAsHolder {
     /// The holder before it, which the server does not have any more.
     former: Option<Arc<Hold>>,
-    /// The hold that was in the slot. It is out of date as well.
-    outdated: Option<Arc<Hold>>,
+    /// The hold that was in the slot, which nobody takes.
+    left_over: Option<Arc<Hold>>,
     effect: QueueEffect<Arc<Hold>, Arc<SlotWaker>>,
     /// The waiters that may ask the server on their own from now on.
     dismissed: Vec<Arc<SlotWaker>>,
@@ -75,15 +75,15 @@ impl QueueSlot<'_> {
         };
         let LeftAsHolder {
             former,
-            outdated,
+            left_over,
             effect,
             dismissed,
         } = left;
         // Each of them also if one before it panics: these wake tasks.
         defer! { self.registry.follow(effect); }
         defer! {
-            if let Some(outdated) = &outdated {
-                self.registry.give_back(outdated);
+            if let Some(left_over) = &left_over {
+                self.registry.give_back(left_over);
             }
         }
         defer! { foreign::each(dismissed, |waiter| waiter.wake()); }
@@ -107,13 +107,13 @@ impl QueueSlot<'_> {
             None => entry.waiters_mut().round_robin.own_message(),
         };
         let queue = &mut entry.waiters_mut().queue;
-        let outdated = granted_at.and_then(|now| {
-            if self.follows {
-                queue.went_on()
-            } else {
-                queue.began(now)
-            }
-        });
+        let left_over = match granted_at {
+            // It is out of date.
+            Some(_) if self.follows => queue.went_on(),
+            Some(now) => queue.began(now),
+            // Another acquisition was granted the key after this waiter took its hold out of the slot, and has handed that hold over.
+            None => queue.take(ticket),
+        };
         let former = match kind.line() {
             Line::Shared => None,
             Line::Local | Line::Server => entry.set_holder(hold, own_message),
@@ -130,7 +130,7 @@ impl QueueSlot<'_> {
         entry.forget_waiters();
         LeftAsHolder {
             former,
-            outdated,
+            left_over,
             effect,
             dismissed,
         }
@@ -159,5 +159,59 @@ impl Drop for QueueSlot<'_> {
         };
         // Outside of the mutex: a waker may run any code, also code that uses this queue.
         self.registry.follow(effect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use futures_util::FutureExt;
+    use tokio::time::{Duration, sleep};
+
+    use crate::hold::HoldSettings;
+    use crate::local::Joining;
+    use crate::local::waits::tests::resource;
+    use crate::{Client, MemoryServer};
+
+    /// A thread that takes a hold over locks the queue twice. The other one does all the rest in between.
+    #[tokio::test(start_paused = true)]
+    async fn hold_that_is_handed_over_while_an_earlier_one_is_taken_over_is_given_back() {
+        let server = MemoryServer::new();
+        let client = || Client::builder().in_memory(&server).unwrap();
+        let (client, other) = (client(), client());
+        let registry = &client.registry();
+        let first = client.lock("k").acquire().await.unwrap();
+        let settings = HoldSettings {
+            lease: None,
+            max_hold: None,
+            margin: Duration::ZERO,
+            call_site: Location::caller(),
+        };
+        let resource = resource("k");
+        let mut slot = registry.join(Joining {
+            resource: &resource,
+            since: registry.session.now(),
+            takes_over: true,
+            settings: &settings,
+            is_let_in: false,
+            rank: None,
+            collects: false,
+        });
+        first.release().await.unwrap();
+        assert!(other.lock("k").force_release().await.unwrap());
+
+        let taken = slot.with_entry(|entry, ticket| entry.waiters_mut().queue.take(ticket));
+        let taken = taken.flatten().unwrap();
+        let granted = client.lock("k").try_acquire().now_or_never().unwrap();
+        let granted = granted.unwrap().unwrap();
+        granted.release().now_or_never().unwrap().unwrap();
+        let share = slot.take_over(&taken);
+        assert!(share.is_some());
+
+        drop((share, slot));
+        sleep(Duration::from_secs(1)).await;
+        assert!(!other.lock("k").is_locked().await.unwrap());
+        assert!(registry.entries.lock().is_empty() && registry.session.watchdog.holds().is_empty());
     }
 }
