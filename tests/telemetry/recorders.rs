@@ -1,12 +1,17 @@
 //! Recorders of one thread, which see nothing of other tests: what each metric is at a moment, and recorders that replace others.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock::Client;
 use distlock_tests::lock_once;
 use futures_util::future::poll_immediate;
-use metrics::set_default_local_recorder;
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    set_default_local_recorder,
+};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{advance, sleep};
@@ -224,4 +229,62 @@ async fn lost_hold_is_counted_once_with_its_time_whoever_finds_the_loss() {
         recorder,
         &[("losses_total", 2.0), ("hold_seconds_count", 2.0)],
     );
+}
+
+/// Panics at each renewal that it counts, as one does whose mutex is poisoned. It has the number of its panics.
+#[derive(Default)]
+struct PanicsAtRenewals(Arc<Panics>);
+
+#[derive(Default)]
+struct Panics(AtomicU32);
+
+impl CounterFn for Panics {
+    fn increment(&self, _: u64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("a panic of this test");
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for PanicsAtRenewals {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        if key.name() == "distlock_renewals_total" {
+            Counter::from_arc(Arc::clone(&self.0))
+        } else {
+            Counter::noop()
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorder_that_panics_at_each_renewal_ends_no_hold() {
+    let recorder: &'static PanicsAtRenewals = Box::leak(Box::default());
+    let _installed = set_default_local_recorder(recorder);
+    let client = Client::in_memory();
+    let mut guards = Vec::new();
+    for key in ["one", "two"] {
+        guards.push(client.lock(key).acquire().await.unwrap());
+    }
+    sleep(Duration::from_secs(100)).await;
+    let panics = recorder.0.0.load(Ordering::Relaxed);
+    assert!((5..50).contains(&panics), "{panics} panics");
+    for guard in guards {
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+    }
 }

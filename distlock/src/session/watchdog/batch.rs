@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use scopeguard::defer;
 
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
@@ -12,6 +13,7 @@ use crate::config::RENEWALS_AT_ONCE;
 use crate::hold::lease::Answer;
 use crate::hold::{Confirmed, Hold};
 use crate::session::Session;
+use crate::sync::foreign;
 use crate::telemetry;
 
 /// A hold, the count to state and the lease to ask for.
@@ -40,37 +42,47 @@ pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
         .iter()
         .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
     let epochs: Vec<u64> = epochs.collect();
-    let answers = answers_or_ends(&session, &batch, &ends).await;
+    let renewed = renewed_or_ends(&session, &batch, &ends).await;
+    // After all else, also if a waker panics: the log and the metrics may panic each time.
+    defer! { tell(&session, &batch, &renewed); }
+    let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
+    if let Some((renewal, _)) = answered {
+        session.outages.answered_other(&renewal.target.resource.key);
+    }
     let now = session.now();
-    // If a waker panics, the task begins anew and checks every hold.
     let mut checks = Vec::with_capacity(planned.len());
-    for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
+    let mut changed = Vec::new();
+    for (((hold, count, lease), epoch), one) in planned.into_iter().zip(epochs).zip(&renewed) {
         // With the count that was sent: the present one may be another, and is then stated next.
-        let (confirmed, next_check) = hold.renewed(sent, count, lease, answer, now);
-        if let Confirmed::Lost(loss) = confirmed {
-            session.lose(&hold, loss, epoch);
-            continue;
+        let (confirmed, next_check) = hold.renewed(sent, count, lease, answer(one), now);
+        if !matches!(confirmed, Confirmed::Lost(_)) {
+            checks.push((hold.number(), next_check));
         }
-        checks.push((hold.number(), next_check));
-        if let Confirmed::Longer = confirmed {
-            hold.over.announce_change();
+        if confirmed != Confirmed::AsBefore {
+            changed.push((hold, confirmed, epoch));
         }
     }
     session.watchdog.schedule_checks(&checks);
+    // Once all holds have their answers: a waker or the log may panic.
+    foreign::each(changed, |(hold, confirmed, epoch)| match confirmed {
+        Confirmed::Lost(loss) => session.lose(&hold, loss, epoch),
+        Confirmed::Longer => hold.over.announce_change(),
+        Confirmed::AsBefore => {}
+    });
 }
 
 /// Renews a batch. Once the first of its holds would be lost, a check of each of them is planned for its `end`: losses do not wait
 /// for the answer. Nearly always the answer comes before that, and no check is planned in vain.
-async fn answers_or_ends(
+async fn renewed_or_ends(
     session: &Session,
     batch: &[Renewal],
     ends: &[(u64, Tick)],
-) -> Vec<Answer> {
+) -> Vec<Result<bool, Fault>> {
     let first_end = ends.iter().map(|(_, end)| *end).min();
     let mut asked = pin!(ask(session, batch));
     crate::sync::select! {
         biased;
-        answers = &mut asked => return answers,
+        renewed = &mut asked => return renewed,
         () = session.clock.sleep_until(first_end.unwrap_or(Tick::NEVER)) => {}
     }
     session.watchdog.schedule_checks(ends);
@@ -80,7 +92,7 @@ async fn answers_or_ends(
 /// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
 /// longer access. Each of them is then renewed alone, so that none is lost because of another. Without a
 /// connection none is repeated: the client renews all holds when the connection is re-established.
-async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
+async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
     let mut renewed = session.backend.renew(batch).await;
     if batch.len() > 1 {
         let was_refused = |at: &usize| {
@@ -106,33 +118,35 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
             }
         }
     }
-    answers(session, batch, renewed)
+    renewed
 }
 
-/// What the answers mean. Faults are logged together.
-fn answers(session: &Session, batch: &[Renewal], renewed: Vec<Result<bool, Fault>>) -> Vec<Answer> {
-    let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
-    if let Some((renewal, _)) = answered {
-        session.outages.answered_other(&renewal.target.resource.key);
+/// Tells the log and the metrics of a batch that was sent. Its faults are logged together.
+fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>]) {
+    let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
+        let outcomes = renewed.iter();
+        outcomes.filter(|one| outcome(one)).count()
+    };
+    // Also if the log panics.
+    defer! {
+        telemetry::renewals(
+            number(|one| matches!(one, Ok(true))),
+            number(|one| matches!(one, Ok(false))),
+            number(Result::is_err),
+        );
     }
     let faults = renewed.iter().filter_map(|one| one.as_ref().err());
     if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {
         let disconnected = session.backend.disconnected(&first.target.resource.key);
         telemetry::renewal_failed(faults.count(), fault, disconnected.is_some());
     }
-    let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
-        let outcomes = renewed.iter();
-        outcomes.filter(|one| outcome(one)).count()
-    };
-    telemetry::renewals(
-        number(|one| matches!(one, Ok(true))),
-        number(|one| matches!(one, Ok(false))),
-        number(Result::is_err),
-    );
-    let answer = |one: Result<bool, Fault>| match one {
+}
+
+/// What the result of a renewal means for its hold.
+fn answer(renewed: &Result<bool, Fault>) -> Answer {
+    match renewed {
         Ok(true) => Answer::Renewed,
         Ok(false) => Answer::NotOurs,
         Err(_) => Answer::Unknown,
-    };
-    renewed.into_iter().map(answer).collect()
+    }
 }
