@@ -225,6 +225,14 @@ impl Around for EnclosingScope {
         };
         views.flat_map(holds).collect()
     }
+
+    fn is_inside(&self, owner: Owner) -> bool {
+        let has = |scope: &Self| {
+            let members = scope.view.members();
+            members.iter().any(|member| member.hold().owner() == owner)
+        };
+        !self.is_closed() && has(self) || outwards(&self.parent()).any(|scope| has(&scope))
+    }
 }
 
 impl Frame {

@@ -7,11 +7,13 @@ use futures_util::FutureExt as _;
 use uuid::Uuid;
 
 use crate::acquire::reentry::{OpenGates, check_open};
+use crate::backend::Through;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 use crate::session::{Session, Unguarded};
 use crate::sync::first;
 use crate::wait::{self, ClientRequest, Request, one_server};
@@ -88,9 +90,14 @@ impl Group {
         )
     }
 
-    /// The number of keys.
-    pub(super) fn count(groups: &[Self]) -> usize {
-        groups.iter().flat_map(Self::keys).count()
+    /// Its keys, and the owner of the write lock that each of them is read inside of.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (Uuid, &Resource, Option<Owner>)> {
+        let client = self.one.registry.session.id;
+        let requested = self.one.request.requested.iter();
+        requested.map(move |one| {
+            let write = one.through.as_deref().and_then(Through::write);
+            (client, &one.resource, write)
+        })
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {

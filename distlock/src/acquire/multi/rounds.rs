@@ -218,7 +218,10 @@ fn regroup(
         return Ok(None);
     };
     let now = scopes.groups(gates)?;
-    Ok((Group::count(&now) != Group::count(groups)).then_some(now))
+    let wanted = groups.iter().flat_map(Group::wanted);
+    // Also of a key that is acquired as before: a scope that has closed lets no read in beside its write any more.
+    let is_same = now.iter().flat_map(Group::wanted).eq(wanted);
+    Ok((!is_same).then_some(now))
 }
 
 /// The result of an attempt on each group.

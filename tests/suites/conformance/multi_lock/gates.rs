@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use distlock::{Blocker, Client, Error, Guard, MultiLock, Quorum};
+use distlock::{Blocker, Client, Error, Guard, MultiLock, Quorum, inherit};
 use futures_util::FutureExt;
 use tokio::join;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::conformance::red_lock::{KEY, Servers};
+use crate::conformance::rw::writing;
 use crate::conformance::stage::{Stage, refused};
 
 on_every_backend![
@@ -19,6 +20,7 @@ on_every_backend![
     multi_lock_without_a_wait_is_refused_by_a_branch_and_closes_no_gate,
     branches_with_multi_locks_of_all_pairs_get_on,
     multi_lock_with_a_read_beside_its_own_write_keeps_other_branches_out,
+    multi_lock_whose_scope_has_closed_reads_beside_no_writer,
 ];
 
 /// Runs two branches, which have to get on within a lease.
@@ -209,6 +211,37 @@ async fn multi_lock_with_a_read_beside_its_own_write_keeps_other_branches_out(st
         again.release().await.unwrap();
     };
     rw.write().acquire().run(body).await.unwrap();
+}
+
+/// A read inside a write waits for another key until the scope of the write has closed. The writer then keeps the key, or another
+/// task of the client takes it over.
+async fn multi_lock_whose_scope_has_closed_reads_beside_no_writer(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    for is_handed_over in [false, true] {
+        let rw = client.rw_lock("a");
+        let multi = MultiLock::of([rw.read().into(), client.lock("b").into()]);
+        let held = other.lock("b").acquire().await.unwrap();
+        let mut writer = rw.write().acquire().await.unwrap();
+        let mut both = None;
+        let body = async {
+            both = Some(tokio::spawn(inherit(multi.acquire().into_future())));
+            stage.waiting(&client, 1).await;
+        };
+        writer.scope(body).await.unwrap();
+        let both = both.unwrap();
+        if is_handed_over {
+            let next = writing(&rw);
+            stage.waiting(&client, 2).await;
+            writer.release().await.unwrap();
+            writer = next.await.unwrap();
+        }
+        held.release().await.unwrap();
+        sleep(stage.part(4)).await;
+        assert!(writer.is_held() && !both.is_finished());
+        writer.release().await.unwrap();
+        let both = timeout(stage.lease(), both).await.expect("it still waits");
+        both.unwrap().unwrap().release().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use distlock::Error;
+use distlock::{Error, inherit};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, may_read, may_write, reading, writing};
 use crate::conformance::stage::{Stage, refused};
@@ -56,6 +57,32 @@ async fn read_inside_a_write_that_ends_first_leaves_the_write(stage: &Stage) {
     assert!(writer.is_held() && !may_read(&other).await);
     writer.release().await.unwrap();
     assert!(may_write(&other).await);
+}
+
+/// The attempts of a read inside a write are not answered until the scope has closed.
+async fn read_that_goes_on_after_the_scope_of_its_write_waits_for_the_writer(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let lock = client.rw_lock(KEY);
+    let writer = lock.write().acquire().await.unwrap();
+    let attempted = stage.faults().calls(Op::Attempt);
+    stage.faults().always(Op::Attempt, Fault::FailBefore);
+    let mut read = None;
+    let body = async {
+        read = Some(tokio::spawn(inherit(lock.read().acquire().into_future())));
+        stage
+            .eventually("an attempt", stage.part(3), async || {
+                stage.faults().calls(Op::Attempt) > attempted
+            })
+            .await;
+    };
+    writer.scope(body).await.unwrap();
+    let read = read.unwrap();
+    stage.faults().clear(Op::Attempt);
+    sleep(stage.part(2)).await;
+    assert!(writer.is_held() && !read.is_finished());
+    writer.release().await.unwrap();
+    let read = timeout(stage.lease(), read).await.expect("it still waits");
+    read.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn write_inside_ones_own_read_is_an_error_at_once(stage: &Stage) {
@@ -149,6 +176,7 @@ on_every_backend![
     reader_enters_a_thousand_times_and_no_more,
     read_inside_a_write_outlives_it_and_lets_other_readers_in,
     read_inside_a_write_that_ends_first_leaves_the_write,
+    read_that_goes_on_after_the_scope_of_its_write_waits_for_the_writer,
     write_inside_ones_own_read_is_an_error_at_once,
     holds_are_entered_again_in_their_own_scopes,
 ];
