@@ -6,17 +6,22 @@
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use distlock::{Client, Mode};
-use distlock_tower::LockLayer;
+use distlock_tower::{HoldUntil, LockLayer};
+use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::{Request, Response, Version};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
+use tracing::Subscriber;
+use tracing::span::Id;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 
 async fn refused(layer: LockLayer) {
     let handler = service_fn(
@@ -119,6 +124,49 @@ async fn body_of_http_2_that_cannot_be_timed_is_logged_although_no_header_announ
     assert_eq!(send(Version::HTTP_2, Some("0")).await, 0, "{}", log.text());
     assert_eq!(send(Version::HTTP_2, None).await, 1, "{}", log.text());
     assert_eq!(send(Version::HTTP_3, None).await, 2, "{}", log.text());
+}
+
+/// Panics when a span is left, after this many times.
+struct PanicsAtExit(Arc<AtomicI64>);
+
+impl<S: Subscriber> tracing_subscriber::Layer<S> for PanicsAtExit {
+    fn on_exit(&self, _: &Id, _: Context<'_, S>) {
+        if self.0.fetch_sub(1, Ordering::Relaxed) == 0 {
+            resume_unwind(Box::new("the subscriber"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_of_a_task_whose_span_is_left_with_a_panic_keeps_no_lock() {
+    let succeeding = Arc::new(AtomicI64::new(i64::MAX));
+    let panics = PanicsAtExit(Arc::clone(&succeeding));
+    let _listening = tracing::subscriber::set_default(tracing_subscriber::registry().with(panics));
+    for exits in 0.. {
+        let client = Client::in_memory();
+        let layer = LockLayer::new(client.clone()).key(|_: &Parts| "k");
+        let layer = layer.hold_until(HoldUntil::Body).run_to_completion();
+        let handler = service_fn(async |_: Request<()>| {
+            Ok::<_, Infallible>(Response::new(String::from("done")))
+        });
+        let mut response = layer.layer(handler).oneshot(Request::new(())).boxed();
+        // The first poll spawns the task, in this span.
+        let span = tracing::info_span!("request");
+        assert!(span.in_scope(|| (&mut response).now_or_never()).is_none());
+        succeeding.store(exits, Ordering::Relaxed);
+        let ended = tokio::spawn(response).await;
+        let has_come = succeeding.swap(i64::MAX, Ordering::Relaxed) < 0;
+        assert_eq!(ended.is_err(), has_come, "exit {exits}");
+        drop(ended);
+        // Less than the watchdog's lease.
+        let wait = Duration::from_secs(12);
+        let freed = client.lock("k").acquire().wait(wait).await;
+        assert!(freed.is_ok(), "exit {exits}: {freed:?}");
+        if !has_come {
+            assert!(exits > 2, "only {exits} exits");
+            return;
+        }
+    }
 }
 
 /// A log that panics at its first line that contains a text.

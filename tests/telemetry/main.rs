@@ -9,4 +9,5 @@ mod outages;
 mod parts;
 mod recorders;
 mod snapshot;
+mod span_panics;
 mod spans;

@@ -1,13 +1,9 @@
 //! An acquisition from its first request to its end: one span, one count, and an event if it was refused.
 
-use std::pin::Pin;
-
-use tracing::{Instrument, Span};
-
 use crate::error::Error;
 use crate::resource::key::Key;
 use crate::sync::foreign;
-use crate::telemetry::{self, Meter, Outcome};
+use crate::telemetry::{self, AcquireSpan, InSpan, Meter, Outcome};
 use crate::wait::ClientRequest;
 
 /// Observes an acquisition that talks to the server or waits, which is all but re-entries. Dropped before its end, the
@@ -16,7 +12,7 @@ struct Observation<'a> {
     // The request, or the first of several.
     one: &'a ClientRequest,
     /// Boxed, since it is a part of the future of each acquisition. There is none unless somebody collects spans.
-    span: Option<Box<Span>>,
+    span: Option<Box<AcquireSpan>>,
     is_over: bool,
 }
 
@@ -32,14 +28,7 @@ pub(super) fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
         // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
         let acquired = match observation.span.as_deref() {
             None => acquire().await,
-            Some(span) => {
-                let mut acquiring = Box::pin(acquire()).instrument(span.clone());
-                let acquired = Pin::new(&mut acquiring).await;
-                // Here, and not at the end of the block: the span's exit calls the subscriber, which may panic, and the result of a
-                // block whose end panics is not dropped, so its hold would not be released.
-                drop(acquiring);
-                acquired
-            }
+            Some(span) => InSpan::new(span, Box::pin(acquire())).await,
         };
         observation.end(acquired.as_ref().err());
         acquired

@@ -13,7 +13,9 @@ mod meter;
 #[cfg(feature = "metrics")]
 mod metrics;
 
-pub(crate) use self::acquisition::{acquire_ended, acquire_refused, acquire_span};
+pub(crate) use self::acquisition::{
+    AcquireSpan, InSpan, acquire_ended, acquire_refused, acquire_span,
+};
 #[cfg(feature = "redis")]
 pub(crate) use self::events::servers::*;
 pub(crate) use self::events::*;
