@@ -12,7 +12,7 @@ use crate::local::{HoldShare, OpenShare};
 use crate::resource::key::Resource;
 use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};
-use crate::sync::first;
+use crate::sync::{first, foreign};
 use crate::wait::{ClientRequest, RequestedKey};
 
 /// The effect of the enclosing scopes on an acquisition.
@@ -150,7 +150,7 @@ impl ClosedGate {
         let Resource { kind, key } = &one.requested().resource;
         let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
         let opens = async {
-            let permit = gate.acquire_many_owned(permits).await;
+            let permit = foreign::contain_wakers(gate.acquire_many_owned(permits)).await;
             Ok(permit.ok().map(|permit| (at, GatePermit::new(permit))))
         };
         let others = async {

@@ -76,7 +76,7 @@ impl State {
                     return Some((term, (known, Some(term))));
                 }
                 // The candidate is gone: nothing changes any more.
-                known.changed().await.ok()?;
+                foreign::contain_wakers(known.changed()).await.ok()?;
             }
         };
         // Boxed, because the type of the stream has no name.
@@ -118,7 +118,7 @@ impl State {
 /// Completes with the next change. The sender is a field of the state, which the caller borrows.
 async fn changed(known: &mut watch::Receiver<Known>) {
     // The sender is a field of the state, which the caller borrows.
-    let _open = known.changed().await;
+    let _open = foreign::contain_wakers(known.changed()).await;
 }
 
 /// A run that is under way, until it is dropped.

@@ -15,8 +15,11 @@ mod marker;
 #[cfg(feature = "test-util")]
 pub use self::marker::{ForeignPanic, is_waking};
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::task::Waker;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::thread::panicking;
 
 use crate::sync::{Notify, oneshot, watch};
@@ -116,6 +119,38 @@ pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     #[cfg(feature = "test-util")]
     marker::check_mutexes("a waker");
     each(wakers, wake_task);
+}
+
+/// A waker that is given to tokio, and whose panic goes no further.
+struct Contained(Option<Waker>);
+
+impl Wake for Contained {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let wake = || self.0.as_ref().map(Waker::wake_by_ref);
+        let _panic = catch_unwind(AssertUnwindSafe(wake));
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        let waker = self.0.take();
+        let _panic = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+    }
+}
+
+/// Polls a future of tokio that waits beside others: those of a semaphore or of a watched value. Tokio drops the wakers that are behind
+/// one that panics, and with a semaphore also what it has granted to those further behind. So no panic of a waker reaches it.
+pub(crate) async fn contain_wakers<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let waker = Waker::from(Arc::new(Contained(Some(cx.waker().clone()))));
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
 }
 
 /// Tells the subscribers of the log of an event or of a span.

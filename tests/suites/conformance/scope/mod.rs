@@ -3,3 +3,4 @@
 mod attribute;
 mod current;
 mod stream;
+mod wakers;
