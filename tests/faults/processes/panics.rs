@@ -256,6 +256,31 @@ async fn panicking_listener(stage: &Stage, row: &Row) {
     row.injected("waker that panics", panics.woken());
 }
 
+/// The task that connects: a try that fails wakes all that wait for a connection, and a waker panics there. The next connection is
+/// made, and the holds are asked for.
+async fn f79_panicking_waker_keeps_no_new_connection_from_the_holds(row: &Row) {
+    let mut server = RedisServer::start().await;
+    // A renewal would find the loss only after a third of this.
+    let lease = 10 * SOON;
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
+    let panics = Panics::of(&client);
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    server.kill();
+    eventually(SOON, "an outage", || async { !client.is_connected() }).await;
+    let mut waiter = client.lock("another").acquire().into_future();
+    assert!(poll_once(&mut waiter, &panics).is_pending());
+    // It comes back without its data.
+    server.restart().await;
+    woken(&panics, 1).await;
+    timeout(SOON, guard.lost()).await.expect("told");
+    drop((waiter, guard));
+    assert!(client.is_connected());
+    let again = client.lock(KEY).acquire().await.unwrap();
+    again.release().await.unwrap();
+    free(&server, &[&client]).await;
+    row.injected("waker that panics", panics.woken());
+}
+
 async fn woken(panics: &Panics, times: u64) {
     distlock_tests::eventually_eq(SOON, "wakers that panicked", times, || async {
         panics.woken()
@@ -397,6 +422,7 @@ rows! {
     Real:
         f79_panicking_wakers_poison_nothing,
         f79_panicking_listener_leaves_the_subscriptions_alive,
+        f79_panicking_waker_keeps_no_new_connection_from_the_holds,
         f79_panicking_drops_of_bodies_poison_nothing,
         f87_log_that_panics_at_a_loss_stops_no_renewals;
 }

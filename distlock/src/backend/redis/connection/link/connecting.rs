@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use redis::PushKind;
+use scopeguard::defer;
 use tokio::time::Instant;
 
 use super::opening::For;
@@ -89,10 +90,22 @@ impl Link {
         // it.
         connecting.end();
         if was_taken {
+            // The last one is written first. Each is done also if one before it panics: these call wakers and the log.
+            defer! { self.settled.announce(); }
+            defer! { self.config.outages.established(self.config.what); }
+            defer! { telemetry::connected(self.config.what, epoch); }
             self.tend(epoch);
             self.config.epochs.changed();
-            telemetry::connected(self.config.what, epoch);
-            self.config.outages.established(self.config.what);
+        }
+    }
+
+    /// Called when a connection is handed out, which leads to this endpoint: of a change after this, `leave` tells the link.
+    fn check_where_it_leads(self: &Arc<Self>, endpoint: &Endpoint) {
+        let config = &self.config;
+        let is_with_others = config.together.connected(&**self, endpoint);
+        config.watch_name(endpoint);
+        if !is_with_others || !config.server.is_current(&endpoint.address) {
+            self.leave();
         }
     }
 
@@ -148,14 +161,9 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         };
         let was_refused = match link.connect_once().await {
             Ok((connected, endpoint)) => {
+                // Also if a waker or the log panics.
+                defer! { link.check_where_it_leads(&endpoint); }
                 link.established(connected, &endpoint, connecting);
-                // Checked when the connection is handed out: of a change after this, `leave` tells the link.
-                let config = &link.config;
-                let is_with_others = config.together.connected(&*link, &endpoint);
-                config.watch_name(&endpoint);
-                if !is_with_others || !config.server.is_current(&endpoint.address) {
-                    link.leave();
-                }
                 return;
             }
             Err(fault) => {

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use scopeguard::defer;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -50,12 +51,15 @@ use crate::backend::redis::connection::addresses::Endpoint;
 use crate::backend::redis::connection::connect::{Driven, Expected};
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::{SHORT_LIFE, TIMEOUTS_TO_REPLACE};
-use crate::sync::{Mutex, foreign};
+use crate::sync::{Changes, Mutex, foreign};
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {
     config: LinkConfig,
+    /// Only tasks of this crate watch it.
     phase: watch::Sender<Phase<Connected>>,
+    /// Announced when there is a connection, and when a try has failed. The tasks of users wait for it, and their wakers may panic.
+    settled: Changes,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
     wanted: Arc<Notify>,
     /// The number of the current connection, or of the last one. It changes while `phase` is changed, as the two below do.
@@ -89,6 +93,7 @@ impl Link {
             config,
             wanted: Arc::default(),
             phase: watch::Sender::new(Phase::new()),
+            settled: Changes::default(),
             epoch: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -166,6 +171,8 @@ impl Link {
     /// A try to connect has failed.
     fn note_failed(&self, fault: &Fault) {
         foreign::send_modify(&self.phase, |phase| phase.failed(fault.clone()));
+        // Also if the log panics.
+        defer! { self.settled.announce(); }
         self.config.outages.failed(self.config.what, &fault.why());
     }
 
@@ -214,19 +221,28 @@ impl Link {
 
     /// Waits for the next connection, for at most `patience`.
     async fn await_connection(self: &Arc<Self>, patience: Duration) -> Result<Connected, Fault> {
-        let mut phase = self.phase.subscribe();
+        let mut changed = self.settled.next();
         self.connect();
         foreign::notify_own_task(&self.wanted);
-        // What an earlier try met may be over by now. A refusal counts only if it comes from now on.
-        let mut is_new = false;
-        let settled = phase.wait_for(|phase| {
-            let is_refused = phase.failure().is_some_and(Fault::is_refusal);
-            phase.is_up() || std::mem::replace(&mut is_new, true) && is_refused
-        });
-        let settled = match tokio::time::timeout(patience, settled).await {
-            Ok(Ok(phase)) => phase.clone(),
-            _ => self.phase.borrow().clone(),
+        let settled = async {
+            // What an earlier try met may be over by now. A refusal counts only if it comes from now on.
+            let mut is_new = false;
+            loop {
+                {
+                    let phase = self.phase.borrow();
+                    let is_refused = phase.failure().is_some_and(Fault::is_refusal);
+                    if phase.is_up() || is_new && is_refused {
+                        return phase.clone();
+                    }
+                }
+                (&mut changed).await;
+                // Before the look: a change after that ends the wait.
+                changed = self.settled.next();
+                is_new = true;
+            }
         };
+        let settled = tokio::time::timeout(patience, settled).await;
+        let settled = settled.unwrap_or_else(|_| self.phase.borrow().clone());
         match settled {
             Phase::Up(connected) => Ok(connected),
             Phase::Down { failure, .. } => {
