@@ -125,8 +125,18 @@ async fn f60_waiters_with_plain_messages_hear_after_a_move(row: &Row) {
     waiters_hear_after_a_move(row, |builder| builder.pub_sub(PubSub::Plain), false).await;
 }
 
+async fn f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes(row: &Row) {
+    let mut waiters = Waiters::of(20, true, |builder| builder).await;
+    let half = waiters.cluster.half_migrate(waiters.slot, waiters.to).await;
+    row.injected("slot left between nodes", 1);
+    waiters.hear(row).await;
+    waiters.cluster.finish(half).await;
+    free(&waiters.cluster, &waiters.clients).await;
+}
+
 rows! {
-    Real: f60_waiters_hear_of_releases_after_their_slot_has_moved;
+    Real: f60_waiters_hear_of_releases_after_their_slot_has_moved,
+        f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes;
     Real, left to "engines":
         f60_waiters_that_listen_both_ways_hear_after_a_move,
         f60_waiters_with_plain_messages_hear_after_a_move;

@@ -2,6 +2,8 @@
 
 use std::iter;
 
+use redis::Value;
+
 use crate::backend::redis::batches::{BatchKind, Operation};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, denied, names, reply};
@@ -11,6 +13,9 @@ use crate::backend::{
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+
+/// What is published when a lock was freed.
+const FREED: &str = "0";
 
 pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     // A rule of tests/model: token_is_at_least_the_time.
@@ -172,7 +177,25 @@ pub(crate) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
         let with = |call: Call| with(call).arg(taken_for);
         backend.run(key, &script::LOCK_KEEP, &with).await?
     };
+    let value = if is_unheard(backend, key, &value) {
+        // Boxed: this is rare, and each release would have room for it.
+        let notified = Box::pin(publish_again(backend, key, channel())).await;
+        notified.unwrap_or(value)
+    } else {
+        value
+    };
     reply::released(value, || backend.subscribers(key, &channel()))
+}
+
+/// Whether a lock was freed, by this reply, and the message may have gone to a node that its waiters do not listen at.
+fn is_unheard(backend: &RedisBackend, key: &Key, reply: &Value) -> bool {
+    matches!(reply, Value::Int(0..)) && backend.servers.route(key).publishes_elsewhere()
+}
+
+/// Publishes where the waiters listen that a lock was freed. Returns the reply with their number, if it is known.
+async fn publish_again(backend: &RedisBackend, key: &Key, channel: String) -> Option<Value> {
+    let notified = backend.servers.route(key).publish(&channel, FREED);
+    notified.await.map(Value::Int)
 }
 
 pub(crate) async fn release_all(
@@ -204,10 +227,17 @@ pub(crate) async fn release_all(
         }
     };
     let values = reply::each(value, targets.len())?;
-    let released = values.into_iter().zip(targets);
-    released
-        .map(|(one, target)| reply::released(one, || backend.subscribers(first, &channel(target))))
-        .collect()
+    let mut released = Vec::with_capacity(targets.len());
+    for (mut value, target) in values.into_iter().zip(targets) {
+        if is_unheard(backend, first, &value) {
+            // Boxed, as for one lock.
+            let notified = Box::pin(publish_again(backend, first, channel(target))).await;
+            value = notified.unwrap_or(value);
+        }
+        let own = || backend.subscribers(first, &channel(target));
+        released.push(reply::released(value, own)?);
+    }
+    Ok(released)
 }
 
 pub(crate) async fn force_release(
@@ -224,7 +254,12 @@ pub(crate) async fn force_release(
         call.arg(&channel).seen_of_lock(seen)
     };
     let value = backend.run(key, &script::LOCK_FORCE_RELEASE, &with);
-    value.await.and_then(reply::forced)
+    let value = value.await?;
+    // The reply does not count those that were notified.
+    if matches!(value, Value::Int(1)) && is_unheard(backend, key, &value) {
+        let _notified = publish_again(backend, key, channel).await;
+    }
+    reply::forced(value)
 }
 
 pub(crate) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {

@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::layout::ONE;
 use super::node::Node;
 use super::{Layout, Servers};
-use crate::backend::redis::script::{Fill, Script};
+use crate::backend::redis::script::{Fill, Publish, Script};
 use crate::backend::redis::slot::slot_of;
 use crate::backend::redis::tracking::Track;
 use crate::backend::{ConnectionGap, Fault, Home, Subscription};
@@ -111,6 +111,36 @@ impl Route<'_> {
         match self {
             Route::Single(node) => node.subscriber().subscribe(channel),
             Route::Slot(cluster, slot) => cluster.nodes.subscribe(slot, channel),
+        }
+    }
+
+    /// Whether scripts for a key may just have published where nobody listens: its slot is on its way to another node, which has carried
+    /// them out, and those that wait listen at the owner of the slot.
+    pub(crate) fn publishes_elsewhere(self) -> bool {
+        match self {
+            Route::Single(_) => false,
+            Route::Slot(cluster, slot) => cluster.nodes.is_open_slot(slot),
+        }
+    }
+
+    /// Publishes a message at the owner of a slot, by a sharded message. Returns how many subscribers were notified, as the scripts count
+    /// them, or `None` if that is not known or messages go to all nodes anyway.
+    pub(crate) async fn publish(self, channel: &str, message: &str) -> Option<i64> {
+        let Route::Slot(cluster, slot) = self else {
+            return None;
+        };
+        let counted = match cluster.nodes.publishes() {
+            Publish::Plain => return None,
+            Publish::Sharded => 1,
+            // Whoever listens to the one listens to the other, and the scripts add both up.
+            Publish::Both => 2,
+        };
+        let mut publish = redis::cmd("SPUBLISH");
+        publish.arg(channel).arg(message);
+        match cluster.send(slot, publish).await {
+            Ok(Value::Int(notified)) => Some(notified * counted),
+            // Those that wait look by themselves, a little later.
+            _ => None,
         }
     }
 

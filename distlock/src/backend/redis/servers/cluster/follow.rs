@@ -233,8 +233,8 @@ impl Cluster {
                 })
             }
             Elsewhere::Ask(text) => {
-                let Redirect { node, .. } = parse(text)?;
-                Ok(Told::ToAsk(self.nodes.visit(&node)))
+                let Redirect { slot, node } = parse(text)?;
+                Ok(Told::ToAsk(self.nodes.visit_for(slot, &node)))
             }
             Elsewhere::TryAgain => Ok(Told::Nothing),
             Elsewhere::Nowhere => {

@@ -14,6 +14,7 @@ use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::node::Node;
 use crate::backend::redis::servers::shared::Shared;
 use crate::backend::redis::slot::slot_of;
+use crate::clock::Tick;
 use crate::config::NODE_LINGER;
 use crate::sync::RwLock;
 use crate::telemetry;
@@ -35,6 +36,8 @@ struct State {
     publish: Publish,
     map: SlotMap,
     nodes: HashMap<Address, Arc<Node>>,
+    /// The slots that are on their way to another node, and when a command was last sent there because of that.
+    open_slots: HashMap<u16, Tick>,
     /// How often the client has gone to another cluster.
     moves: u64,
 }
@@ -65,6 +68,7 @@ impl Nodes {
                 publish: Publish::Plain,
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),
+                open_slots: HashMap::new(),
                 moves: 0,
             }),
             numbers: AtomicU32::new(0),
@@ -121,6 +125,27 @@ impl Nodes {
         let now = self.shared.clock.now();
         self.state.write().map.visit(node, now);
         self.node_at(node)
+    }
+
+    /// A node to ask for keys of a slot that is on its way there.
+    pub(super) fn visit_for(&self, slot: u16, node: &Address) -> Arc<Node> {
+        let now = self.shared.clock.now();
+        let mut state = self.state.write();
+        state
+            .open_slots
+            .retain(|_, asked| now.since(*asked) < NODE_LINGER);
+        state.open_slots.insert(slot, now);
+        state.map.visit(node, now);
+        drop(state);
+        self.node_at(node)
+    }
+
+    /// Whether a command for this slot was sent a moment ago to the node that the slot is on its way to.
+    pub(crate) fn is_open_slot(&self, slot: u16) -> bool {
+        let state = self.state.read();
+        let asked = state.open_slots.get(&slot).copied();
+        drop(state);
+        asked.is_some_and(|asked| self.shared.clock.now().since(asked) < NODE_LINGER)
     }
 
     /// The nodes that were used, with slots or not.
