@@ -1,16 +1,20 @@
 //! Clients that write their whole request before they read: they see an early answer if the rest of their body is read.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::routing::post;
 use distlock::Client;
 use distlock_tower::LockLayer;
+use futures_util::stream;
 use http::request::Parts;
+use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tower::ServiceExt as _;
 
 use crate::support::{DEADLINE, SEC};
 
@@ -29,7 +33,7 @@ fn socket() -> TcpSocket {
 
 const MIB: usize = 1024 * 1024;
 
-async fn serve(client: &Client, drain_limit: Option<u64>) -> SocketAddr {
+fn app(client: &Client, drain_limit: Option<u64>) -> Router {
     let by_path = LockLayer::new(client)
         .key(|parts: &Parts| parts.uri.path().to_owned())
         .wait(Duration::ZERO);
@@ -39,9 +43,13 @@ async fn serve(client: &Client, drain_limit: Option<u64>) -> SocketAddr {
         None => (by_path, by_body),
     };
     let upload = async |body: Bytes| format!("{} bytes", body.len());
-    let app: Router = Router::new()
+    Router::new()
         .route("/busy", post(upload).route_layer(by_path))
-        .route("/large", post(upload).route_layer(by_body));
+        .route("/large", post(upload).route_layer(by_body))
+}
+
+async fn serve(client: &Client, drain_limit: Option<u64>) -> SocketAddr {
+    let app = app(client, drain_limit);
     let socket = socket();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let listener = socket.listen(64).unwrap();
@@ -121,6 +129,19 @@ async fn client_that_sends_no_more_is_answered_after_a_second() {
     let (answer, after) = stopped(address, "/busy", "").await;
     assert_eq!(answer, "HTTP/1.1 409");
     assert!(after >= SEC, "{after:?}");
+}
+
+/// The bound, in a time that no busy machine makes longer.
+#[tokio::test(start_paused = true)]
+async fn rest_that_does_not_come_is_waited_for_for_a_second_and_no_longer() {
+    let client = Client::in_memory();
+    let _held = client.lock("/busy").acquire().await.unwrap();
+    let endless = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let request = Request::post("/busy").body(endless).unwrap();
+    let since = tokio::time::Instant::now();
+    let answer = app(&client, None).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::CONFLICT);
+    assert_eq!(since.elapsed(), SEC);
 }
 
 /// Reading would tell it to begin.
