@@ -43,6 +43,13 @@ pub(crate) fn name_leads_nowhere(server: &dyn Display, why: &dyn Display) {
     log!(debug, target: TARGET, %server, %why, "the name leads to a server that cannot be used; the connections stay");
 }
 
+pub(crate) fn map_of_other_cluster(server: &dyn Display) {
+    log!(
+        debug, target: TARGET, %server,
+        "a node of another cluster is at this address; the map of another node is read"
+    );
+}
+
 pub(crate) fn name_moved(left: &dyn Display, server: &dyn Display) {
     log!(
         warn, target: TARGET, %left, %server,

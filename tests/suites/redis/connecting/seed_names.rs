@@ -5,8 +5,8 @@ use std::time::Duration;
 use distlock::{Builder, Client, Health};
 use distlock_tests::server::sentinel::SERVICE;
 use distlock_tests::{
-    BY_MESSAGE, ByNames, Names, RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq,
-    lock_once,
+    BY_MESSAGE, ByNames, Names, Proxy, RedisCluster, RedisServer, Select, SentinelSet, eventually,
+    eventually_eq, lock_once,
 };
 use tokio::time::timeout;
 
@@ -205,6 +205,38 @@ async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name()
         "{}",
         client.servers()
     );
+}
+
+/// As in Kubernetes, where another program gets the address of a pod that is gone.
+#[tokio::test]
+async fn node_of_another_cluster_at_the_address_of_a_node_that_is_gone_takes_no_client_along() {
+    let mut own = RedisCluster::builder().replicas(false).proxies(true);
+    own = own.arg("--cluster-require-full-coverage", "no");
+    let (mut own, other) = (own.start().await, cluster().await);
+    let url = format!("redis+cluster://{}", own.proxy(0).addr());
+    let client = Client::connect(&url).await.unwrap();
+    let [here, gone] = [own.key_at(0, "k:").await, own.key_at(1, "k:").await];
+    for key in [&here, &gone] {
+        lock_once(&client, key).await;
+    }
+    own.node_mut(1).kill();
+    // The node does not have the slot of the key, and sends commands to one that no map of the own cluster has named.
+    own.proxy(1).set_target(other.node(2).addr());
+    assert!(own.proxy(1).cut(Select::ALL) > 0);
+    for _ in 0..20 {
+        let granted = client.lock(&gone).acquire().wait(ms(300)).await;
+        assert!(granted.is_err(), "{granted:?}");
+        let servers = client.servers();
+        for node in nodes(&other) {
+            assert!(!servers.contains(&node.addr().to_string()), "{servers}");
+        }
+    }
+    let guard = client.lock(&here).acquire().wait(SOON).await.unwrap();
+    assert!(own.node(0).keys().await.contains(&here));
+    guard.release().await.unwrap();
+    for node in nodes(&other) {
+        assert_eq!(node.keys().await, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

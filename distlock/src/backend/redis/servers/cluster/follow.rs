@@ -27,6 +27,16 @@ pub(super) struct SlotCommand<'a> {
     pub(super) track: Option<Track<'a>>,
 }
 
+/// Where a command goes that a node has sent elsewhere.
+pub(super) enum Next {
+    /// To the owner of its slot.
+    Owner,
+    /// To this node, which has to be asked explicitly.
+    Ask(Arc<Node>),
+    /// To the owner of its slot that the next map tells.
+    OwnerInNextMap,
+}
+
 /// What the client learns from a node that sends a command elsewhere.
 enum Told {
     Nothing,
@@ -34,6 +44,8 @@ enum Told {
     NewOwner(u16),
     /// This node has to be asked explicitly.
     ToAsk(Arc<Node>),
+    /// The slot is said to be at a node that no map has named.
+    Unconfirmed,
 }
 
 impl Cluster {
@@ -70,11 +82,18 @@ impl Cluster {
                     pause = sleep_before(give_up, pause).await?;
                 }
                 Err(Failed::Elsewhere(elsewhere)) => {
+                    let next = self.sent_elsewhere(&node, &elsewhere)?;
+                    if let Next::OwnerInNextMap = next {
+                        pause = sleep_before(give_up, pause).await?;
+                        continue;
+                    }
                     hops += 1;
                     if hops > MOST_HOPS || Instant::now() >= give_up {
                         return Err(moving());
                     }
-                    asked = self.sent_elsewhere(&node, &elsewhere)?;
+                    if let Next::Ask(node) = next {
+                        asked = Some(node);
+                    }
                 }
                 Err(Failed::NoScript) => {
                     return Err(Fault::NotNow(cause("the node did not keep the script")));
@@ -168,19 +187,16 @@ impl Cluster {
         }
     }
 
-    /// A node sends a command elsewhere. Returns the node to ask if it has to be asked explicitly.
-    pub(super) fn sent_elsewhere(
-        &self,
-        node: &Node,
-        elsewhere: &Elsewhere,
-    ) -> Result<Option<Arc<Node>>, Fault> {
+    /// A node sends a command elsewhere.
+    pub(super) fn sent_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Next, Fault> {
         match self.told_elsewhere(node, elsewhere)? {
-            Told::Nothing => Ok(None),
+            Told::Nothing => Ok(Next::Owner),
             Told::NewOwner(slot) => {
                 self.nodes.slot_changed(slot);
-                Ok(None)
+                Ok(Next::Owner)
             }
-            Told::ToAsk(node) => Ok(Some(node)),
+            Told::ToAsk(node) => Ok(Next::Ask(node)),
+            Told::Unconfirmed => Ok(Next::OwnerInNextMap),
         }
     }
 
@@ -224,8 +240,12 @@ impl Cluster {
         match elsewhere {
             Elsewhere::Moved(text) => {
                 let Redirect { slot, node } = parse(text)?;
-                let is_new = self.nodes.learn(slot, &node);
                 self.want_map();
+                if !self.nodes.has_named(&node) {
+                    // It is new in the cluster, or the teller is a node of another cluster at the address of one that is gone.
+                    return Ok(Told::Unconfirmed);
+                }
+                let is_new = self.nodes.learn(slot, &node);
                 Ok(if is_new {
                     Told::NewOwner(slot)
                 } else {

@@ -3,6 +3,9 @@
 //! The map is read by one task: with growing pauses after somebody found that it may be wrong, and otherwise every
 //! [`MAP_INTERVAL`]. A client that sends nothing for a while would not hear of nodes that come and go, until it knows none
 //! that is left.
+//!
+//! A node that is gone may leave its address to a node of another cluster, and the client goes on to connect there. So a map without any
+//! node of the last one counts only if no node tells another one, and only from a seed, which is the user's word.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,8 +17,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::Cluster;
 use super::greet::publish_of;
 use super::nodes::Informant;
-use super::slots::OwnedSlots;
-use super::topology::owned_slots;
+use super::topology::{ClusterMap, cluster_map};
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::Sending;
@@ -25,6 +27,7 @@ use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::random::random_range;
 use crate::sync::task::boxed;
 use crate::sync::{Unordered, foreign};
+use crate::telemetry;
 
 /// The task that reads the map, if it runs.
 #[derive(Default)]
@@ -37,8 +40,10 @@ pub(super) struct MapReader {
 
 /// The owners of the slots, as a node has told them.
 struct ToldMap<'a> {
-    owned: Vec<OwnedSlots>,
+    map: ClusterMap,
     by: &'a Address,
+    /// The nodes are those of another cluster.
+    is_other: bool,
 }
 
 impl Cluster {
@@ -78,24 +83,29 @@ impl Cluster {
         // Before the question: the client may go to another cluster until the answer comes.
         let moves = self.nodes.moves();
         let [informants, cut_off] = self.nodes.informants();
-        let ToldMap { owned, by } = match self.first_map(&informants, patience).await {
-            Err(_) if !cut_off.is_empty() => self.first_map(&cut_off, patience).await,
-            first => first,
-        }?;
-        let publish = if self.nodes.is_open() && !self.nodes.has_one_of(&owned) {
+        let ToldMap { map, by, .. } = match self.first_map(&informants, patience).await {
+            Ok(told) if !told.is_other => told,
+            first if cut_off.is_empty() => first?,
+            first => {
+                let last = self.first_map(&cut_off, patience).await;
+                last.or_else(|fault| first.map_err(|_| fault))?
+            }
+        };
+        let publish = if self.nodes.is_open() && !self.nodes.has_one_of(&map.owned) {
             // All nodes are others than before, as behind a name that leads to another cluster. They may publish in another way.
             publish_of(&self.nodes.node_at(by), self.opening.pub_sub, patience).await?
         } else {
             self.nodes.publishes()
         };
-        if self.nodes.replace(&owned, publish, moves) {
+        if self.nodes.replace(map, publish, moves) {
             Ok(())
         } else {
             Err(no_map())
         }
     }
 
-    /// The map of the first of these nodes that answers with one.
+    /// The map of the first of these nodes that answers with one of the present cluster. If none does, the first map of another
+    /// cluster that a seed has told.
     async fn first_map<'a>(
         &self,
         informants: &'a [Informant],
@@ -104,6 +114,7 @@ impl Cluster {
         let mut next = informants.iter();
         let mut asked = Unordered::default();
         let mut fault = no_map();
+        let mut of_other = None;
         loop {
             let mut others_after = patience;
             if let Some(informant) = next.next() {
@@ -119,11 +130,17 @@ impl Cluster {
                 () = sleep(others_after), if next.len() > 0 => continue,
             };
             match answer {
-                Some(Ok(map)) => return Ok(map),
+                Some(Ok(told)) if !told.is_other => return Ok(told),
+                Some(Ok(told)) => {
+                    telemetry::map_of_other_cluster(told.by);
+                    if self.seeds.has_address(told.by) {
+                        of_other.get_or_insert(told);
+                    }
+                }
                 // Says more than that another node does not answer.
                 Some(Err(denied @ Fault::Denied(..))) => fault = denied,
                 Some(Err(_)) => {}
-                None => return Err(fault),
+                None => return of_other.ok_or(fault),
             }
         }
     }
@@ -155,10 +172,14 @@ impl Cluster {
             slots
         };
         match node.send_here(sending, &slots).await {
-            Ok(answer) => Ok(ToldMap {
-                owned: owned_slots(&answer, address).ok_or_else(no_map)?,
-                by: address,
-            }),
+            Ok(answer) => {
+                let map = cluster_map(&answer, address).ok_or_else(no_map)?;
+                Ok(ToldMap {
+                    is_other: self.nodes.is_other_cluster(&map),
+                    map,
+                    by: address,
+                })
+            }
             Err(Failed::With(fault)) => Err(fault),
             Err(_) => Err(no_map()),
         }

@@ -160,7 +160,7 @@ impl Cluster {
         match node.confirm(script, with).await {
             Err(Failed::Elsewhere(elsewhere)) => {
                 // For what the client learns from the redirect. The node that it names is not asked: this confirmation fails in any case.
-                let _node_to_ask = self.sent_elsewhere(&node, &elsewhere)?;
+                let _next = self.sent_elsewhere(&node, &elsewhere)?;
                 Err(moving())
             }
             answer => answer.map_err(|failed| node.of_answer(node.fault(failed))),

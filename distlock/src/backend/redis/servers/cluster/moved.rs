@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 
 use super::map::no_map;
-use super::slots::OwnedSlots;
-use super::topology::owned_slots;
+use super::topology::{ClusterMap, cluster_map};
 use crate::backend::Fault;
 use crate::backend::redis::connection::{Address, Connector, NodeAnswer, ask_node_at};
 
-/// A cluster, as one of its nodes describes it.
+/// A cluster, and how its nodes publish.
 pub(super) struct OtherCluster {
-    pub(super) owned: Vec<OwnedSlots>,
+    pub(super) map: ClusterMap,
     pub(super) has_sharded_messages: bool,
 }
 
@@ -31,7 +30,7 @@ pub(super) async fn cluster_at(
         port: at.port(),
     };
     Ok(OtherCluster {
-        owned: owned_slots(&answer, &asked).ok_or_else(no_map)?,
+        map: cluster_map(&answer, &asked).ok_or_else(no_map)?,
         has_sharded_messages,
     })
 }

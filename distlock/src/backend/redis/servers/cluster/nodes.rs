@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use super::Cluster;
 use super::cluster_slots::ClusterSlots;
 use super::slots::{OwnedSlots, SlotMap, SlotOwner};
+use super::topology::{ClusterMap, NamedNodes};
 use crate::backend::Subscription;
 use crate::backend::redis::connection::{Address, Expected, Locate};
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Slots};
@@ -35,6 +36,8 @@ struct State {
     /// How the scripts publish, and the nodes listen. Known once the cluster is open.
     publish: Publish,
     map: SlotMap,
+    /// The nodes of the last map that was read.
+    named: NamedNodes,
     nodes: HashMap<Address, Arc<Node>>,
     /// The slots that are on their way to another node, and when a command was last sent there because of that.
     open_slots: HashMap<u16, Tick>,
@@ -67,6 +70,7 @@ impl Nodes {
             state: RwLock::new(State {
                 publish: Publish::Plain,
                 map: SlotMap::new(seeds),
+                named: NamedNodes::default(),
                 nodes: HashMap::new(),
                 open_slots: HashMap::new(),
                 moves: 0,
@@ -263,6 +267,16 @@ impl Nodes {
         owned.iter().any(|one| owners.contains(&one.owner))
     }
 
+    /// Whether the nodes of this map are known to be of another cluster.
+    pub(super) fn is_other_cluster(&self, map: &ClusterMap) -> bool {
+        self.state.read().named.is_cluster_of(&map.named) == Some(false)
+    }
+
+    /// Whether the last map has a node with this address.
+    pub(super) fn has_named(&self, address: &Address) -> bool {
+        self.state.read().named.has(address)
+    }
+
     pub(super) fn address_of(&self, node: &Node) -> Option<Address> {
         let state = self.state.read();
         let mut nodes = state.nodes.iter();
@@ -331,14 +345,15 @@ impl Nodes {
 
     /// Replaces the map by what a node has told that was asked when the client had moved so often. Returns whether that still
     /// holds. From now on the scripts publish in this way.
-    pub(super) fn replace(&self, owned: &[OwnedSlots], publish: Publish, moves: u64) -> bool {
+    pub(super) fn replace(&self, map: ClusterMap, publish: Publish, moves: u64) -> bool {
         let number = self.shared.epochs.next();
         let mut state = self.state.write();
         if state.moves != moves {
             return false;
         }
         let left = state.set_publish(publish);
-        let is_changed = state.map.replace(owned, number);
+        let is_changed = state.map.replace(&map.owned, number);
+        state.named = map.named;
         // The log and the tasks that are woken may run any code.
         drop(state);
         if is_changed {
@@ -352,12 +367,13 @@ impl Nodes {
 
     /// From now on all slots are those of another cluster, at which the scripts publish in this way. What the nodes of
     /// this one answer after that is not believed.
-    pub(super) fn move_to(&self, owned: &[OwnedSlots], publish: Publish) {
+    pub(super) fn move_to(&self, map: ClusterMap, publish: Publish) {
         let number = self.shared.epochs.next();
         let mut state = self.state.write();
         state.moves += 1;
         state.publish = publish;
-        let _is_changed = state.map.replace(owned, number);
+        let _is_changed = state.map.replace(&map.owned, number);
+        state.named = map.named;
         let left = std::mem::take(&mut state.nodes);
         // Leaving a connection wakes tasks, and a waker may run any code.
         drop(state);

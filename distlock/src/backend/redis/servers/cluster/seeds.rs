@@ -39,6 +39,11 @@ impl Seeds {
         self.seeds.iter().any(|seed| seed.to_string() == name)
     }
 
+    /// Whether one of them has this address.
+    pub(super) fn has_address(&self, address: &Address) -> bool {
+        self.seeds.contains(address)
+    }
+
     async fn look_at_first(&self, connector: &Connector) {
         for seed in &self.seeds {
             match connector.look_up(seed).await {
@@ -65,7 +70,7 @@ impl Seeds {
             let Some(cluster) = self.cluster.upgrade() else {
                 return;
             };
-            if cluster.nodes.has_one_of(&there.owned) {
+            if cluster.nodes.has_one_of(&there.map.owned) {
                 return self.with_destination(seed, |destination| destination.is_same(&answer));
             }
             let left = cluster.nodes.name();
@@ -76,7 +81,7 @@ impl Seeds {
                     telemetry::name_moved(&left, &format_args!("{seed} ({at})"));
                     let setting = cluster.opening.pub_sub;
                     let publish = Publish::by(setting, there.has_sharded_messages);
-                    cluster.nodes.move_to(&there.owned, publish);
+                    cluster.nodes.move_to(there.map, publish);
                 }
                 Elsewhere::Stay { is_new: true } => telemetry::name_rotates(seed),
                 Elsewhere::Stay { is_new: false } => {}

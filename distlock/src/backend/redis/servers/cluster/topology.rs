@@ -3,12 +3,88 @@
 //! The answer is input from outside: a range that makes no sense is left out, and the redirects of the nodes teach its
 //! slots.
 
+use std::collections::BTreeSet;
+
 use redis::Value;
 
 use super::slots::OwnedSlots;
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::servers::announced::announced;
 use crate::backend::redis::slot::SLOTS;
+
+/// A cluster, as one of its nodes describes it.
+pub(super) struct ClusterMap {
+    pub(super) owned: Vec<OwnedSlots>,
+    pub(super) named: NamedNodes,
+}
+
+/// The masters with slots, and their replicas.
+#[derive(Default)]
+pub(super) struct NamedNodes {
+    /// A node keeps its id for as long as it belongs to its cluster, at whatever address it is.
+    ids: BTreeSet<Vec<u8>>,
+    addresses: BTreeSet<Address>,
+}
+
+impl NamedNodes {
+    /// Whether these nodes and the others are of one cluster, which has a node in common. The result is `None` if one of the two
+    /// answers told no ids, which servers other than Redis and Valkey may leave out.
+    pub(super) fn is_cluster_of(&self, others: &Self) -> Option<bool> {
+        let are_known = !self.ids.is_empty() && !others.ids.is_empty();
+        are_known.then(|| !self.ids.is_disjoint(&others.ids))
+    }
+
+    /// Whether one of them has this address. All addresses count as theirs if they told no ids.
+    pub(super) fn has(&self, address: &Address) -> bool {
+        self.ids.is_empty() || self.addresses.contains(address)
+    }
+}
+
+/// What the answer of the node `asked` says. The result is `None` as for [`owned_slots`].
+pub(super) fn cluster_map(reply: &Value, asked: &Address) -> Option<ClusterMap> {
+    Some(ClusterMap {
+        owned: owned_slots(reply, asked)?,
+        named: named_nodes(reply, asked),
+    })
+}
+
+fn named_nodes(reply: &Value, asked: &Address) -> NamedNodes {
+    let mut named = NamedNodes::default();
+    for range in parts(reply) {
+        // Behind the first slot and the last one.
+        for node in parts(range).iter().skip(2) {
+            let [_host, _port, Value::BulkString(id), ..] = parts(node) else {
+                continue;
+            };
+            if !id.is_empty() && named.ids.insert(id.clone()) {
+                named.addresses.extend(address_of(node, asked));
+            }
+        }
+    }
+    named
+}
+
+/// The address of a node, which begins with its host and its port. Further parts are its id and, since Redis 7, a list of its other
+/// addresses.
+fn address_of(node: &Value, asked: &Address) -> Option<Address> {
+    let [host, Value::Int(port), ..] = parts(node) else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        Value::Nil => "",
+        _ => return None,
+    };
+    announced(host, u16::try_from(*port).ok()?, asked)
+}
+
+fn parts(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(parts) => parts,
+        _ => &[],
+    }
+}
 
 /// The slots and their masters, as the node `asked` names them. The result is `None` if the answer names no master. The node
 /// has then left its cluster, or the answer cannot be understood.
@@ -24,27 +100,8 @@ pub(crate) fn owned_slots(reply: &Value, asked: &Address) -> Option<Vec<OwnedSlo
 
 /// The first slot, the last one, the master and then its replicas.
 fn one_range(range: &Value, asked: &Address) -> Option<OwnedSlots> {
-    let Value::Array(parts) = range else {
+    let [Value::Int(first), Value::Int(last), master, ..] = parts(range) else {
         return None;
-    };
-    let [
-        Value::Int(first),
-        Value::Int(last),
-        Value::Array(master),
-        ..,
-    ] = parts.as_slice()
-    else {
-        return None;
-    };
-    // Further parts of a node are its id and, since Redis 7, a list of its other addresses.
-    let [host, Value::Int(port), ..] = master.as_slice() else {
-        return None;
-    };
-    let host = match host {
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) => host,
-        Value::Nil => "",
-        _ => return None,
     };
     let first = u16::try_from(*first).ok()?;
     let last = u16::try_from(*last).ok()?;
@@ -53,7 +110,7 @@ fn one_range(range: &Value, asked: &Address) -> Option<OwnedSlots> {
     }
     Some(OwnedSlots {
         slots: first..=last,
-        owner: announced(host, u16::try_from(*port).ok()?, asked)?,
+        owner: address_of(master, asked)?,
     })
 }
 
@@ -150,6 +207,36 @@ mod tests {
         assert_eq!(owned_slots(&Value::Okay, &asked()), None);
     }
 
+    /// The nodes of an answer with one range for each of these pairs of a master and a replica.
+    fn named(pairs: &[[&str; 2]]) -> NamedNodes {
+        let node = |id: &str| Value::Array(vec![text("h"), Value::Int(7001), text(id)]);
+        let range = |[master, replica]: &[&str; 2]| {
+            let slots = [Value::Int(0), Value::Int(1)];
+            Value::Array(
+                slots
+                    .into_iter()
+                    .chain([node(master), node(replica)])
+                    .collect(),
+            )
+        };
+        named_nodes(&Value::Array(pairs.iter().map(range).collect()), &asked())
+    }
+
+    #[test]
+    fn cluster_is_the_same_as_long_as_one_node_is_left_also_a_replica() {
+        let known = named(&[["a", "b"], ["c", "d"]]);
+        for (told, expected) in [
+            (named(&[["e", "f"], ["d", "g"]]), Some(true)),
+            (named(&[["e", "f"]]), Some(false)),
+            (named(&[["", ""]]), None),
+            (named(&[]), None),
+            (named_nodes(&Value::Okay, &asked()), None),
+        ] {
+            assert_eq!(known.is_cluster_of(&told), expected);
+            assert_eq!(told.is_cluster_of(&known), expected);
+        }
+    }
+
     fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Nil),
@@ -166,6 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_answer_is_read_without_a_panic(reply in any_value()) {
+            let _named = named_nodes(&reply, &asked());
             for owned in owned_slots(&reply, &asked()).unwrap_or_default() {
                 prop_assert!(owned.slots.start() <= owned.slots.end() && *owned.slots.end() < SLOTS);
                 let sound = matches!(&owned.owner, Address::Tcp { host, port } if !host.is_empty() && *port != 0);
