@@ -1,8 +1,11 @@
 //! The names of a cluster's seeds and of Sentinels, while a client is connected: they are pointed elsewhere, or hang.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use distlock::{Builder, Client, Health};
+use distlock_tests::server::loopback;
 use distlock_tests::server::sentinel::SERVICE;
 use distlock_tests::{
     BY_MESSAGE, ByNames, Names, Proxy, RedisCluster, RedisServer, Select, SentinelSet, eventually,
@@ -237,6 +240,47 @@ async fn node_of_another_cluster_at_the_address_of_a_node_that_is_gone_takes_no_
     for node in nodes(&other) {
         assert_eq!(node.keys().await, Vec::<String>::new());
     }
+}
+
+/// As behind a balancer with a port for each node. The name gets another address of the same nodes.
+#[tokio::test]
+async fn name_of_nodes_without_a_host_that_gets_other_addresses_changes_nothing() {
+    let cluster = cluster().await;
+    if !cluster.has_sharded_messages().await {
+        return println!("left out: before version 7.0, all nodes announce a host");
+    }
+    let unknown = [
+        "CONFIG",
+        "SET",
+        "cluster-preferred-endpoint-type",
+        "unknown-endpoint",
+    ];
+    cluster.each(&unknown).await;
+    let seed = cluster.node(0).addr();
+    let balancer = Proxy::start(seed).await;
+    let (asked, moved) = (Arc::new(AtomicU64::new(0)), balancer.addr());
+    let counted = Arc::clone(&asked);
+    // The nodes have the host of the URL, each with its own port. The first one gets another address.
+    let look_up = move |_: &str, port| {
+        let is_moved = counted.load(Relaxed) > 0 && port == seed.port();
+        if is_moved {
+            counted.fetch_add(1, Relaxed);
+        }
+        let at = if is_moved { moved } else { loopback(port) };
+        async move { Ok(vec![at]) }
+    };
+    let builder = Client::builder().look_up_by(look_up).look_up_interval(LOOK);
+    let url = format!("redis+cluster://{NAME}:{}", seed.port());
+    let client = builder.connect(&url).await.unwrap();
+    let key = cluster.key_at(1, "k:").await;
+    let guard = client.lock(&key).acquire().wait(SOON).await.unwrap();
+    let before = client.servers();
+    assert!(before.contains(NAME), "{before}");
+    asked.store(1, Relaxed);
+    let looked = || async { asked.load(Relaxed) > 12 };
+    eventually_eq(SOON, "look-ups", true, looked).await;
+    assert_eq!(client.servers(), before);
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -267,6 +267,13 @@ impl Nodes {
         owned.iter().any(|one| owners.contains(&one.owner))
     }
 
+    /// Whether this is the map of the present cluster, as far as the client knows. A node may have another address for each that asks,
+    /// so addresses tell only where there are no ids.
+    pub(super) fn is_cluster_of(&self, map: &ClusterMap) -> bool {
+        let by_ids = self.state.read().named.is_cluster_of(&map.named);
+        by_ids.unwrap_or_else(|| self.has_one_of(&map.owned))
+    }
+
     /// Whether the nodes of this map are known to be of another cluster.
     pub(super) fn is_other_cluster(&self, map: &ClusterMap) -> bool {
         self.state.read().named.is_cluster_of(&map.named) == Some(false)

@@ -70,7 +70,7 @@ impl Seeds {
             let Some(cluster) = self.cluster.upgrade() else {
                 return;
             };
-            if cluster.nodes.has_one_of(&there.map.owned) {
+            if cluster.nodes.is_cluster_of(&there.map) {
                 return self.with_destination(seed, |destination| destination.is_same(&answer));
             }
             let left = cluster.nodes.name();
