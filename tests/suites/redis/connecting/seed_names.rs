@@ -24,8 +24,9 @@ const LOOK: Duration = ms(50);
 /// A third of it is far more than [`SOON`], so no renewal finds a loss within a test.
 const LEASE: Duration = ms(300_000);
 
+/// Only the client's look for its holds finds that they are lost.
 fn builder(names: &Names) -> Builder {
-    let builder = Client::builder().watchdog_timeout(LEASE);
+    let builder = Client::builder().watchdog_timeout(LEASE).track_holds(false);
     builder.by_names(names).look_up_interval(LOOK)
 }
 
