@@ -9,7 +9,7 @@ use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq, lock_once};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::redis::{SOON, client, ms};
 
@@ -150,13 +150,19 @@ async fn password_is_told(url: &str, tell: impl AsyncFn(&[&str])) {
     let pinged = lazy.ping().await.unwrap_err();
     assert!(matches!(pinged, Error::LoginDenied { .. }), "{pinged}");
     is_disconnected(&lazy, "login denied").await;
+    let since = Instant::now();
     let waits = lazy.lock("k").acquire().wait(SOON * 3).into_future();
     let waits = tokio::spawn(waits);
     let password = format!(">{PASSWORD}");
     tell(&["ACL", "SETUSER", "lazy", "resetpass", &password]).await;
-    // Unless the time for an outage was over before.
-    if let Ok(guard) = waits.await.unwrap() {
-        guard.release().await.unwrap();
+    match waits.await.unwrap() {
+        Ok(guard) => guard.release().await.unwrap(),
+        // The time for an outage was over before.
+        Err(error) => {
+            let is_told = matches!(error, Error::Denied { .. }) || error.is_unavailable();
+            let after = since.elapsed();
+            assert!(is_told && after >= OUTAGE, "{error}, after {after:?}");
+        }
     }
     is_connected(&lazy).await;
     lock_once(&lazy, "k").await;
