@@ -21,7 +21,7 @@ use distlock_chaos::{Coverage, Outcome, memory};
 use distlock_tests::LockKind;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use size::{MEMORY_COVERAGE, Seeds, Size};
+use size::{FREQUENT, MEMORY_COVERAGE, Seeds, Size};
 
 /// The other kinds of lock.
 const KINDS: [(&str, LockKind); 12] = [
@@ -46,6 +46,7 @@ const REPEATS: usize = 3;
 const KILLS_COVERAGE: Coverage = Coverage {
     faults: 80,
     contended: 5,
+    frequent: FREQUENT,
 };
 
 fn main() -> ExitCode {

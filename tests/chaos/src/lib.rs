@@ -187,13 +187,23 @@ impl Outcome {
         Err(self.to_string())
     }
 
-    /// Whether the run tested something: its faults met operations, and its operations met each other. Ask this of fixed
-    /// seeds: with fresh ones it is a matter of luck.
+    /// Whether the run tested something: its faults met operations, those of each frequent kind as well, and its operations met
+    /// each other. Ask this of fixed seeds: with fresh ones it is a matter of luck.
     ///
     /// # Errors
     /// The share that is smaller than asked for, and the outcome as a text.
     pub fn covers(&self, least: Coverage) -> Result<(), String> {
+        if self.seeds.is_empty() {
+            return Ok(());
+        }
         let (met, of) = self.fault_coverage();
+        if of == 0 || self.operations == 0 {
+            return Err(format!("no faults, or no operations\n{self}"));
+        }
+        let mut kinds = self.faults.iter().filter(|(kind, _)| *kind != NEVER_MET);
+        if let Some((kind, _)) = kinds.find(|(_, (met, of))| *met == 0 && *of >= least.frequent) {
+            return Err(format!("no {kind} met an operation\n{self}"));
+        }
         if met * 100 < of * least.faults {
             let share = least.faults;
             return Err(format!(
@@ -210,6 +220,9 @@ impl Outcome {
     }
 }
 
+/// What the faults of single commands are called that were planned and met none: those that met one have the name of what they did.
+const NEVER_MET: &str = "single, never met";
+
 /// The least shares that a run must reach to count as a test, in percent.
 #[derive(Clone, Copy, Debug)]
 pub struct Coverage {
@@ -217,6 +230,8 @@ pub struct Coverage {
     pub faults: usize,
     /// Of the operations, those that met another one's hold.
     pub contended: usize,
+    /// No share: of each kind of fault that there were this many of, at least one must meet an operation.
+    pub frequent: usize,
 }
 
 impl fmt::Display for Outcome {

@@ -23,7 +23,7 @@ use super::fault_plan::FaultPlan;
 use super::planned_operation::{Workload, margin, unpolled};
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
-use super::{Outcome, error_counter, evaluate};
+use super::{NEVER_MET, Outcome, error_counter, evaluate};
 use crate::history::{Bounds, History};
 
 pub use plan::{MemoryFault, Untold, mixed_plan, plan};
@@ -282,9 +282,7 @@ impl MemoryRun {
             &self.resource,
         );
         let never = self.planned.load(Ordering::Relaxed);
-        outcome
-            .faults
-            .insert(String::from("single, never met"), (0, never));
+        outcome.faults.insert(String::from(NEVER_MET), (0, never));
         if let Some(wrong) = self.wrong_sum().await {
             outcome.found("A9", wrong);
         }

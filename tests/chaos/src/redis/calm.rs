@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::{Client, CountDownLatch};
+use distlock::{Client, CountDownLatch, Error};
 use futures_util::FutureExt;
 use futures_util::future::{join_all, poll_immediate};
 use tokio::task::{JoinSet, unconstrained};
@@ -162,23 +162,40 @@ impl RedisRun {
     }
 
     async fn loss_is_told(&self, n: usize, client: &Client) -> Option<Wrong> {
-        for play in 1..PLAYS {
+        let (mut wrong, mut refused) = (None, 0);
+        for play in 1..=PLAYS {
             let from = monotonic_nanos();
             let key = format!("chaos:told:{n}:{play}");
-            let wrong = self.loss_of_a_key_is_told(&key, client).await?;
+            let told = self.loss_of_a_key_is_told(&key, client).await;
             let stalls = self.pulse.stalls();
             let stalls: Stalls = stalls.between(from, monotonic_nanos()).collect();
-            if stalls.longest() < LATE {
-                return Some(wrong);
+            let is_late = stalls.longest() >= LATE;
+            match told {
+                Ok(told) => {
+                    wrong = Some(told?);
+                    if !is_late {
+                        return wrong;
+                    }
+                }
+                // Without a hold there is no loss to tell. That counts if it is so in each play on a machine that is not late.
+                Err(error) => {
+                    refused += u32::from(!is_late);
+                    let what = format!("{key} was not acquired: {error}");
+                    wrong = (refused == PLAYS).then_some(("A19", what));
+                }
             }
         }
-        let key = format!("chaos:told:{n}:{PLAYS}");
-        self.loss_of_a_key_is_told(&key, client).await
+        wrong
     }
 
-    async fn loss_of_a_key_is_told(&self, key: &str, client: &Client) -> Option<Wrong> {
+    /// What was wrong, if anything. Fails if the key could not be acquired.
+    async fn loss_of_a_key_is_told(
+        &self,
+        key: &str,
+        client: &Client,
+    ) -> Result<Option<Wrong>, Error> {
         let acquire = client.lock(key).acquire();
-        let guard = acquire.lease(LEASE_OF_LEFT).await.ok()?;
+        let guard = acquire.lease(LEASE_OF_LEFT).await?;
         // A process that stands still has the hold tracked later.
         let _over = self.pulse.timeout(TRACKED_AFTER, pending::<()>()).await;
         let servers = self.servers.lock().await;
@@ -186,7 +203,7 @@ impl RedisRun {
         drop(servers);
         let told = self.pulse.timeout(TOLD_WITHIN, guard.lost()).await;
         let what = format!("{key}: its loss was not told within {TOLD_WITHIN:?}");
-        told.is_err().then_some(("A19", what))
+        Ok(told.is_err().then_some(("A19", what)))
     }
 
     /// Acquires and releases a lock. A busy machine may be slower than a command's timeout, but not for long.
