@@ -3,7 +3,7 @@
 use std::future::{pending, ready};
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, MemoryServer};
 use tracing::Level;
 
 use crate::spans::{collect, seen};
@@ -84,4 +84,19 @@ async fn campaign_that_ends_with_an_error_is_told_unless_its_client_is_closed() 
     client.close(Duration::from_secs(5)).await.unwrap();
     client.leader(key).run(ready).await.unwrap_err();
     assert!(seen(key).iter().all(|one| one.level != Level::WARN));
+}
+
+#[tokio::test(start_paused = true)]
+async fn campaign_whose_lead_was_lost_while_its_body_ended_is_told() {
+    collect();
+    let key = "campaign lost at its end";
+    let server = MemoryServer::new();
+    let [client, other] = [(); 2].map(|()| Client::builder().in_memory(&server).unwrap());
+    let freed = async |_| other.fenced_lock(key).force_release().await.unwrap();
+    let error = client.leader(key).run(freed).await.unwrap_err();
+    assert!(error.is_lost() && error.body_completed(), "{error}");
+    let told = seen(key).into_iter().filter(|one| {
+        one.level == Level::WARN && one.name.starts_with("the campaign ended with an error")
+    });
+    assert_eq!(told.count(), 1);
 }

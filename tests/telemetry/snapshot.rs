@@ -15,13 +15,13 @@ use tower::{Layer, ServiceExt, service_fn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn is_here(place: &Location<'_>, line: u32) {
-    assert!(place.file().ends_with("snapshot.rs"), "{place}");
-    assert_eq!(place.line(), line, "{place}");
+fn is_here(call_site: &Location<'_>, line: u32) {
+    assert!(call_site.file().ends_with("snapshot.rs"), "{call_site}");
+    assert_eq!(call_site.line(), line, "{call_site}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_and_waits_are_shown_with_times_places_and_what_they_wait_for() {
+async fn holds_and_waits_are_shown_with_times_call_sites_and_what_they_wait_for() {
     let server = MemoryServer::new();
     let client = || Client::builder().in_memory(&server).unwrap();
     let (client, other) = (client(), client());
@@ -86,7 +86,7 @@ async fn holds_and_waits_are_shown_with_times_places_and_what_they_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_that_is_handed_over_has_the_place_and_the_time_of_its_new_guard() {
+async fn hold_that_is_handed_over_has_the_call_site_and_the_time_of_its_new_guard() {
     let client = Client::in_memory();
     let lock = client.lock("handed over");
     let held = lock.acquire().await.unwrap();
@@ -246,7 +246,7 @@ fn of_services(client: &Client) -> ServiceLockLayer<()> {
 }
 
 /// The line of the hold of a request under a layer.
-async fn place_of(client: &Client, layer: LockLayer) -> &'static Location<'static> {
+async fn call_site_of(client: &Client, layer: LockLayer) -> &'static Location<'static> {
     let seen = client.clone();
     let handler = service_fn(move |_: Request<()>| {
         let mut answer = Response::new(String::new());
@@ -259,14 +259,14 @@ async fn place_of(client: &Client, layer: LockLayer) -> &'static Location<'stati
     answer.unwrap().extensions().get::<Place>().unwrap().0
 }
 
-async fn place_of_service(
+async fn call_site_of_service(
     client: &Client,
     layer: ServiceLockLayer<()>,
 ) -> &'static Location<'static> {
     let seen = client.clone();
     let service = service_fn(move |(): ()| {
-        let place = seen.snapshot().holds[0].call_site;
-        async move { Ok::<_, Infallible>(place) }
+        let call_site = seen.snapshot().holds[0].call_site;
+        async move { Ok::<_, Infallible>(call_site) }
     });
     layer.layer(service).oneshot(()).await.unwrap()
 }
@@ -276,19 +276,19 @@ async fn layers_of_one_closure_have_the_lines_that_give_them_their_keys() {
     let client = Client::in_memory();
     let lock = || LockLayer::new(client.clone());
     let (by_function, line) = (lock().key(|_: &Parts| "function"), line!());
-    is_here(place_of(&client, by_function).await, line);
+    is_here(call_site_of(&client, by_function).await, line);
     let (by_template, line) = (lock().key_template("template:<method>"), line!());
-    is_here(place_of(&client, by_template).await, line);
+    is_here(call_site_of(&client, by_template).await, line);
     let shared = LockLayer::new(client.clone()).key(|_: &Parts| "shared");
     let (told, line) = (Location::caller(), line!());
-    is_here(place_of(&client, shared.called_from(told)).await, line);
+    is_here(call_site_of(&client, shared.called_from(told)).await, line);
     let (told, line) = (Location::caller(), line!());
     let service = of_services(&client).called_from(told);
-    is_here(place_of_service(&client, service).await, line);
+    is_here(call_site_of_service(&client, service).await, line);
 }
 
 #[tokio::test]
-async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user() {
+async fn call_site_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user() {
     let client = Client::in_memory();
     let line = with_client(&client, annotated(&client)).await.unwrap();
     assert!(
@@ -297,10 +297,10 @@ async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user
     );
 
     let (layer, line) = (keyed(&client, "layer"), line!());
-    is_here(place_of(&client, layer).await, line);
+    is_here(call_site_of(&client, layer).await, line);
 
     let (layer, line) = (of_services(&client), line!());
-    is_here(place_of_service(&client, layer).await, line);
+    is_here(call_site_of_service(&client, layer).await, line);
 
     let (tried, line) = (client.lock("try").try_acquire().await.unwrap(), line!());
     is_here(client.snapshot().holds[0].call_site, line);
@@ -331,7 +331,7 @@ async fn snapshot_asks_no_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn snapshot_is_serialized_with_milliseconds_and_places() {
+async fn snapshot_is_serialized_with_milliseconds_and_call_sites() {
     let client = Client::in_memory();
     let lock = client.fenced_lock("k");
     let (held, line) = (lock.acquire().await.unwrap(), line!());
@@ -352,8 +352,11 @@ async fn snapshot_is_serialized_with_milliseconds_and_places() {
     );
     assert_eq!(fenced["lease_left_ms"], 29_000);
     assert!(hold("s")["lease_left_ms"].is_null());
-    let place = fenced["call_site"].as_str().unwrap();
-    assert!(place.contains(&format!("snapshot.rs:{line}:")), "{place}");
+    let call_site = fenced["call_site"].as_str().unwrap();
+    assert!(
+        call_site.contains(&format!("snapshot.rs:{line}:")),
+        "{call_site}"
+    );
     let wait = &json["waits"][0];
     assert_eq!((&wait["key"], &wait["ahead"]), (&"k".into(), &0.into()));
     assert_eq!(

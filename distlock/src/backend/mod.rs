@@ -212,7 +212,7 @@ pub trait Backend: Reports + Connections {
         None
     }
 
-    /// Shows the server that an acquisition of `client` waits for a key. It was made at this place in the code. A server
+    /// Shows the server that an acquisition of `client` waits for a key. It was made at this call site. A server
     /// that tests cannot look into answers `None`.
     #[cfg(feature = "testing")]
     fn show_wait(

@@ -142,8 +142,8 @@ impl HoldRef {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Ends this guard and decreases the count. Sends nothing and wakes no task. The caller then calls [`announce_end`](HoldRef::announce_end), outside
-    /// of all mutexes.
+    /// Ends this guard and decreases the count. Sends nothing and wakes no task. The caller then calls
+    /// [`announce_end`](HoldRef::announce_end), outside of all mutexes.
     pub(crate) fn leave(&self, now: Tick) -> GuardEnd {
         let mut state = self.hold.state.lock();
         state.leave(&self.term, &self.ended, now)

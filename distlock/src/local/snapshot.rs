@@ -21,7 +21,7 @@ use crate::resource::owner::Owner;
 
 /// What a client holds and waits for at one moment; see [`Client::snapshot`](crate::Client::snapshot).
 ///
-/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `held_for_ms`, places
+/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `held_for_ms`, call sites
 /// in the code are texts such as `src/orders.rs:42:9`, and losses are names such as `expired`.
 ///
 /// # Examples

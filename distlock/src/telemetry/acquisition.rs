@@ -28,18 +28,18 @@ impl Drop for AcquireSpan {
     }
 }
 
-/// The inside of a span, until it is dropped.
-struct Inside<'a>(Option<Entered<'a>>);
+/// A span that was entered, until it is dropped.
+struct EnteredSpan<'a>(Option<Entered<'a>>);
 
-impl<'a> Inside<'a> {
+impl<'a> EnteredSpan<'a> {
     fn enter(AcquireSpan(span): &'a AcquireSpan) -> Self {
-        let mut inside = Self(None);
-        foreign::tell(|| inside.0 = Some(span.enter()));
-        inside
+        let mut entered = Self(None);
+        foreign::tell(|| entered.0 = Some(span.enter()));
+        entered
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for EnteredSpan<'_> {
     fn drop(&mut self) {
         foreign::tell(|| drop(self.0.take()));
     }
@@ -70,7 +70,7 @@ impl<F: Future> Future for InSpan<'_, F> {
         // Declared before: if the end of a block panics, the value of the block is not dropped.
         let polled;
         {
-            let _inside = Inside::enter(span);
+            let _entered = EnteredSpan::enter(span);
             let Some(running) = future else {
                 panic!("polled after it was done");
             };
@@ -86,7 +86,7 @@ impl<F: Future> Future for InSpan<'_, F> {
 impl<F> Drop for InSpan<'_, F> {
     fn drop(&mut self) {
         if self.future.is_some() {
-            let _inside = Inside::enter(self.span);
+            let _entered = EnteredSpan::enter(self.span);
             self.future = None;
         }
     }
@@ -132,6 +132,6 @@ pub(crate) fn acquire_ended(span: Option<&AcquireSpan>, outcome: Outcome, waited
 
 /// Logs that an acquisition ended without a grant, inside its span.
 pub(crate) fn acquire_refused(span: Option<&AcquireSpan>, error: &Error) {
-    let _inside = span.map(Inside::enter);
+    let _entered = span.map(EnteredSpan::enter);
     foreign::tell(|| refused(error));
 }

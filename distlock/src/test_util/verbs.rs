@@ -24,7 +24,7 @@ pub struct Verbs {
     owners: Uuid,
     kind: Kind,
     permits: u32,
-    place: Option<Duration>,
+    queue_ttl: Option<Duration>,
     inside: Option<u64>,
     /// The owner of the detached hold that an attempt attaches.
     instead_of: Option<u64>,
@@ -77,7 +77,7 @@ impl Verbs {
             owners,
             kind: Kind::Reentrant,
             permits: 1,
-            place: None,
+            queue_ttl: None,
             inside: None,
             instead_of: None,
             round: 0,
@@ -109,9 +109,9 @@ impl Verbs {
 
     /// The same verbs with attempts of a waiter, whose place in the server is kept for this time.
     #[must_use]
-    pub fn waiting(&self, place: Duration) -> Self {
+    pub fn waiting(&self, queue_ttl: Duration) -> Self {
         let mut verbs = self.clone();
-        verbs.place = Some(place);
+        verbs.queue_ttl = Some(queue_ttl);
         verbs
     }
 
@@ -192,7 +192,7 @@ impl Verbs {
     /// One attempt of owner `number`.
     pub async fn attempt(&self, key: &str, number: u64, lease: Duration) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
-        attempt.queue_ttl = self.place;
+        attempt.queue_ttl = self.queue_ttl;
         let owner = |number| Owner::new(self.owners, number);
         let inside = self.inside.map(|number| Through::Write(owner(number)));
         let detached = self.instead_of.map(|number| DetachedOwner {

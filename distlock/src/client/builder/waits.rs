@@ -124,8 +124,8 @@ impl Builder {
     ///
     /// The warning names the key, how long the first waiter has waited, the line of code that acquires, the number of waiters,
     /// the holders, and the rest of the lease. The client repeats it each time the wait has doubled. If the waits of more than 16 keys
-    /// become so long within 1 s, the log has a warning for each of 16 keys, those with the longest waits, and one with the
-    /// number of the others. [`Duration::MAX`] turns it off.
+    /// become so long within 1 s, or within a tenth of this time if that is shorter, the log has a warning for each of 16 keys, those
+    /// with the longest waits, and one with the number of the others. [`Duration::MAX`] turns it off.
     ///
     /// # Errors
     /// Zero is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.

@@ -59,7 +59,10 @@ impl Campaign {
                 Ok(Ended::Resigned) => return Ok(None),
                 // Another process leads by now, or nobody: this one is a candidate again.
                 Err(lost) if lost.is_lost() && !lost.body_completed() => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.failed(&error);
+                    return Err(error);
+                }
             }
         }
     }

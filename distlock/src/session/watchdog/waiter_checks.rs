@@ -74,7 +74,7 @@ impl WaiterChecks {
         now: Tick,
         callbacks: impl FnOnce() -> Option<Arc<dyn Callbacks>>,
     ) -> Tick {
-        // Before the look: who comes during it asks for another one.
+        // Before the look: a caller that comes during the look asks for another one.
         let is_due = self.long_waits_at.take_by(now);
         if is_due && let Some(callbacks) = callbacks() {
             // An earlier look that was planned meanwhile stays.

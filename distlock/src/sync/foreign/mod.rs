@@ -122,9 +122,9 @@ pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
 }
 
 /// A waker that is given to tokio, and whose panic goes no further.
-struct Contained(Option<Waker>);
+struct ContainedWaker(Option<Waker>);
 
-impl Wake for Contained {
+impl Wake for ContainedWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -135,7 +135,7 @@ impl Wake for Contained {
     }
 }
 
-impl Drop for Contained {
+impl Drop for ContainedWaker {
     fn drop(&mut self) {
         let waker = self.0.take();
         let _panic = catch_unwind(AssertUnwindSafe(|| drop(waker)));
@@ -147,7 +147,7 @@ impl Drop for Contained {
 pub(crate) async fn contain_wakers<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        let waker = Waker::from(Arc::new(Contained(Some(cx.waker().clone()))));
+        let waker = Waker::from(Arc::new(ContainedWaker(Some(cx.waker().clone()))));
         future.as_mut().poll(&mut Context::from_waker(&waker))
     })
     .await
