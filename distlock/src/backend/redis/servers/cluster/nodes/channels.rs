@@ -47,7 +47,7 @@ impl Nodes {
     }
 
     /// The same at a node that had the slot a moment ago.
-    fn subscribe_at(&self, node: &Node, slot: u16, channel: String) -> Subscription {
+    pub(super) fn subscribe_at(&self, node: &Node, slot: u16, channel: String) -> Subscription {
         let subscription = node.subscriber().subscribe(channel);
         // Who has moved the channels of the slot meanwhile has not found this one.
         if self.node(slot).node.number() != node.number() {

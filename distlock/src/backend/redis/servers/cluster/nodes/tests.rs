@@ -5,6 +5,7 @@ use super::*;
 use crate::backend::redis::connection::Connector;
 use crate::backend::redis::connection::url::Tls;
 use crate::backend::redis::reply::Elsewhere;
+use crate::backend::redis::slot::slot_of;
 use crate::clock::Clock;
 use crate::config::{Config, PubSub};
 use crate::resource::identity::Identity;
