@@ -211,6 +211,35 @@ async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name()
     );
 }
 
+/// The nodes announce addresses that the client does not reach, as those of containers. It has read their map, and opened nothing.
+#[tokio::test]
+async fn cluster_that_was_made_anew_before_a_lazy_client_reached_it_is_found_behind_the_name() {
+    let old = RedisCluster::builder().replicas(false).proxies(true);
+    let (mut old, new) = (old.start().await, cluster().await);
+    let faults: Vec<_> = (0..old.size())
+        .map(|node| old.proxy(node).refuse())
+        .collect();
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    // Shorter than what the nodes of the map take together, which are asked one after the other.
+    let builder = builder(&names).connect_timeout(ms(1_000));
+    let client = builder.connect_lazy(CLUSTER).unwrap();
+    let announced = old.proxy(1).addr().to_string();
+    let is_known = || async { client.servers().contains(&announced) };
+    eventually_eq(SOON, "the map was read", true, is_known).await;
+    eventually(SOON, "a node that was tried", || async {
+        let tried = faults.iter().any(|fault| fault.hits() > 0);
+        if tried { Ok(()) } else { Err("none") }
+    })
+    .await;
+    for node in 0..old.size() {
+        old.node_mut(node).kill();
+    }
+    names.lead(NAME, [new.node(0).addr()]);
+    let acquired = client.lock("k").acquire().wait(2 * SOON).await;
+    acquired.unwrap().release().await.unwrap();
+}
+
 /// As in Kubernetes, where another program gets the address of a pod that is gone.
 #[tokio::test]
 async fn node_of_another_cluster_at_the_address_of_a_node_that_is_gone_takes_no_client_along() {

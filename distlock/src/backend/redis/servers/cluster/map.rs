@@ -4,8 +4,9 @@
 //! [`MAP_INTERVAL`]. A client that sends nothing for a while would not hear of nodes that come and go, until it knows none
 //! that is left.
 //!
-//! A node that is gone may leave its address to a node of another cluster, and the client goes on to connect there. So a map without any
-//! node of the last one counts only if no node tells another one, and only from a seed, which is the user's word.
+//! A node that is gone may leave its address to a node of another cluster, and the client goes on to connect there. So once the cluster
+//! is open, a map without any node of the last one counts only if no node tells another one, and only from a seed, which is the user's
+//! word.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -175,7 +176,8 @@ impl Cluster {
             Ok(answer) => {
                 let map = cluster_map(&answer, address).ok_or_else(no_map)?;
                 Ok(ToldMap {
-                    is_other: self.nodes.is_other_cluster(&map),
+                    // Before the opening nothing was granted, so the client goes to whatever cluster there is.
+                    is_other: self.nodes.is_open() && self.nodes.is_other_cluster(&map),
                     map,
                     by: address,
                 })
