@@ -1,9 +1,10 @@
 //! Row 60: subscriptions whose slot moves.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::{Builder, Client, Guard, PubSub};
-use distlock_tests::{RedisCluster, eventually_eq};
+use distlock_tests::{RedisCluster, eventually, eventually_eq};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -134,9 +135,81 @@ async fn f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes(row:
     free(&waiters.cluster, &waiters.clients).await;
 }
 
+/// Keys in different slots of a node.
+async fn keys_at(cluster: &RedisCluster, node: usize, many: usize) -> Vec<(String, usize)> {
+    let slots = cluster.slots_of(node).await;
+    let (mut keys, mut used) = (Vec::new(), BTreeSet::new());
+    for n in 0.. {
+        let key = format!("f60:{n}");
+        let slot = cluster.slot_of(&key).await;
+        if slots.contains(&slot) && used.insert(slot) {
+            keys.push((key, slot));
+        }
+        if keys.len() == many {
+            break;
+        }
+    }
+    keys
+}
+
+/// How often the nodes were asked for the map.
+async fn looks(cluster: &RedisCluster) -> u64 {
+    let mut looks = 0;
+    for node in 0..cluster.size() {
+        looks += cluster.node(node).command_calls("cluster|slots").await;
+    }
+    looks
+}
+
+/// Completes when a client listens at the node. Returns its connections.
+async fn listeners(cluster: &RedisCluster, node: usize) -> Vec<String> {
+    eventually(SOON, "a connection that listens", || async {
+        let clients = cluster.node(node).client_list().await;
+        let listening = clients.iter().filter(|line| line.field("sub") != "0");
+        let ids: Vec<String> = listening.map(|line| line.field("id").to_owned()).collect();
+        if ids.is_empty() { Err("none") } else { Ok(ids) }
+    })
+    .await
+}
+
+async fn f60_slots_that_move_one_by_one_cost_plain_messages_no_connection_each(row: &Row) {
+    let cluster = RedisCluster::builder().replicas(false).start().await;
+    let plain = || Client::builder().pub_sub(PubSub::Plain);
+    let holder = plain().connect(&cluster.url()).await.unwrap();
+    let waiter = plain().connect(&cluster.url()).await.unwrap();
+    // The first one stays.
+    let keys = keys_at(&cluster, 0, 26).await;
+    let (mut held, mut waiters) = (Vec::new(), JoinSet::new());
+    for (key, _) in &keys {
+        held.push(holder.lock(key).acquire().await.unwrap());
+        waiters.spawn(waiter.lock(key).acquire().wait(SOON * 3).into_future());
+    }
+    waiting(&waiter, keys.len()).await;
+    let mut connections: BTreeSet<String> = listeners(&cluster, 0).await.into_iter().collect();
+    let before = looks(&cluster).await;
+    for (key, slot) in &keys[1..] {
+        cluster.migrate(*slot, 1).await;
+        row.injected("slot moved", 1);
+        // Teaches the client the new owner.
+        assert!(waiter.lock(key).try_acquire().await.unwrap().is_none());
+        connections.extend(listeners(&cluster, 0).await);
+    }
+    let (replaced, looks) = (connections.len() as u64 - 1, looks(&cluster).await - before);
+    println!("{replaced} connections were replaced, and the map was read {looks} times");
+    assert!(replaced <= looks, "{replaced} for {looks} looks");
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    while let Some(joined) = waiters.join_next().await {
+        joined.unwrap().unwrap().release().await.unwrap();
+    }
+    free(&cluster, &[holder, waiter]).await;
+}
+
 rows! {
     Real: f60_waiters_hear_of_releases_after_their_slot_has_moved,
-        f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes;
+        f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes,
+        f60_slots_that_move_one_by_one_cost_plain_messages_no_connection_each;
     Real, left to "engines":
         f60_waiters_that_listen_both_ways_hear_after_a_move,
         f60_waiters_with_plain_messages_hear_after_a_move;

@@ -206,6 +206,7 @@ async fn read_again_and_again(this: Weak<Cluster>, reader: Arc<MapReader>, _runn
         if is_wanted || Instant::now() >= due {
             // Without an answer: the next command that is sent elsewhere wants the map again, and the interval ends anyway.
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
+            cluster.nodes.end_left_subscriptions();
             due = next_look();
         }
         cluster.nodes.forget();

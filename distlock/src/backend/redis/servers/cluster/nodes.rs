@@ -2,7 +2,7 @@
 
 mod channels;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -41,6 +41,8 @@ struct State {
     nodes: HashMap<Address, Arc<Node>>,
     /// The slots that are on their way to another node, and when a command was last sent there because of that.
     open_slots: HashMap<u16, Tick>,
+    /// The nodes that channels have moved away from, and that keep the plain subscriptions to these.
+    left_by_channels: BTreeSet<ServerNumber>,
     /// How often the client has gone to another cluster.
     moves: u64,
 }
@@ -73,6 +75,7 @@ impl Nodes {
                 named: NamedNodes::default(),
                 nodes: HashMap::new(),
                 open_slots: HashMap::new(),
+                left_by_channels: BTreeSet::new(),
                 moves: 0,
             }),
             numbers: AtomicU32::new(0),

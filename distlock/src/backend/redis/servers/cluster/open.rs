@@ -84,6 +84,7 @@ impl Cluster {
                 self.reaches_one().await?;
                 // Channels that were subscribed before it was known which node has their slots.
                 self.nodes.move_channels();
+                self.nodes.end_left_subscriptions();
                 self.nodes.set_open();
                 self.keep_reading();
                 self.watch_seeds();

@@ -31,8 +31,15 @@ impl Nodes {
             // A node that loses a slot ends its sharded subscriptions, and the connection is replaced then.
             return;
         }
-        // The former node keeps plain subscriptions. They end with the connection, and those that stay there are made again.
-        for number in former {
+        self.state.write().left_by_channels.extend(former);
+    }
+
+    /// Ends the plain subscriptions to channels that have moved: the former nodes keep them. They end with the connection, and those
+    /// that stay there are made again, so this is done once for many slots.
+    pub(in super::super) fn end_left_subscriptions(&self) {
+        let left = std::mem::take(&mut self.state.write().left_by_channels);
+        for number in left {
+            // A node that is forgotten has no connection for messages any more.
             if let Some(node) = self.numbered(number) {
                 let link = node.subscriber().link();
                 let _was_up = link.replace(link.epoch());
