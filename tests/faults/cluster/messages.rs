@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::{Builder, Client, Guard, PubSub};
-use distlock_tests::{RedisCluster, eventually, eventually_eq};
+use distlock_tests::{Flow, RedisCluster, Select, Way, Which, eventually, eventually_eq};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::free;
 use crate::row::{Row, rows};
-use crate::support::{SOON, waiting};
+use crate::support::{SOON, ms, waiting};
 
 /// A waiter without messages looks at its key after 4 s at least. A message is faster.
 const TOLD: Duration = Duration::from_millis(3_500);
@@ -206,10 +206,42 @@ async fn f60_slots_that_move_one_by_one_cost_plain_messages_no_connection_each(r
     free(&cluster, &[holder, waiter]).await;
 }
 
+async fn f60_release_of_many_keys_between_two_nodes_waits_once_for_their_owner(row: &Row) {
+    const KEYS: usize = 20;
+    let cluster = RedisCluster::builder().replicas(false).proxies(true);
+    let cluster = cluster.start().await;
+    let builder = Client::builder().response_timeout(ms(1_000));
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    let slot = cluster.slot_of("{hot}").await;
+    let from = cluster.node_of(slot).await;
+    let names: Vec<String> = (0..KEYS).map(|n| format!("{{hot}}:{n:02}:a")).collect();
+    let guard = client.multi_lock(names).acquire().await.unwrap();
+    // Every second key moves.
+    for n in 0..KEYS {
+        let other = format!("{{hot}}:{n:02}:b");
+        cluster.node(from).cli(&["SET", &other, "1"]).await;
+    }
+    let half = cluster.half_migrate(slot, (from + 1) % 3).await;
+    row.injected("slot left between nodes", 1);
+    let owner = cluster.proxy(from);
+    let published = owner.hold(Select::COMMANDS, Which::NEXT.containing("SPUBLISH"));
+    let release = tokio::spawn(guard.release());
+    let caught = published.caught(SOON).await;
+    let silent = owner.flow(Select::ALL, Way::Both, Flow::Stall);
+    // As many response timeouts as there are keys would be twice as long.
+    let released = timeout(row.stretch(SOON), release).await;
+    released.expect("released").unwrap().unwrap();
+    row.injected("owner silent", 1);
+    drop((silent, caught));
+    owner.heal();
+    cluster.finish(half).await;
+}
+
 rows! {
     Real: f60_waiters_hear_of_releases_after_their_slot_has_moved,
         f60_waiters_hear_of_releases_while_their_slot_is_between_two_nodes,
-        f60_slots_that_move_one_by_one_cost_plain_messages_no_connection_each;
+        f60_slots_that_move_one_by_one_cost_plain_messages_no_connection_each,
+        f60_release_of_many_keys_between_two_nodes_waits_once_for_their_owner;
     Real, left to "engines":
         f60_waiters_that_listen_both_ways_hear_after_a_move,
         f60_waiters_with_plain_messages_hear_after_a_move;

@@ -13,6 +13,7 @@ use crate::backend::{
 };
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+use crate::sync::all;
 
 /// What is published when a lock was freed.
 const FREED: &str = "0";
@@ -226,18 +227,25 @@ pub(crate) async fn release_all(
             return Err(Box::pin(denied::with_key(backend, fault, keys)).await);
         }
     };
-    let values = reply::each(value, targets.len())?;
-    let mut released = Vec::with_capacity(targets.len());
-    for (mut value, target) in values.into_iter().zip(targets) {
-        if is_unheard(backend, first, &value) {
-            // Boxed, as for one lock.
-            let notified = Box::pin(publish_again(backend, first, channel(target))).await;
-            value = notified.unwrap_or(value);
-        }
-        let own = || backend.subscribers(first, &channel(target));
-        released.push(reply::released(value, own)?);
+    let mut values = reply::each(value, targets.len())?;
+    if values.iter().any(|value| is_unheard(backend, first, value)) {
+        let replies = values.into_iter().zip(targets);
+        let heard = replies.map(|(value, target)| async move {
+            if !is_unheard(backend, first, &value) {
+                return value;
+            }
+            let notified = publish_again(backend, first, channel(target)).await;
+            notified.unwrap_or(value)
+        });
+        // Beside each other: an owner of the slot that does not answer costs one response timeout, however many keys there are.
+        // Boxed, as for one lock.
+        values = Box::pin(all(heard)).await;
     }
-    Ok(released)
+    let released = values.into_iter().zip(targets).map(|(value, target)| {
+        let own = || backend.subscribers(first, &channel(target));
+        reply::released(value, own)
+    });
+    released.collect()
 }
 
 pub(crate) async fn force_release(
