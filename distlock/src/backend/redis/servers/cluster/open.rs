@@ -147,7 +147,8 @@ impl Cluster {
         let opened = async {
             while !self.nodes.is_open() {
                 // What an earlier try met may be over by now, so only a change counts.
-                let is_closed = failure.changed().await.is_err();
+                let changed = foreign::contain_wakers(failure.changed());
+                let is_closed = changed.await.is_err();
                 if is_closed || failure.borrow().as_ref().is_some_and(Fault::is_refusal) {
                     return;
                 }
