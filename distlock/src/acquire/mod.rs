@@ -1,6 +1,7 @@
 //! How a lock is acquired: the builder. [`path`] leads from it to a guard.
 
 pub(crate) mod attach;
+mod beside;
 pub(crate) mod handle;
 pub(crate) mod handles;
 mod lock_set;

@@ -8,6 +8,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use super::beside::acquire_beside;
 use super::handle::Handle;
 use super::observed::observed;
 use super::reentry::{Enclosing, check_open, find_enclosing};
@@ -96,17 +97,21 @@ impl<G: FromGuard> Acquire<G> {
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
         let lock_type = LockType::Single(handle.kind);
         let mut one = self.settings.checked(handle, lock_type)?;
-        let gate = match find_enclosing(&mut one).await? {
+        match find_enclosing(&mut one).await? {
             Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
-            Enclosing::Beside(permit) => Some(permit),
-            Enclosing::None => None,
-        };
+            // Boxed, because this is rare, and each acquisition would have room for it.
+            Enclosing::Beside(beside) => {
+                let share = Box::pin(acquire_beside(one, beside)).await?;
+                return Ok(Guard::new(share));
+            }
+            Enclosing::None => {}
+        }
         check_open(&one)?;
         // Not taken apart, which would keep it twice in this future.
         let key = &one.requested().resource.key;
         let acquire = || wait::acquire(&one.registry, &one.request);
         let mut shares = observed(&one, [key].into_iter(), acquire).await?;
-        let share = HoldShare::new(shares.remove(0), gate);
+        let share = HoldShare::new(shares.remove(0), None);
         Ok(Guard::new(share))
     }
 

@@ -21,8 +21,15 @@ pub(crate) enum Enclosing {
     None,
     /// It re-entered the hold of a scope, whose guard has this view.
     Reenter(HoldShare, HoldView),
-    /// A scope admits it beside its own hold, with this permit of its gate.
-    Beside(Arc<GatePermit>),
+    /// A scope admits it beside its own hold.
+    Beside(Beside),
+}
+
+/// The admission of an acquisition beside the hold of a scope, which ends with the scope and with its guard.
+pub(crate) struct Beside {
+    frame: Frame,
+    /// Of the gate of the scope.
+    pub(super) permit: Arc<GatePermit>,
 }
 
 /// A gate that an acquisition has passed: no other branch of the scope excludes it.
@@ -50,6 +57,19 @@ pub(crate) async fn find_enclosing(one: &mut ClientRequest) -> Result<Enclosing,
         // Boxed, since most acquisitions have no scope around them.
         Some(frames) => Box::pin(search_frames(frames, one)).await,
     }
+}
+
+/// Searches the scopes anew after the admission by one of them has ended. From now on the acquisition does not go through its hold.
+pub(super) async fn search_again(
+    ended: Beside,
+    one: &mut ClientRequest,
+) -> Result<Enclosing, Error> {
+    let Beside { frame, permit } = ended;
+    // Before the wait at another gate: while it waits, it keeps no gate closed.
+    drop(permit);
+    one.requested_mut().through = None;
+    // Those further in do not have the key.
+    search_frames(frame.outwards(), one).await
 }
 
 /// The scopes around the code that runs now, if there are any; the requests remember them.
@@ -218,7 +238,26 @@ impl OpenGate {
         outer.let_in(frame.closed())?;
         let RequestedKey { through, .. } = one.requested_mut();
         *through = Some(Box::new(Through::Write(outer.hold().owner())));
-        Ok(Enclosing::Beside(Arc::new(permit)))
+        let permit = Arc::new(permit);
+        Ok(Enclosing::Beside(Beside { frame, permit }))
+    }
+}
+
+impl Beside {
+    /// Completes when the scope has closed or its guard has ended.
+    pub(super) async fn ended(&self) {
+        crate::sync::select! {
+            biased;
+            () = self.frame.closing() => {},
+            () = self.frame.hold_ref().ended() => {},
+        }
+    }
+
+    /// Whether the scope has closed or its guard has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        let let_in = self.frame.hold_ref().let_in(self.frame.closed());
+        // If the hold is lost, what the server has granted by now does not depend on it.
+        matches!(let_in, Err(NestError::Closed))
     }
 }
 

@@ -60,7 +60,4 @@ impl EnclosingGuard<'_> {
 pub(crate) trait Around: fmt::Debug + Send + Sync {
     /// The holds of this client in whose critical sections the acquisition waits.
     fn holds(&self, client: Uuid) -> Vec<(Owner, Key)>;
-
-    /// Whether one of the scopes has the hold of this owner, and is still open.
-    fn is_inside(&self, owner: Owner) -> bool;
 }

@@ -225,14 +225,6 @@ impl Around for EnclosingScope {
         };
         views.flat_map(holds).collect()
     }
-
-    fn is_inside(&self, owner: Owner) -> bool {
-        let has = |scope: &Self| {
-            let members = scope.view.members();
-            members.iter().any(|member| member.hold().owner() == owner)
-        };
-        !self.is_closed() && has(self) || outwards(&self.parent()).any(|scope| has(&scope))
-    }
 }
 
 impl Frame {
@@ -252,6 +244,11 @@ impl Frame {
     /// The view of the scope's guard.
     pub(crate) fn view(&self) -> &HoldView {
         &self.scope.view
+    }
+
+    /// Its scope, and with it those further out.
+    pub(crate) fn outwards(&self) -> Frames {
+        Some(Arc::clone(&self.scope))
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {

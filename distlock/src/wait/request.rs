@@ -12,7 +12,6 @@ use crate::error::{Blocker, Error, HeldBy};
 use crate::hold::{Around, HoldSettings};
 use crate::local::{Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
-use crate::resource::owner::Owner;
 use crate::session::Session;
 use crate::telemetry::{LockType, Meter};
 
@@ -124,12 +123,6 @@ impl Request {
     /// The error for a wait that ended because the client was closed.
     pub(crate) fn closed(&self) -> Error {
         Error::closed(self.requested[0].resource.key.text())
-    }
-
-    /// Whether it is inside of the hold of this owner, whose scope is still open.
-    pub(super) fn is_inside(&self, owner: Owner) -> bool {
-        let around = self.around.as_ref();
-        around.is_some_and(|around| around.is_inside(owner))
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.

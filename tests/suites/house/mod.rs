@@ -85,7 +85,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "on_lost", "attach", "path", "mod", "settings", "multi", "quorum", "reentry",
+            "on_lost", "attach", "path", "mod", "settings", "multi", "quorum", "beside", "reentry",
             "observed", "lock_set", "handles", "handle",
         ],
     ),

@@ -58,7 +58,7 @@ impl InScopes {
                 None => return Ok(false),
                 Some(Enclosing::None) => {}
                 Some(Enclosing::Reenter(share, _)) => shares.push(share),
-                Some(Enclosing::Beside(permit)) => {
+                Some(Enclosing::Beside(beside)) => {
                     let client = one.registry.session.id;
                     let resource = &one.requested().resource;
                     let is_beside = |share: &&mut HoldShare| {
@@ -66,7 +66,7 @@ impl InScopes {
                         hold_ref.client() == client && hold_ref.hold().resource == *resource
                     };
                     if let Some(share) = shares.iter_mut().find(is_beside) {
-                        share.keep_gate(permit);
+                        share.keep_gate(beside.permit);
                     }
                 }
             }

@@ -12,9 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::refusal::{Refusal, RefusedBy};
 use super::request::{Request, RequestedKey};
-use crate::backend::{
-    Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target, Through,
-};
+use crate::backend::{Attempt, Attempted, AttemptedAll, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::MAX_LEASE;
 use crate::error::HeldBy;
@@ -262,11 +260,6 @@ impl<'a> Attempts<'a> {
         self.is_under_way = true;
         let session = &self.registry.session;
         for attempt in &mut self.attempts {
-            // The scope of the write may have closed since an earlier attempt.
-            let write = attempt.through.as_deref().and_then(Through::write);
-            if write.is_some_and(|write| !self.request.is_inside(write)) {
-                attempt.through = None;
-            }
             if attempt.target.resource.kind == Kind::Fenced {
                 attempt.above = session.tokens.highest(&attempt.target.resource.key);
             }

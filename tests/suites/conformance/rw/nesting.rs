@@ -1,11 +1,14 @@
 //! A read or a write inside a hold of the same client: a read in a write may outlive it, a write in a read is an error, and each is
 //! entered again in its own scope.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
-use distlock::{Error, inherit};
+use distlock::{Error, Guard, RwLock, inherit};
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, may_read, may_write, reading, writing};
@@ -59,30 +62,96 @@ async fn read_inside_a_write_that_ends_first_leaves_the_write(stage: &Stage) {
     assert!(may_write(&other).await);
 }
 
-/// The attempts of a read inside a write are not answered until the scope has closed.
-async fn read_that_goes_on_after_the_scope_of_its_write_waits_for_the_writer(stage: &Stage) {
+/// Reads in a new task, inside the scopes around the caller.
+fn inherited_read(lock: &RwLock) -> JoinHandle<Result<Guard, Error>> {
+    tokio::spawn(inherit(lock.read().acquire().into_future()))
+}
+
+/// Reads inside the scopes around the caller. Returns after an attempt that met this fault, as those after it do.
+async fn faulty_read(
+    stage: &Stage,
+    lock: &RwLock,
+    fault: Fault,
+) -> JoinHandle<Result<Guard, Error>> {
+    let attempted = stage.faults().calls(Op::Attempt);
+    stage.faults().always(Op::Attempt, fault);
+    let read = inherited_read(lock);
+    stage
+        .eventually("an attempt", stage.part(3), async || {
+            stage.faults().calls(Op::Attempt) > attempted
+        })
+        .await;
+    read
+}
+
+async fn granted(stage: &Stage, read: JoinHandle<Result<Guard, Error>>) -> Guard {
+    let read = timeout(stage.lease(), read).await.expect("it still waits");
+    read.unwrap().unwrap()
+}
+
+/// The attempts of a read inside a write meet this fault until the scope has closed.
+async fn goes_on_after_its_scope(stage: &Stage, fault: Fault) {
     let client = stage.faulty_client().await;
     let lock = client.rw_lock(KEY);
     let writer = lock.write().acquire().await.unwrap();
-    let attempted = stage.faults().calls(Op::Attempt);
-    stage.faults().always(Op::Attempt, Fault::FailBefore);
     let mut read = None;
-    let body = async {
-        read = Some(tokio::spawn(inherit(lock.read().acquire().into_future())));
-        stage
-            .eventually("an attempt", stage.part(3), async || {
-                stage.faults().calls(Op::Attempt) > attempted
-            })
-            .await;
-    };
+    let body = async { read = Some(faulty_read(stage, &lock, fault).await) };
     writer.scope(body).await.unwrap();
     let read = read.unwrap();
     stage.faults().clear(Op::Attempt);
     sleep(stage.part(2)).await;
+    assert!(writer.is_held() && !read.is_finished(), "{fault:?}");
+    // The read is not in a branch of the writer's scopes any more.
+    let again = writer.scope(lock.write().acquire().into_future());
+    let again = timeout(stage.lease(), again).await;
+    let again = again.expect("it waits for the read").unwrap().unwrap();
+    again.release().await.unwrap();
+    writer.release().await.unwrap();
+    granted(stage, read).await.release().await.unwrap();
+}
+
+async fn read_that_goes_on_after_the_scope_of_its_write_waits_for_the_writer(stage: &Stage) {
+    goes_on_after_its_scope(stage, Fault::FailBefore).await;
+}
+
+async fn read_that_is_sent_or_answered_after_the_scope_of_its_write_waits_for_the_writer(
+    stage: &Stage,
+) {
+    for fault in [Fault::Delay, Fault::DelayReply] {
+        goes_on_after_its_scope(stage, fault(stage.most_delay())).await;
+    }
+}
+
+/// The section of a guard stays open when the guard ends.
+async fn read_that_goes_on_after_the_guard_of_its_write_waits_for_the_writer(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let lock = client.rw_lock(KEY);
+    let writer = lock.write().acquire().await.unwrap();
+    let inner = writer.reenter().unwrap();
+    let mut section = inner.section();
+    let mut reading = pin!(faulty_read(stage, &lock, Fault::FailBefore));
+    let read = poll_fn(|cx| section.poll_in(cx, |cx| reading.as_mut().poll(cx)));
+    let read = read.await.unwrap();
+    inner.release().await.unwrap();
+    stage.faults().clear(Op::Attempt);
+    sleep(stage.part(5)).await;
     assert!(writer.is_held() && !read.is_finished());
     writer.release().await.unwrap();
-    let read = timeout(stage.lease(), read).await.expect("it still waits");
-    read.unwrap().unwrap().release().await.unwrap();
+    granted(stage, read).await.release().await.unwrap();
+    drop(section);
+}
+
+async fn read_that_goes_on_after_an_inner_scope_comes_in_by_the_outer_one(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let lock = client.rw_lock(KEY);
+    let body = async {
+        let mut read = None;
+        let inner = async { read = Some(faulty_read(stage, &lock, Fault::FailBefore).await) };
+        lock.write().acquire().run(inner).await.unwrap();
+        stage.faults().clear(Op::Attempt);
+        granted(stage, read.unwrap()).await.release().await.unwrap();
+    };
+    lock.write().acquire().run(body).await.unwrap();
 }
 
 async fn write_inside_ones_own_read_is_an_error_at_once(stage: &Stage) {
@@ -177,6 +246,9 @@ on_every_backend![
     read_inside_a_write_outlives_it_and_lets_other_readers_in,
     read_inside_a_write_that_ends_first_leaves_the_write,
     read_that_goes_on_after_the_scope_of_its_write_waits_for_the_writer,
+    read_that_is_sent_or_answered_after_the_scope_of_its_write_waits_for_the_writer,
+    read_that_goes_on_after_the_guard_of_its_write_waits_for_the_writer,
+    read_that_goes_on_after_an_inner_scope_comes_in_by_the_outer_one,
     write_inside_ones_own_read_is_an_error_at_once,
     holds_are_entered_again_in_their_own_scopes,
 ];
