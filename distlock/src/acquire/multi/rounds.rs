@@ -40,7 +40,7 @@ pub(super) async fn acquire_groups(
 /// What is known from one round to the next.
 struct Rounds<'a> {
     given: &'a [Group],
-    /// The groups in place of the given ones, if scopes have closed since.
+    /// The groups in place of the given ones, if scopes have closed since. There are none if scopes have all keys.
     regrouped: Option<Vec<Group>>,
     scopes: Option<&'a InScopes>,
     /// The group that is waited for.
@@ -67,7 +67,7 @@ impl Rounds<'_> {
 
     /// By the clock of the client of the first group. Those of other clients may have other starts.
     fn now(&self) -> Tick {
-        self.groups()[self.first].one.registry.session.now()
+        self.given[0].one.registry.session.now()
     }
 
     /// Plays one round. Returns `None` if another one is needed.
@@ -112,13 +112,18 @@ impl Rounds<'_> {
             }));
         }
         let groups = self.groups();
-        match unless_closed(groups, acquire_first(&groups[self.first], self.scopes)).await? {
+        let Some(first) = groups.get(self.first) else {
+            // Scopes have all keys, and one of these scopes has closed since its gate was passed.
+            self.passed = Box::pin(pass_gates(self.scopes, None)).await?;
+            return Ok(None);
+        };
+        match unless_closed(groups, acquire_first(first, self.scopes)).await? {
             Ok(parts) => Ok(Some(Begun {
                 granted: Some(self.first),
                 parts,
             })),
             Err(closed) => {
-                let pass = pass_closed(self.scopes, closed);
+                let pass = pass_gates(self.scopes, Some(closed));
                 self.passed = Box::pin(unless_closed(groups, pass)).await?;
                 self.too_slow_for = Duration::ZERO;
                 Ok(None)
@@ -197,13 +202,13 @@ async fn acquire_first(
     Ok(gates.map(|gates| Parts { shares, gates }))
 }
 
-/// Passes all gates, and waits at the closed one first. `None` without scopes.
-async fn pass_closed(
+/// Passes all gates, and waits at the closed one first, if there is one. `None` without scopes.
+async fn pass_gates(
     scopes: Option<&InScopes>,
-    closed: ClosedGate,
+    closed: Option<ClosedGate>,
 ) -> Result<Option<OpenGates>, Error> {
     match scopes {
-        Some(scopes) => scopes.pass_gates(Some(closed)).await.map(Some),
+        Some(scopes) => scopes.pass_gates(closed).await.map(Some),
         None => Ok(None),
     }
 }

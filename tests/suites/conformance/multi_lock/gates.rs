@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Blocker, Client, Error, Guard, MultiLock, Quorum, inherit};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::FutureExt;
 use tokio::join;
 use tokio::sync::oneshot;
@@ -21,6 +22,7 @@ on_every_backend![
     branches_with_multi_locks_of_all_pairs_get_on,
     multi_lock_with_a_read_beside_its_own_write_keeps_other_branches_out,
     multi_lock_whose_scope_has_closed_reads_beside_no_writer,
+    multi_lock_enters_the_scope_that_is_left_if_it_has_all_keys,
 ];
 
 /// Runs two branches, which have to get on within a lease.
@@ -242,6 +244,38 @@ async fn multi_lock_whose_scope_has_closed_reads_beside_no_writer(stage: &Stage)
         let both = timeout(stage.lease(), both).await.expect("it still waits");
         both.unwrap().unwrap().release().await.unwrap();
     }
+}
+
+/// A read that began inside a write goes on inside a read.
+async fn multi_lock_enters_the_scope_that_is_left_if_it_has_all_keys(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let rw = client.rw_lock("a");
+    let multi = MultiLock::of([rw.read().into()]);
+    let writer = rw.write().acquire().await.unwrap();
+    let reader = writer.scope(rw.read().acquire().into_future());
+    let reader = reader.await.unwrap().unwrap();
+    let body = async {
+        let attempted = stage.faults().calls(Op::Attempt);
+        stage.faults().always(Op::Attempt, Fault::FailBefore);
+        let mut again = None;
+        let inside = async {
+            again = Some(tokio::spawn(inherit(multi.acquire().into_future())));
+            stage
+                .eventually("an attempt", stage.part(3), async || {
+                    stage.faults().calls(Op::Attempt) > attempted
+                })
+                .await;
+        };
+        writer.scope(inside).await.unwrap();
+        writer.release().await.unwrap();
+        stage.faults().clear(Op::Attempt);
+        let again = timeout(stage.lease(), again.unwrap()).await;
+        let again = again.expect("it still waits").unwrap().unwrap();
+        assert_eq!(rw.read().hold_count().await.unwrap(), 2);
+        again.release().await.unwrap();
+    };
+    reader.scope(body).await.unwrap();
+    reader.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
