@@ -211,6 +211,25 @@ async fn cluster_whose_nodes_are_all_at_new_addresses_is_found_behind_the_name()
     );
 }
 
+#[tokio::test]
+async fn cluster_behind_a_name_is_found_soon_however_many_other_nodes_do_not_answer() {
+    let (mut old, new) = (cluster().await, cluster().await);
+    let names = Names::new();
+    names.lead(NAME, [old.node(0).addr()]);
+    // One after the other, they would be asked for longer than the wait.
+    let nowhere: String = (0..150).map(|n| format!(",nowhere{n}.test")).collect();
+    let builder = builder(&names).connect_timeout(10 * SOON);
+    let builder = builder.look_up_interval(Duration::ZERO);
+    let client = builder.connect(&format!("{CLUSTER}{nowhere}")).await;
+    let client = client.unwrap();
+    for node in 0..old.size() {
+        old.node_mut(node).kill();
+    }
+    names.lead(NAME, [new.node(0).addr()]);
+    let acquired = client.lock("k").acquire().wait(SOON).await;
+    acquired.unwrap().release().await.unwrap();
+}
+
 /// The nodes announce addresses that the client does not reach, as those of containers. It has read their map, and opened nothing.
 #[tokio::test]
 async fn cluster_that_was_made_anew_before_a_lazy_client_reached_it_is_found_behind_the_name() {

@@ -117,11 +117,16 @@ impl Cluster {
         let mut fault = no_map();
         let mut of_other = None;
         loop {
-            let mut others_after = patience;
+            // Once a map of another cluster is there, it depends on all the rest whether it counts.
+            let mut others_after = if of_other.is_some() {
+                Duration::ZERO
+            } else {
+                patience
+            };
             if let Some(informant) = next.next() {
                 if !informant.is_up {
                     // It may never answer, so the next one is asked soon.
-                    others_after = MAP_NEXT_AFTER.min(patience);
+                    others_after = MAP_NEXT_AFTER.min(others_after);
                 }
                 asked.push(self.read_map_from(informant, patience));
             }
