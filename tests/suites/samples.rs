@@ -178,7 +178,7 @@ async fn work(client: Client, mut stopped: watch::Receiver<bool>) -> Result<(), 
     let campaign = leader.run(|_term| write_reports());
     tokio::select! {
         _ = stopped.wait_for(|stopped| *stopped) => Ok(()), // drops the work, and gives the lead back
-        ended = campaign => ended.map(drop), // an error that lasts, such as `Error::Denied`
+        ended = campaign => ended.map(drop), // an error that lasts, such as a login that stays refused: the program ends
     }
 }
 
