@@ -17,6 +17,8 @@
 //! another place.
 
 mod foreign;
+#[cfg(test)]
+mod generated;
 mod hosts;
 mod login;
 mod looks_like;

@@ -1,8 +1,9 @@
-//! Texts of many forms.
+//! Tests: URLs of many forms.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::tests::{read, tcp};
 use super::*;
 
 /// What the generated passwords are made of. No other text of the URLs has it.

@@ -1,18 +1,16 @@
-mod generated;
-
 use std::time::Duration;
 
 use super::*;
 use crate::config::{PubSub, Replicas, Settings};
 
-fn tcp(host: &str, port: u16) -> Address {
+pub(super) fn tcp(host: &str, port: u16) -> Address {
     Address::Tcp {
         host: host.into(),
         port,
     }
 }
 
-fn read(url: &str) -> Url {
+pub(super) fn read(url: &str) -> Url {
     parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
