@@ -94,8 +94,8 @@ impl QuorumHold {
         Ok(enough.then(|| self.parts.begin_guard(again, margins())))
     }
 
-    /// A part that is over and why, if too few parts count. The watchdogs of their clients find that later: the margin of a part ends
-    /// its guard before the lease ends. The end of a guard's own term is no loss.
+    /// A part that is over, and why, if too few parts count. The watchdogs of their clients find the loss later: a part's margin ends its
+    /// guard before the lease ends. A guard whose own term ends is not lost.
     fn loss(&self) -> Option<(Arc<HoldRef>, Loss)> {
         let view = self.view();
         if view.has_ended() {

@@ -97,8 +97,8 @@ async fn number_in_the_field_of_a_reader_bounds_no_loop() {
     }
 }
 
-/// Many fields in the shape of owners, each with a great number or with what is no number to Lua: the worst that a read/write
-/// lock can look like.
+/// The worst that a read/write lock can look like: many fields in the shape of owners. Each has a great number, or a text that Lua does
+/// not compare as a number.
 #[tokio::test]
 async fn crowd_of_fields_with_great_numbers_bounds_no_loop() {
     let server = RedisServer::start().await;
