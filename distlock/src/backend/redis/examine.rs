@@ -3,8 +3,9 @@
 use redis::Value;
 use uuid::Uuid;
 
+use super::reply::{self, bytes};
 use super::script::{self, Call, Publish};
-use super::{RedisBackend, names, reply};
+use super::{RedisBackend, names};
 use crate::backend::reports::{HolderReport, KeyReport, WaiterReport, client_id};
 use crate::backend::{Examined, Fault, Listed, Listeners, NamedClient, ValueSeen, cause};
 use crate::resource::key::Key;
@@ -15,28 +16,29 @@ use crate::resource::kind::Kind;
 const NEEDED: &str = "+time +type +getrange +hscan +llen +lrange +zscore +zcount +zrangebyscore";
 
 /// The commands that count listeners, and the right to each.
-pub(super) const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
-pub(super) const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
+pub(super) fn listener_counts(publish: Publish) -> &'static [(&'static str, &'static str)] {
+    const BOTH: &[(&str, &str)] = &[
+        ("NUMSUB", "+pubsub|numsub"),
+        ("SHARDNUMSUB", "+pubsub|shardnumsub"),
+    ];
+    match publish {
+        Publish::Plain => &BOTH[..1],
+        Publish::Sharded => &BOTH[1..],
+        Publish::Both => BOTH,
+    }
+}
 
 /// Counts the connections that listen to a lock's channel. One that listens both ways counts once.
 pub(super) async fn listeners(backend: &RedisBackend, key: &Key) -> Result<u64, Fault> {
     // Before `publishes` is read below: until the cluster is known, it says `Plain`.
     backend.servers.are_known().await?;
-    let (first, second) = match backend.servers.publishes() {
-        Publish::Plain => (PLAIN.0, None),
-        Publish::Sharded => (SHARDED.0, None),
-        Publish::Both => (PLAIN.0, Some(SHARDED.0)),
-    };
     let channel = names::lock_channel(key.name());
     let mut most = 0;
-    for count in [Some(first), second].into_iter().flatten() {
+    for (count, _) in listener_counts(backend.servers.publishes()) {
         let mut ask = redis::cmd("PUBSUB");
         ask.arg(count).arg(&channel);
         let answer = backend.servers.route(key).send(ask).await?;
-        let Value::Array(pair) = &answer else {
-            return Err(reply::unexpected(&answer));
-        };
-        let [_, Value::Int(listeners)] = pair.as_slice() else {
+        let [_, Value::Int(listeners)] = reply::parts(&answer) else {
             return Err(reply::unexpected(&answer));
         };
         most = most.max(u64::try_from(*listeners).unwrap_or(0));
@@ -62,11 +64,9 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyRepo
         names::semaphore_channel(name),
         names::latch_channel(name),
     ];
-    let ((count, right), more) = match backend.servers.publishes() {
-        Publish::Plain => (PLAIN, ""),
-        Publish::Sharded => (SHARDED, ""),
-        Publish::Both => (PLAIN, SHARDED.0),
-    };
+    let counts = listener_counts(backend.servers.publishes());
+    let (count, right) = counts[0];
+    let more = counts.get(1).map_or("", |(more, _)| *more);
     // Only names in the slot of the key can belong to its lock, and one command cannot name several slots.
     let is_whole = backend.servers.refuses(Kind::Fair, name).is_none();
     let with = |call: Call| {
@@ -93,9 +93,6 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyRepo
 
 /// The reply of the script.
 fn read(value: &Value, right: &'static str) -> Option<Examined> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
     let [
         kind,
         Value::Int(left),
@@ -107,7 +104,7 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
         Value::Array(ended),
         token,
         listeners,
-    ] = parts.as_slice()
+    ] = reply::parts(value)
     else {
         return None;
     };
@@ -126,7 +123,7 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
             _ => None,
         })?,
         ended_permits: match ended.as_slice() {
-            [Value::Int(ended)] => u64::try_from(*ended).ok()?,
+            [ended] => count(ended)?,
             _ => return None,
         },
         permit_owners: owners_of_permits(owners)?,
@@ -168,11 +165,14 @@ fn owners_of_permits(owners: &[Value]) -> Option<Listed<HolderReport>> {
     })
 }
 
-fn listening(counts: &[Value]) -> Option<Listeners> {
-    let count = |value: &Value| match value {
+fn count(value: &Value) -> Option<u64> {
+    match value {
         Value::Int(count) => u64::try_from(*count).ok(),
         _ => None,
-    };
+    }
+}
+
+fn listening(counts: &[Value]) -> Option<Listeners> {
     let [lock, read_write, semaphore, latch] = counts else {
         return None;
     };
@@ -190,13 +190,11 @@ fn listed<'a, T>(
     each: usize,
     item: impl Fn(&'a [Value]) -> Option<T>,
 ) -> Option<Listed<T>> {
-    let (Value::Int(total), values) = values.split_first()? else {
-        return None;
-    };
+    let (total, values) = values.split_first()?;
     let items = values.chunks(each).map(item);
     Some(Listed {
         items: items.collect::<Option<_>>()?,
-        total: u64::try_from(*total).ok()?,
+        total: count(total)?,
     })
 }
 
@@ -249,14 +247,6 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
 /// Whether an owner is a writer. Those of Redisson's transactions have their id behind it.
 fn is_writer(owner: &str) -> bool {
     owner.split(':').skip(2).any(|word| word == "write")
-}
-
-pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::SimpleString(text) => Some(text.as_bytes()),
-        _ => None,
-    }
 }
 
 /// The longest number of a semaphore or a latch, as in `scripts/number.lua`.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::{Cmd, Value};
 
-use super::examine::{PLAIN, SHARDED, bytes, needs};
-use super::script::Publish;
+use super::examine::{listener_counts, needs};
 use super::servers::{ScannedPage, ScannedServer};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, ScanFilter, ScanPosition, Scanned, Sweep, side_keys};
@@ -29,11 +28,8 @@ pub(super) async fn scan(
         scan
     });
     let ScannedPage { value, server } = page.await.map_err(|fault| needs("+scan", fault))?;
-    let (next, keys) = match &value {
-        Value::Array(parts) => match parts.as_slice() {
-            [next, Value::Array(keys)] => bytes(next).zip(Some(keys)),
-            _ => None,
-        },
+    let (next, keys) = match reply::parts(&value) {
+        [next, Value::Array(keys)] => reply::bytes(next).zip(Some(keys)),
         _ => None,
     }
     .ok_or_else(|| reply::unexpected(&value))?;
@@ -41,7 +37,7 @@ pub(super) async fn scan(
     // The server may name a key several times.
     let mut names = BTreeSet::new();
     let mut no_text = BTreeSet::new();
-    for name in keys.iter().filter_map(bytes) {
+    for name in keys.iter().filter_map(reply::bytes) {
         match std::str::from_utf8(name) {
             Ok(name) if side_keys::belongs_to_another(name) => {}
             Ok(name) => drop(names.insert(name.to_owned())),
@@ -69,12 +65,7 @@ async fn in_use(
     names: Vec<String>,
 ) -> Result<Vec<String>, Fault> {
     let mut commands: Vec<Cmd> = names.iter().map(|name| beside(name)).collect();
-    let counts: &[_] = match backend.servers.publishes() {
-        Publish::Plain => &[PLAIN.0],
-        Publish::Sharded => &[SHARDED.0],
-        Publish::Both => &[PLAIN.0, SHARDED.0],
-    };
-    for count in counts {
+    for (count, _) in listener_counts(backend.servers.publishes()) {
         let mut listeners = redis::cmd("PUBSUB");
         listeners.arg(count);
         for name in &names {

@@ -30,13 +30,10 @@ pub(crate) fn may_be_granted(answer: &Result<Value, Fault>) -> bool {
 
 /// The answer of one operation. An error in it is read as if it was the answer to the command of this operation alone.
 fn of_one(value: Value) -> Result<Value, Fault> {
-    match &value {
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::BulkString(word), Value::BulkString(text)] if word == FAILED => {
-                Err(reply::fault(error(&String::from_utf8_lossy(text))))
-            }
-            _ => Ok(value),
-        },
+    match reply::parts(&value) {
+        [Value::BulkString(word), Value::BulkString(text)] if word == FAILED => {
+            Err(reply::fault(error(&String::from_utf8_lossy(text))))
+        }
         _ => Ok(value),
     }
 }

@@ -2,6 +2,7 @@
 
 mod errors;
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,23 +31,52 @@ pub(crate) fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
+/// The parts of an array. A value of another type has none.
+pub(crate) fn parts(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(parts) => parts,
+        _ => &[],
+    }
+}
+
+pub(crate) fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    std::str::from_utf8(bytes(value)?).ok()
+}
+
+fn parsed<T: FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The index of one of `wanted` keys, which the server counts from 1. It is input: one that is too high must not be used.
+fn index(position: &Value, wanted: usize) -> Option<usize> {
+    let Value::Int(position) = position else {
+        return None;
+    };
+    let at = usize::try_from(*position).ok()?.checked_sub(1)?;
+    (at < wanted).then_some(at)
+}
+
 /// Nil is a grant, a text is a grant with that fencing token, and a number is a refusal, or an array if a holder is named.
 /// Tokens are texts because Lua would lose the last digits of such numbers.
 pub(crate) fn attempted(value: Value) -> Result<Attempted, Fault> {
-    match &value {
-        Value::Nil => Ok(Attempted::Granted { token: None }),
-        Value::Int(left) => Ok(Attempted::held(ttl(*left))),
-        Value::Array(refusal) => held_by(refusal).ok_or_else(|| unexpected(&value)),
+    let attempted = match &value {
+        Value::Nil => Some(Attempted::Granted { token: None }),
+        Value::Int(left) => Some(Attempted::held(ttl(*left))),
+        Value::Array(refusal) => held_by(refusal),
         Value::BulkString(text) => {
-            let token = std::str::from_utf8(text)
-                .ok()
-                .and_then(|text| text.parse().ok());
-            token
-                .map(|token| Attempted::Granted { token: Some(token) })
-                .ok_or_else(|| unexpected(&value))
+            parsed(text).map(|token| Attempted::Granted { token: Some(token) })
         }
-        other => Err(unexpected(other)),
-    }
+        _ => None,
+    };
+    attempted.ok_or_else(|| unexpected(&value))
 }
 
 /// A refusal that names a holder: for how long, the name, and how many others there are.
@@ -70,53 +100,38 @@ fn held_by(refusal: &[Value]) -> Option<Attempted> {
 /// Reads the reply to an attempt at permits. It differs from what [`attempted`] reads in two ways: -2 says that there is no
 /// semaphore, and a refusal counts the holders and names none.
 pub(crate) fn attempted_permits(value: Value, are_permits: bool) -> Result<Attempted, Fault> {
-    match &value {
-        Value::Nil => Ok(Attempted::Granted { token: None }),
-        Value::Int(-2) => Ok(Attempted::Unset),
-        Value::Array(refusal) => match refusal.as_slice() {
-            [Value::Int(left), Value::Int(others @ 0..)] => {
-                let others = others.unsigned_abs();
-                Ok(Attempted::held_by_many(ttl(*left), others, are_permits))
-            }
-            _ => Err(unexpected(&value)),
-        },
-        other => Err(unexpected(other)),
+    match (&value, parts(&value)) {
+        (Value::Nil, _) => Ok(Attempted::Granted { token: None }),
+        (Value::Int(-2), _) => Ok(Attempted::Unset),
+        (_, [Value::Int(left), Value::Int(others @ 0..)]) => {
+            let others = others.unsigned_abs();
+            Ok(Attempted::held_by_many(ttl(*left), others, are_permits))
+        }
+        _ => Err(unexpected(&value)),
     }
 }
 
-/// Nil is a grant. Otherwise the position of a key that another owner holds, counted from 1, and its refusal.
+/// Nil is a grant. Otherwise the position of a key that another owner holds, and its refusal.
 pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<AttemptedAll, Fault> {
-    match &value {
-        Value::Nil => Ok(AttemptedAll::granted()),
-        Value::Array(values) => match values.as_slice() {
-            [Value::Int(at), refusal @ ..] => {
-                let at = usize::try_from(*at).ok().and_then(|at| at.checked_sub(1));
-                let held = match refusal {
-                    [Value::Int(left)] => Some(Attempted::held(ttl(*left))),
-                    named => held_by(named),
-                };
-                // An index is input: one that is too high must not be used.
-                at.filter(|at| *at < wanted)
-                    .zip(held)
-                    .map(|(at, attempted)| AttemptedAll { at, attempted })
-                    .ok_or_else(|| unexpected(&value))
-            }
-            _ => Err(unexpected(&value)),
-        },
-        other => Err(unexpected(other)),
+    if value == Value::Nil {
+        return Ok(AttemptedAll::granted());
     }
+    let refused = || {
+        let (position, refusal) = parts(&value).split_first()?;
+        let attempted = match refusal {
+            [Value::Int(left)] => Attempted::held(ttl(*left)),
+            named => held_by(named)?,
+        };
+        let at = index(position, wanted)?;
+        Some(AttemptedAll { at, attempted })
+    };
+    refused().ok_or_else(|| unexpected(&value))
 }
 
-/// The position of a key with a value of another type, which the attempt on several keys has met.
+/// The index of a key with a value of another type, which the attempt on several keys has met.
 pub(crate) fn of_another_type(value: &Value, wanted: usize) -> Option<usize> {
-    match value {
-        Value::Array(values) => match values.as_slice() {
-            [Value::Int(at)] => {
-                let at = usize::try_from(*at).ok()?.checked_sub(1)?;
-                (at < wanted).then_some(at)
-            }
-            _ => None,
-        },
+    match parts(value) {
+        [position] => index(position, wanted),
         _ => None,
     }
 }
@@ -156,29 +171,17 @@ pub(crate) fn forced(value: Value) -> Result<Forced, Fault> {
 
 /// Whether each of `wanted` holds is still its owner's. The server says how many there are, and which are not.
 pub(crate) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
-    let Value::Array(values) = &value else {
-        return Err(unexpected(&value));
-    };
-    let number = |value: &Value| match value {
-        Value::Int(number) => usize::try_from(*number).ok(),
-        _ => None,
-    };
-    let [many, lost @ ..] = values.as_slice() else {
-        return Err(unexpected(&value));
-    };
-    if number(many) != Some(wanted) {
-        return Err(unexpected(&value));
-    }
-    let mut ours = vec![true; wanted];
-    for position in lost {
-        // From 1, as Lua counts.
-        let at = number(position).and_then(|position| position.checked_sub(1));
-        match at.and_then(|at| ours.get_mut(at)) {
-            Some(ours) => *ours = false,
-            None => return Err(unexpected(&value)),
+    let ours = || {
+        let (Value::Int(many), lost) = parts(&value).split_first()? else {
+            return None;
+        };
+        let mut ours = vec![true; wanted];
+        for position in lost {
+            ours[index(position, wanted)?] = false;
         }
-    }
-    Ok(ours)
+        (usize::try_from(*many) == Ok(wanted)).then_some(ours)
+    };
+    ours().ok_or_else(|| unexpected(&value))
 }
 
 /// One integer for each target: -2 is open. Otherwise it is what is left of a lease, or the count of a latch.
@@ -199,50 +202,42 @@ pub(crate) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Peeked>, Faul
     values.into_iter().zip(batch).map(look).collect()
 }
 
+/// What is left of a lease, and holders of two values each.
 pub(crate) fn inspected(value: Value) -> Result<Inspected, Fault> {
-    let Value::Array(values) = &value else {
-        return Err(unexpected(&value));
-    };
-    let [Value::Int(left), holders @ ..] = values.as_slice() else {
-        return Err(unexpected(&value));
-    };
-    let holder = |pair: &[Value]| match pair {
-        [Value::BulkString(owner), Value::BulkString(count)] => {
-            let count = std::str::from_utf8(count)
-                .ok()
-                .and_then(|count| count.parse().ok());
-            count
-                .map(|count| Some((owner.clone(), count)))
-                // The mode of a read/write lock is a field of the same hash.
-                .or_else(|| (owner == b"mode").then_some(None))
-                .ok_or_else(|| unexpected(&value))
-        }
-        _ => Err(unexpected(&value)),
-    };
-    let holders = holders
-        .chunks(2)
-        .filter_map(|pair| holder(pair).transpose());
-    Ok(Inspected {
-        holders: holders.collect::<Result<_, _>>()?,
-        ttl: ttl(*left),
+    inspected_as(value, 2, |pair| match pair {
+        [Value::BulkString(owner), Value::BulkString(count)] => match parsed(count) {
+            Some(count) => Some(Some((owner.clone(), count))),
+            // The mode of a read/write lock is a field of the same hash.
+            None => (owner == b"mode").then_some(None),
+        },
+        _ => None,
     })
 }
 
+/// What is left of a lease, and the ids of permits.
 pub(crate) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
-    let Value::Array(values) = &value else {
-        return Err(unexpected(&value));
-    };
-    let [Value::Int(left), ids @ ..] = values.as_slice() else {
-        return Err(unexpected(&value));
-    };
-    let holder = |id: &Value| match id {
-        Value::BulkString(id) => Ok((permit_name(id), 1)),
-        other => Err(unexpected(other)),
-    };
-    Ok(Inspected {
-        holders: ids.iter().map(holder).collect::<Result<_, _>>()?,
-        ttl: ttl(*left),
+    inspected_as(value, 1, |id| match id {
+        [Value::BulkString(id)] => Some(Some((permit_name(id), 1))),
+        _ => None,
     })
+}
+
+fn inspected_as(
+    value: Value,
+    each: usize,
+    holder: impl Fn(&[Value]) -> Option<Option<(Vec<u8>, u64)>>,
+) -> Result<Inspected, Fault> {
+    let inspected = || {
+        let (Value::Int(left), holders) = parts(&value).split_first()? else {
+            return None;
+        };
+        let holders: Option<Vec<_>> = holders.chunks(each).map(holder).collect();
+        Some(Inspected {
+            holders: holders?.into_iter().flatten().collect(),
+            ttl: ttl(*left),
+        })
+    };
+    inspected().ok_or_else(|| unexpected(&value))
 }
 
 /// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they
@@ -256,27 +251,26 @@ pub(crate) fn permit_name(id: &[u8]) -> Vec<u8> {
 
 /// A latch: its count as a text, and which opening is remembered. Either is nil if there is none.
 pub(crate) fn latch_seen(value: &Value) -> Result<LatchSeen, Fault> {
-    let Value::Array(parts) = value else {
-        return Err(unexpected(value));
+    let seen = || {
+        let [count, opened, Value::Int(left)] = parts(value) else {
+            return None;
+        };
+        let count = optional_text(count)?.map(str::parse);
+        Some(LatchSeen {
+            count: count.transpose().ok()?,
+            opened: optional_text(opened)?.map(Arc::from),
+            run: None,
+            ttl: ttl(*left),
+        })
     };
-    let text = |part: &Value| match part {
-        Value::Nil => Ok(None),
-        Value::BulkString(text) => std::str::from_utf8(text)
-            .map(|text| Some(Arc::from(text)))
-            .map_err(|_| unexpected(value)),
-        _ => Err(unexpected(value)),
-    };
-    let [count, opened, Value::Int(left)] = parts.as_slice() else {
-        return Err(unexpected(value));
-    };
-    let count: Option<Arc<str>> = text(count)?;
-    let count = count.map(|count| count.parse().map_err(|_| unexpected(value)));
-    Ok(LatchSeen {
-        count: count.transpose()?,
-        opened: text(opened)?,
-        run: None,
-        ttl: ttl(*left),
-    })
+    seen().ok_or_else(|| unexpected(value))
+}
+
+fn optional_text(value: &Value) -> Option<Option<&str>> {
+    match value {
+        Value::Nil => Some(None),
+        value => text(value).map(Some),
+    }
 }
 
 pub(crate) fn number(value: Value) -> Result<i64, Fault> {
@@ -287,12 +281,9 @@ pub(crate) fn number(value: Value) -> Result<i64, Fault> {
 }
 
 pub(crate) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
-    match &value {
-        Value::Array(numbers) => match numbers.as_slice() {
-            [Value::Int(one), Value::Int(two)] => Ok((*one, *two)),
-            _ => Err(unexpected(&value)),
-        },
-        other => Err(unexpected(other)),
+    match parts(&value) {
+        [Value::Int(one), Value::Int(two)] => Ok((*one, *two)),
+        _ => Err(unexpected(&value)),
     }
 }
 

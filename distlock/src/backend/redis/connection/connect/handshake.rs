@@ -139,13 +139,10 @@ fn field<'a>(hello: &'a Value, wanted: &str) -> Option<&'a str> {
     let Value::Map(fields) = hello else {
         return None;
     };
-    let text = |value: &'a Value| match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let found = fields.iter().find(|(name, _)| text(name) == Some(wanted));
-    found.and_then(|(_, value)| text(value))
+    let found = fields
+        .iter()
+        .find(|(name, _)| reply::text(name) == Some(wanted));
+    found.and_then(|(_, value)| reply::text(value))
 }
 
 /// The commands that a lock needs. Most of them are in scripts, and a script that meets an unknown command has executed those

@@ -9,6 +9,7 @@ use redis::Value;
 
 use super::slots::OwnedSlots;
 use crate::backend::redis::connection::Address;
+use crate::backend::redis::reply::{parts, text};
 use crate::backend::redis::servers::announced::announced;
 use crate::backend::redis::slot::SLOTS;
 
@@ -71,19 +72,10 @@ fn address_of(node: &Value, asked: &Address) -> Option<Address> {
         return None;
     };
     let host = match host {
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) => host,
         Value::Nil => "",
-        _ => return None,
+        host => text(host)?,
     };
     announced(host, u16::try_from(*port).ok()?, asked)
-}
-
-fn parts(value: &Value) -> &[Value] {
-    match value {
-        Value::Array(parts) => parts,
-        _ => &[],
-    }
 }
 
 /// The slots and their masters, as the node `asked` names them. The result is `None` if the answer names no master. The node
