@@ -1,10 +1,9 @@
 //! Which family a hold belongs to, as far as its holds are treated alike.
 //!
-//! [`Family`] says which data a kind keeps. Not every family has every verb: a latch cannot be held, and the permits of
-//! a plain semaphore have no lease to renew. The conversions here refuse those two, so that both backends can match
+//! [`Family`] says which data a kind keeps. A latch cannot be held: it is refused here, so that both backends can match
 //! exhaustively on what is left.
 
-use super::{Fault, Renewal, Target, cause};
+use super::{Fault, Target, cause};
 use crate::resource::kind::{Family, Kind};
 
 /// The kinds that can be held, by how they are acquired and released.
@@ -15,14 +14,6 @@ pub(super) enum HoldFamily {
     Fair,
     ReadWrite,
     Semaphore,
-    Permit,
-}
-
-/// The kinds whose holds have a lease, by how it is renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LeaseFamily {
-    Lock,
-    ReadWrite,
     Permit,
 }
 
@@ -40,16 +31,9 @@ impl Target {
     }
 }
 
-impl Renewal {
-    pub(super) fn lease_family(&self) -> Result<LeaseFamily, Fault> {
-        let kind = self.target.resource.kind;
-        match kind.family() {
-            Family::Lock => Ok(LeaseFamily::Lock),
-            Family::ReadWrite => Ok(LeaseFamily::ReadWrite),
-            Family::Permit => Ok(LeaseFamily::Permit),
-            Family::Semaphore | Family::Latch => Err(unsupported(kind, "be renewed")),
-        }
-    }
+/// The fault of a renewal of permits that have no lease.
+pub(super) fn no_lease(kind: Kind) -> Fault {
+    unsupported(kind, "be renewed")
 }
 
 fn unsupported(kind: Kind, verb: &str) -> Fault {

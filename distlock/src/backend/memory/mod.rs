@@ -36,7 +36,7 @@ pub use self::testing::observe::Waiter;
 use super::Disconnection;
 #[cfg(feature = "testing")]
 use super::ShownWait;
-use super::family::{HoldFamily, LeaseFamily};
+use super::family::{HoldFamily, no_lease};
 use super::reports::KeyReport;
 use super::{
     Attempt, Attempted, AttemptedAll, Backend, Change, Connections, Fault, Forced, Inspected,
@@ -180,10 +180,13 @@ impl Backend for MemoryBackend {
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
         let renewed = self.run(|state, call| {
             let one = |renewal: &Renewal| {
-                Ok(match renewal.lease_family()? {
-                    LeaseFamily::Lock => lock::renew(state, renewal, call.now),
-                    LeaseFamily::ReadWrite => rw::renew(state, renewal, call.now),
-                    LeaseFamily::Permit => permit::renew(state, renewal, call.now),
+                Ok(match renewal.target.hold_family()? {
+                    HoldFamily::Lock | HoldFamily::Fair => lock::renew(state, renewal, call.now),
+                    HoldFamily::ReadWrite => rw::renew(state, renewal, call.now),
+                    HoldFamily::Permit => permit::renew(state, renewal, call.now),
+                    HoldFamily::Semaphore => {
+                        return Err(no_lease(renewal.target.resource.kind));
+                    }
                 })
             };
             batch.iter().map(one).collect()

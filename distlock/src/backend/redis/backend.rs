@@ -9,11 +9,9 @@ use redis::Value;
 use super::batches::{BatchKind, Batches};
 use super::connection::url::Url;
 use super::refused_messages::RefusedMessages;
-use super::reply;
 use super::script::{Fill, Script};
 use super::servers::Servers;
-use super::tracking::{self, Order, Track};
-use crate::backend::{Fault, Home, Renewal, cause};
+use crate::backend::{Fault, Home, cause};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::error::{Error, show};
@@ -140,30 +138,6 @@ impl RedisBackend {
         // A failed removal is not repeated: the marks expire.
         let (value, _) = tokio::join!(self.servers.route(key).run(script, with), removed);
         value
-    }
-
-    /// Runs a script that renews these holds. Returns of each whether the server still has it. The server tracks the keys of
-    /// those again that are tracked.
-    pub(super) async fn run_renewal(
-        &self,
-        key: &Key,
-        script: &Script,
-        batch: &[Renewal],
-        with: Fill<'_>,
-    ) -> Result<Vec<bool>, Fault> {
-        let tracked = batch.iter().filter(|renewal| renewal.track);
-        let value = match tracking::read(tracked.map(|renewal| &renewal.target)) {
-            Some(read) => {
-                let order = Order::After;
-                let track = Track { read: &read, order };
-                self.servers
-                    .route(key)
-                    .run_tracked(script, track, with)
-                    .await
-            }
-            None => self.run(key, script, with).await,
-        };
-        reply::renewed(value?, batch.len())
     }
 
     /// Takes the marks that live on the server of this key, by slot.

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::families::{lock, permit, rw, semaphore};
-use super::{RedisBackend, reply, script};
-use crate::backend::family::HoldFamily;
+use super::renewals::renewals;
+use super::{RedisBackend, reply};
 use crate::backend::{Attempt, Fault, Renewal, cause};
 
 /// Is added to the lease that was granted. Otherwise the renewal would write nothing, and replicas would have nothing to confirm.
@@ -16,39 +15,10 @@ pub(super) async fn confirm(backend: &RedisBackend, granted: &[Attempt]) -> Resu
         return Ok(());
     };
     let key = &first.target.resource.key;
-    let servers = &backend.servers;
     let batch: Vec<Renewal> = granted.iter().map(renewal).collect();
-    let value = match first.target.hold_family()? {
-        HoldFamily::Lock | HoldFamily::Fair => {
-            let renewals = lock::renewals(&batch);
-            servers
-                .route(key)
-                .confirm(&script::LOCK_RENEW, &renewals)
-                .await
-        }
-        HoldFamily::ReadWrite => {
-            let renewals = rw::renewals(&batch);
-            servers
-                .route(key)
-                .confirm(&script::RW_RENEW, &renewals)
-                .await
-        }
-        HoldFamily::Permit => {
-            let renewals = permit::renewals(&batch);
-            servers
-                .route(key)
-                .confirm(&script::PERMIT_RENEW, &renewals)
-                .await
-        }
-        HoldFamily::Semaphore => {
-            let statement = semaphore::statement(&first.target);
-            servers
-                .route(key)
-                .confirm(&script::SEMAPHORE_STATE, &statement)
-                .await
-        }
-    };
-    if reply::renewed(value?, batch.len())?.contains(&false) {
+    let (script, with) = renewals(first.target.hold_family()?, &batch);
+    let value = backend.servers.route(key).confirm(script, &with).await?;
+    if reply::renewed(value, batch.len())?.contains(&false) {
         let text = "the grant was gone when the replicas were asked for it";
         return Err(Fault::Unknown(cause(text)));
     }

@@ -17,6 +17,7 @@ mod messages;
 mod names;
 mod peek;
 mod refused_messages;
+mod renewals;
 pub(crate) mod reply;
 mod scan;
 pub(crate) mod script;
@@ -37,19 +38,18 @@ use self::batches::BatchKind;
 pub(crate) use self::connection::url::Url;
 use self::families::{fair, latch, lock, number, permit, rw, semaphore};
 use self::servers::Node;
-use super::family::{HoldFamily, LeaseFamily};
+use super::family::HoldFamily;
 use super::reports::KeyReport;
 use super::{
     Attempt, Attempted, AttemptedAll, Backend, Change, ConnectionGap, Connections, Disconnection,
     Fault, Forced, Home, Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed,
     Reply, Reports, ScanFilter, ScanPosition, Scanned, Seen, ServerFacts, Subscription, Target,
-    Told, renewed_together,
+    Told,
 };
 use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
-use crate::sync::all;
 
 impl RedisBackend {
     /// Sends one attempt, by the script of its kind.
@@ -70,40 +70,6 @@ impl RedisBackend {
             Change::Permit(change) => permit::adjust(self, key, request, change).await,
             Change::Latch(change) => latch::adjust(self, key, request, change).await,
         }
-    }
-
-    /// Renews holds of one family and one slot.
-    async fn renew_in_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
-        let renewed = async {
-            let Some(first) = batch.first() else {
-                return Ok(Vec::new());
-            };
-            // One script renews them all: a batch has one family.
-            let key = &first.target.resource.key;
-            match first.lease_family()? {
-                LeaseFamily::Lock => lock::renew(self, key, batch).await,
-                LeaseFamily::ReadWrite => rw::renew(self, key, batch).await,
-                LeaseFamily::Permit => permit::renew(self, key, batch).await,
-            }
-        };
-        renewed_together(renewed.await, batch)
-    }
-
-    /// Renews holds of several slots: one command for each slot, all at the same time.
-    async fn renew_by_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
-        let home = |renewal: &Renewal| self.servers.route(&renewal.target.resource.key).home();
-        let by_home = Home::group(batch.iter().map(home).zip(0..));
-        let answers = by_home.into_iter().map(|(_, positions)| async move {
-            let of_home = positions.iter().map(|at: &usize| batch[*at].clone());
-            let renewed = self.renew_in_slot(&of_home.collect::<Vec<_>>()).await;
-            positions.into_iter().zip(renewed).collect::<Vec<_>>()
-        });
-        // The caller matches answers to renewals by their positions.
-        let mut renewed: Vec<_> = batch.iter().map(|_| None).collect();
-        for (at, answer) in all(answers).await.into_iter().flatten() {
-            renewed[at] = Some(answer);
-        }
-        renewed.into_iter().flatten().collect()
     }
 }
 
@@ -169,18 +135,7 @@ impl Backend for RedisBackend {
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
-        let slot = |renewal: &Renewal| self.servers.route(&renewal.target.resource.key).home().slot;
-        match batch {
-            [first, rest @ ..] => {
-                let of_first = slot(first);
-                if rest.iter().any(|one| slot(one) != of_first) {
-                    Box::pin(self.renew_by_slot(batch))
-                } else {
-                    Box::pin(self.renew_in_slot(batch))
-                }
-            }
-            [] => Box::pin(self.renew_in_slot(batch)),
-        }
+        Box::pin(renewals::renew(self, batch))
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {

@@ -113,16 +113,6 @@ pub(crate) async fn attempt_all(
     reply::attempted_all(value, attempts.len())
 }
 
-pub(crate) async fn renew(
-    backend: &RedisBackend,
-    first: &Key,
-    batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
-    let with = renewals(batch);
-    let renewed = backend.run_renewal(first, &script::LOCK_RENEW, batch, &with);
-    renewed.await
-}
-
 /// The keys and arguments of the script that renews. What most locks of a batch have in common is sent once.
 pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     |call| {

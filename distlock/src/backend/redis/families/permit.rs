@@ -11,7 +11,6 @@ use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
     Through,
 };
-use crate::config::PERMITS_AT_ONCE;
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
@@ -55,47 +54,6 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     };
     let value = backend.run(key, &script::PERMIT_ACQUIRE, &with);
     reply::attempted_permits(value.await?, true)
-}
-
-/// Renews in portions: a command for many permits would block the server.
-pub(crate) async fn renew(
-    backend: &RedisBackend,
-    first: &Key,
-    batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
-    let mut ours = Vec::with_capacity(batch.len());
-    for portion in portions(batch) {
-        // One after the other: sent at once, they would block the server for as long as one large command.
-        ours.extend(renew_portion(backend, first, portion).await?);
-    }
-    Ok(ours)
-}
-
-/// Splits a batch so that each part is for at most [`PERMITS_AT_ONCE`] permits, or for a single owner.
-fn portions(mut batch: &[Renewal]) -> impl Iterator<Item = &[Renewal]> {
-    std::iter::from_fn(move || {
-        let mut permits = 0_u32;
-        let fits = |renewal: &&Renewal| {
-            // Saturating: the sum of many owners may be higher than any number, and only the limit counts.
-            permits = permits.saturating_add(renewal.target.permits);
-            permits <= PERMITS_AT_ONCE
-        };
-        // At least one: an owner may have more permits than a portion.
-        let many = batch.iter().take_while(fits).count().max(1);
-        let (portion, rest) = batch.split_at_checked(many)?;
-        batch = rest;
-        Some(portion)
-    })
-}
-
-async fn renew_portion(
-    backend: &RedisBackend,
-    first: &Key,
-    batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
-    let with = renewals(batch);
-    let renewed = backend.run_renewal(first, &script::PERMIT_RENEW, batch, &with);
-    renewed.await
 }
 
 /// The keys and arguments of the script that renews.
@@ -245,40 +203,4 @@ async fn ask(backend: &RedisBackend, script: &Script, key: &Key) -> Result<Value
     backend
         .run(key, script, &|call| call.keys(all(&keys)))
         .await
-}
-
-#[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::resource::key::Resource;
-    use crate::resource::kind::Kind;
-
-    #[test]
-    fn renewals_of_many_permits_go_in_portions() {
-        let renewal = |permits: &u32| {
-            let key = Key::new("", "seats").unwrap();
-            let resource = Resource {
-                kind: Kind::ExpirableSemaphore,
-                key,
-            };
-            let mut target = Target::of(&resource, Owner::new(Uuid::nil(), 1));
-            target.permits = *permits;
-            Renewal {
-                target,
-                count: 1,
-                lease: Duration::from_secs(30),
-                track: false,
-            }
-        };
-        let most = PERMITS_AT_ONCE;
-        let batch: Vec<_> = [1, 2, most - 3, 1, most, most + 1, 5, 6]
-            .iter()
-            .map(renewal)
-            .collect();
-        let lengths: Vec<_> = portions(&batch).map(<[_]>::len).collect();
-        assert_eq!(lengths, [3, 1, 1, 1, 2]);
-        assert_eq!(portions(&[]).count(), 0);
-    }
 }

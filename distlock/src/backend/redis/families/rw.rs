@@ -10,7 +10,7 @@ use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, Released, Renewal, Seen, Target, Through,
 };
 use crate::config::{READERS_PATIENCE, READERS_TURN};
-use crate::resource::key::{Key, Resource};
+use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
 
 /// The mode of a kind, as Redisson writes it.
@@ -73,16 +73,6 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
     };
     let value = backend.run(key, &script::RW_WRITE_ACQUIRE, &with);
     value.await.and_then(reply::attempted)
-}
-
-pub(crate) async fn renew(
-    backend: &RedisBackend,
-    first: &Key,
-    batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
-    let with = renewals(batch);
-    let renewed = backend.run_renewal(first, &script::RW_RENEW, batch, &with);
-    renewed.await
 }
 
 /// The keys and arguments of the script that renews.

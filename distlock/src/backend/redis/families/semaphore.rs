@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::number::{self, NumberChange, ReturnedPermits};
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Seen, SemaphoreChange, Target};
+use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Renewal, Seen, SemaphoreChange, Target};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -25,13 +25,15 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     reply::attempted_permits(value.await?, false)
 }
 
-/// The keys and arguments of the script that states what an owner has.
-pub(crate) fn statement(target: &Target) -> impl Fn(Call) -> Call {
-    let owners = names::semaphore_owners(target.resource.key.name());
-    move |call| {
-        call.key(&owners)
-            .arg(target.owner.text())
-            .arg(target.permits)
+/// The keys and arguments of the script that states what an owner has. It states one.
+pub(crate) fn statements(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+    |call| {
+        let targets = batch.iter().map(|renewal| &renewal.target);
+        targets.fold(call, |call, target| {
+            call.key(&names::semaphore_owners(target.resource.key.name()))
+                .arg(target.owner.text())
+                .arg(target.permits)
+        })
     }
 }
 
