@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::number::{self, ReturnedPermits};
+use super::number;
 use crate::backend::redis::script::{self, Call, Fill, Script};
 use crate::backend::redis::{RedisBackend, names, reply};
 use crate::backend::{
@@ -89,13 +89,9 @@ async fn end(
 ) -> Result<Released, Fault> {
     let keys = keys_with_note(&target.resource.key, target.owner, names::ended);
     let seed = PermitId::seed(target.owner);
-    let permits = ReturnedPermits {
-        target,
-        keys: keys.each_ref().map(String::as_str),
-        owner: &seed[..],
-        remembered,
-    };
-    number::give_back(backend, &script::PERMIT_RELEASE, permits).await
+    let keys = keys.each_ref().map(String::as_str);
+    let script = &script::PERMIT_RELEASE;
+    number::give_back(backend, script, target, keys, &seed[..], remembered).await
 }
 
 pub(crate) async fn force_release(
@@ -184,17 +180,8 @@ async fn once(
     with: Fill<'_>,
 ) -> Result<i64, Fault> {
     let keys = keys_with_note(key, request, names::mark);
-    let channel = names::semaphore_channel(key.name());
-    let remembered = reply::millis(backend.remembered);
-    let stays = reply::millis(key.expires_after());
-    let with = |call: Call| {
-        let call = with(call.keys(all(&keys)));
-        call.arg(&channel).arg(remembered).arg(stays)
-    };
-    backend
-        .run(key, script, &with)
-        .await
-        .and_then(reply::number)
+    let keys = keys.each_ref().map(String::as_str);
+    number::once(backend, script, key, keys, with).await
 }
 
 /// Runs a script that needs nothing but the keys of the semaphore.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::number::{self, NumberChange, ReturnedPermits};
+use super::number;
 use crate::backend::redis::script::{self, Call};
 use crate::backend::redis::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Fault, Forced, Released, Renewal, Seen, SemaphoreChange, Target};
+use crate::backend::{
+    Attempt, Attempted, Fault, Forced, Released, Renewal, Seen, SemaphoreChange, Target,
+};
 use crate::resource::key::Key;
 use crate::resource::owner::Owner;
 
@@ -60,13 +62,9 @@ async fn end(
     let owner = target.owner.text();
     let owners = names::semaphore_owners(name);
     let ended = names::mark(name, &owner);
-    let permits = ReturnedPermits {
-        target,
-        keys: [&**name, &owners, &ended],
-        owner: owner.as_bytes(),
-        remembered,
-    };
-    number::give_back(backend, &script::SEMAPHORE_RELEASE, permits).await
+    let keys = [&**name, &owners, &ended];
+    let script = &script::SEMAPHORE_RELEASE;
+    number::give_back(backend, script, target, keys, owner.as_bytes(), remembered).await
 }
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.
@@ -76,7 +74,15 @@ pub(crate) async fn force_release(
     seen: Option<&Seen>,
 ) -> Result<Forced, Fault> {
     let owners = names::semaphore_owners(key.name());
-    number::remove(backend, key, &owners, seen).await
+    let with = |call: Call| {
+        let call = call.keys([&**key.name(), &owners].into_iter());
+        match seen {
+            Some(of) => call.arg(of.number.unwrap_or_default()).seen(seen),
+            None => call,
+        }
+    };
+    let value = backend.run(key, &script::NUMBER_DELETE, &with);
+    value.await.and_then(reply::forced)
 }
 
 pub(crate) async fn adjust(
@@ -91,13 +97,10 @@ pub(crate) async fn adjust(
         SemaphoreChange::Drain => ("drain", 0),
         SemaphoreChange::Count => return number::count(backend, key).await,
     };
-    let change = NumberChange {
-        key,
-        request,
-        beside: &names::semaphore_owners(key.name()),
-        what,
-        number,
-        channel: &names::semaphore_channel(key.name()),
-    };
-    number::once(backend, &script::SEMAPHORE_ADJUST, change).await
+    let name = key.name();
+    let mark = names::mark(name, &request.text());
+    let owners = names::semaphore_owners(name);
+    let keys = [&**name, &mark, &owners];
+    let with = |call: Call| call.arg(what).arg(number);
+    number::once(backend, &script::SEMAPHORE_ADJUST, key, keys, &with).await
 }
