@@ -1,6 +1,6 @@
 //! How a command finds the node that has its slot. A node that does not have the slot says where it is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Cluster;
 use super::nodes::{Nodes, SlotNode};
 use super::redirect::Redirect;
-use crate::backend::redis::messages::ServerNumber;
+use crate::backend::redis::messages::{ServerNumber, Slots};
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::servers::failed::{Failed, moving};
 use crate::backend::redis::servers::node::{Form, Node, Sending};
@@ -261,6 +261,21 @@ impl Cluster {
                 let text = "the node finds the keys of one lock in several slots";
                 Err(Fault::Protocol(cause(text)))
             }
+        }
+    }
+}
+
+/// What the subscriptions at the nodes tell.
+impl Slots for Weak<Cluster> {
+    fn sent_elsewhere(&self, number: ServerNumber, redirects: &[Elsewhere]) {
+        if let Some(cluster) = self.upgrade() {
+            cluster.subscriptions_sent_elsewhere(number, redirects);
+        }
+    }
+
+    fn lost_slot(&self, _number: ServerNumber) {
+        if let Some(cluster) = self.upgrade() {
+            cluster.want_map();
         }
     }
 }

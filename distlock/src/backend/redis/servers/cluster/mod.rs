@@ -8,11 +8,9 @@
 //! growing pauses, so that a thousand waiters whose node is gone cause a few reads. The task also looks at the map every now
 //! and then.
 
-mod cluster_slots;
 mod follow;
 mod greet;
 mod map;
-mod moved;
 mod nodes;
 mod open;
 pub(crate) mod redirect;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Cluster;
-use super::cluster_slots::ClusterSlots;
 use super::slots::{OwnedSlots, SlotMap, SlotOwner};
 use super::topology::{ClusterMap, NamedNodes};
 use crate::backend::redis::connection::{Address, Expected, Locate};
@@ -227,7 +226,7 @@ impl Nodes {
         // Counted from 1: `greet` uses 0.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let located: Arc<dyn Locate> = Arc::new(address.clone());
-        let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.cluster))) };
+        let slots = || -> Arc<dyn Slots> { Arc::new(Weak::clone(&self.cluster)) };
         let mode = match state.publish {
             Publish::Plain => PubSubMode::Plain,
             Publish::Sharded => PubSubMode::Sharded(slots()),

@@ -11,9 +11,11 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use super::Cluster;
-use super::moved::cluster_at;
+use super::map::no_map;
 use super::seed_destination::{Elsewhere, SeedDestination};
-use crate::backend::redis::connection::{Address, Connector, Look, Named};
+use super::topology::{ClusterMap, cluster_map};
+use crate::backend::Fault;
+use crate::backend::redis::connection::{Address, Connector, Look, Named, NodeAnswer, ask_node_at};
 use crate::backend::redis::script::Publish;
 use crate::sync::Mutex;
 use crate::telemetry;
@@ -119,4 +121,32 @@ impl Cluster {
         let names = Arc::downgrade(seeds);
         self.nodes.shared.names.watch_names(names);
     }
+}
+
+/// A cluster, and how its nodes publish.
+struct OtherCluster {
+    map: ClusterMap,
+    has_sharded_messages: bool,
+}
+
+/// The cluster of the node at this address, which a name stands for.
+async fn cluster_at(
+    connector: &Connector,
+    name: &Address,
+    at: SocketAddr,
+) -> Result<OtherCluster, Fault> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let NodeAnswer {
+        answer,
+        has_sharded_messages,
+    } = ask_node_at(connector, name, at, &question).await?;
+    let asked = Address::Tcp {
+        host: at.ip().to_string(),
+        port: at.port(),
+    };
+    Ok(OtherCluster {
+        map: cluster_map(&answer, &asked).ok_or_else(no_map)?,
+        has_sharded_messages,
+    })
 }

@@ -74,7 +74,7 @@ fn channel_that_a_node_sends_elsewhere_goes_there_although_the_client_knew_the_n
     let _subscription = before.subscriber().subscribe(CHANNEL.to_owned());
     assert_eq!(node_of_channel(nodes), before.number());
     let redirect = Elsewhere::Moved(format!("{slot} {}", address(2)));
-    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &[redirect]);
+    cluster.subscriptions_sent_elsewhere(before.number(), &[redirect]);
     assert_eq!(node_of_channel(nodes), nodes.node(slot).node.number());
 }
 
@@ -94,7 +94,7 @@ fn channels_that_a_node_sends_elsewhere_in_one_answer_move_in_one_step() {
         .map(|name| Elsewhere::Moved(format!("{} {}", slot_of(name), address(2))));
     let redirects: Vec<_> = redirects.collect();
     let changes = nodes.shared.epochs.changes();
-    ClusterSlots(Arc::downgrade(&cluster)).sent_elsewhere(before.number(), &redirects);
+    cluster.subscriptions_sent_elsewhere(before.number(), &redirects);
     assert_eq!(nodes.shared.epochs.changes(), changes + 1);
     let now = nodes.node(slot_of(&names[0])).node.number();
     assert_ne!(now, before.number());
