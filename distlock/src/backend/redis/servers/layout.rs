@@ -20,22 +20,15 @@ use crate::telemetry;
 
 /// The servers of a client, by how they are arranged.
 pub(super) enum Layout {
-    /// One server has all keys.
-    One(Box<Single>),
-    /// The master of a service has all keys.
-    Sentinel {
-        master: Box<Single>,
-        /// What listens to the Sentinels ends when this is dropped.
-        _lives: watch::Sender<()>,
+    /// One server has all keys: that of the URL, or the master of a service.
+    Single {
+        node: Arc<Node>,
+        shared: Box<Shared>,
+        /// What listens to the Sentinels of the service ends when this is dropped.
+        sentinels: Option<watch::Sender<()>>,
     },
     /// Each node has the keys of some slots.
     Cluster(Arc<Cluster>),
-}
-
-/// A server that has all keys.
-pub(super) struct Single {
-    pub(super) node: Node,
-    shared: Shared,
 }
 
 /// The number of a single server. Nodes of a cluster have higher ones.
@@ -95,7 +88,11 @@ impl Layout {
         let messages = Arc::clone(&server);
         let mode = PubSubMode::Plain;
         let node = Node::new(server, messages, Expected::Server, &shared, ONE, mode);
-        Self::One(Box::new(Single { node, shared }))
+        Self::Single {
+            node: Arc::new(node),
+            shared: Box::new(shared),
+            sentinels: None,
+        }
     }
 
     fn behind(sentinels: &Arc<Sentinels>, lives: watch::Sender<()>, shared: Shared) -> Self {
@@ -104,24 +101,17 @@ impl Layout {
         let mode = PubSubMode::Plain;
         let node = Node::new(server, messages, Expected::Master, &shared, ONE, mode);
         sentinels.follow(node.links().map(Arc::downgrade));
-        Self::Sentinel {
-            master: Box::new(Single { node, shared }),
-            _lives: lives,
-        }
-    }
-
-    /// The server that has all keys, if there is one.
-    pub(super) fn single(&self) -> Option<&Node> {
-        match self {
-            Self::One(single) | Self::Sentinel { master: single, .. } => Some(&single.node),
-            Self::Cluster(_) => None,
+        Self::Single {
+            node: Arc::new(node),
+            shared: Box::new(shared),
+            sentinels: Some(lives),
         }
     }
 
     /// What the servers share.
     pub(super) fn shared(&self) -> &Shared {
         match self {
-            Self::One(single) | Self::Sentinel { master: single, .. } => &single.shared,
+            Self::Single { shared, .. } => shared,
             Self::Cluster(cluster) => cluster.shared(),
         }
     }

@@ -8,37 +8,12 @@ use crate::backend::redis::connection::Link;
 use crate::backend::{Disconnection, Fault};
 use crate::sync::try_all;
 
-/// A server that has keys.
-pub(super) enum Master<'a> {
-    Single(&'a Node),
-    OfCluster(Arc<Node>),
-}
-
-impl Master<'_> {
-    pub(super) fn node(&self) -> &Node {
-        match self {
-            Self::Single(node) => node,
-            Self::OfCluster(node) => node,
-        }
-    }
-
-    /// What errors and logs call the server.
-    pub(super) fn name(&self) -> &str {
-        self.node().name()
-    }
-}
-
 impl Servers {
     /// The servers that have keys.
-    pub(super) fn masters(&self) -> Vec<Master<'_>> {
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
         match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                vec![Master::Single(&single.node)]
-            }
-            Layout::Cluster(cluster) => {
-                let nodes = cluster.nodes.masters().into_iter();
-                nodes.map(Master::OfCluster).collect()
-            }
+            Layout::Single { node, .. } => vec![Arc::clone(node)],
+            Layout::Cluster(cluster) => cluster.nodes.masters(),
         }
     }
 
@@ -47,8 +22,8 @@ impl Servers {
         self.are_known().await?;
         let masters = self.masters();
         let pings = masters.iter().map(|master| async {
-            self.connected_epoch(master.node()).await?;
-            master.node().send(redis::cmd("PING")).await
+            self.connected_epoch(master).await?;
+            master.send(redis::cmd("PING")).await
         });
         let pinged = try_all(pings).await;
         if let (Err(_), Layout::Cluster(cluster)) = (&pinged, &self.layout) {
@@ -61,7 +36,7 @@ impl Servers {
     pub(super) async fn connected_epoch(&self, node: &Node) -> Result<u64, Fault> {
         let connected = node.connected_epoch().await;
         connected.map_err(|fault| match &self.layout {
-            Layout::One(_) | Layout::Sentinel { .. } => fault,
+            Layout::Single { .. } => fault,
             Layout::Cluster(cluster) => cluster.unreached(node, fault),
         })
     }
@@ -75,12 +50,12 @@ impl Servers {
             return Some(disconnection);
         }
         let masters = self.masters();
-        let links = masters.iter().map(|master| master.node().link());
+        let links = masters.iter().map(|master| master.link());
         // A link that was never up has no number yet. If there was no connection at all, each of them is waited for.
         let was_any_up = links.clone().any(|link| link.epoch() != 0);
         let is_used = |link: &Link| link.epoch() != 0 || link.fails_to_connect() || !was_any_up;
         let disconnections = masters.iter().filter_map(|master| {
-            let link = master.node().link();
+            let link = master.link();
             link.disconnection().filter(|_| is_used(link))
         });
         disconnections.max_by_key(|one| one.lasted)
@@ -89,9 +64,7 @@ impl Servers {
     /// What errors and logs call them.
     pub(crate) fn name(&self) -> String {
         match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                single.node.name().to_owned()
-            }
+            Layout::Single { node, .. } => node.name().to_owned(),
             Layout::Cluster(cluster) => cluster.nodes.name(),
         }
     }

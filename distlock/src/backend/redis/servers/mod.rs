@@ -17,6 +17,7 @@ mod sentinel;
 mod shared;
 
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,6 @@ use crate::sync::all;
 /// The servers of one client.
 pub(super) struct Servers {
     layout: Layout,
-    epochs: Arc<Epochs>,
 }
 
 /// How many keys are tried until one lies on a node. A node that has fewer slots than one of so many is rare.
@@ -59,39 +59,36 @@ impl Servers {
     ) -> Result<Self, Error> {
         no_effect::refuse(&url, config)?;
         let layout = Layout::of(url, identity, config, clock)?;
-        let epochs = Arc::clone(&layout.shared().epochs);
-        Ok(Self { layout, epochs })
+        Ok(Self { layout })
     }
 
     /// Connects. Returns when a server has answered, or after this time.
     pub(super) async fn connect(&self, patience: Duration) -> Result<(), Error> {
-        let connected = match (&self.layout, self.layout.single()) {
-            (Layout::Cluster(cluster), _) => cluster.open(patience).await,
-            (_, Some(node)) => {
+        let connected = match &self.layout {
+            Layout::Single { node, .. } => {
                 let connected = node.link().connected(patience).await;
                 connected.map(drop).map_err(|fault| NodeFault {
                     node: node.name().to_owned(),
                     fault,
                 })
             }
-            (_, None) => Ok(()),
+            Layout::Cluster(cluster) => cluster.open(patience).await,
         };
         connected.map_err(|NodeFault { node, fault }| fault.into_connection_error(node, patience))
     }
 
     /// Begins to connect. The caller does not wait for it.
     pub(super) fn begin_to_connect(&self) {
-        match (&self.layout, self.layout.single()) {
-            (Layout::Cluster(cluster), _) => cluster.begin_to_open(),
-            (_, Some(node)) => node.begin_to_connect(),
-            (_, None) => {}
+        match &self.layout {
+            Layout::Single { node, .. } => node.begin_to_connect(),
+            Layout::Cluster(cluster) => cluster.begin_to_open(),
         }
     }
 
     /// Completes when it is known which servers there are.
     pub(super) async fn are_known(&self) -> Result<(), Fault> {
         match &self.layout {
-            Layout::One(_) | Layout::Sentinel { .. } => Ok(()),
+            Layout::Single { .. } => Ok(()),
             Layout::Cluster(cluster) => cluster.is_opened().await,
         }
     }
@@ -124,38 +121,35 @@ impl Servers {
     pub(super) async fn facts(&self, key: &Key) -> Vec<ServerFacts> {
         // Otherwise each answer of a server that is not known yet says why there is none.
         let _are_known = self.are_known().await;
-        let (layout, single) = match &self.layout {
+        let (layout, sharded) = match &self.layout {
+            Layout::Single {
+                sentinels: None, ..
+            } => (ServerLayout::Single, false),
+            Layout::Single { .. } => (ServerLayout::Sentinel, false),
             Layout::Cluster(cluster) => {
-                let (nodes, sharded) = (
-                    cluster.nodes.masters(),
-                    cluster.nodes.has_sharded_messages(),
-                );
-                let near: Vec<Key> = nodes.iter().map(|node| self.key_at(node, key)).collect();
-                let of_node = nodes.iter().zip(&near).map(|(node, near)| {
-                    facts::of(
-                        node,
-                        ServerLayout::Cluster,
-                        sharded,
-                        AskedKeys { key, near },
-                    )
-                });
-                return all(of_node).await;
+                let sharded = cluster.nodes.has_sharded_messages();
+                (ServerLayout::Cluster, sharded)
             }
-            Layout::One(single) => (ServerLayout::Single, single),
-            Layout::Sentinel { master, .. } => (ServerLayout::Sentinel, master),
         };
-        let asked = AskedKeys { key, near: key };
-        vec![facts::of(&single.node, layout, false, asked).await]
+        let nodes = self.masters();
+        let near: Vec<Key> = nodes.iter().map(|node| self.key_at(node, key)).collect();
+        let of_node = nodes
+            .iter()
+            .zip(&near)
+            .map(|(node, near)| facts::of(node, layout, sharded, AskedKeys { key, near }));
+        all(of_node).await
     }
 
     /// A key that this node has, as far as that is known, whose name begins with that of `key`.
     fn key_at(&self, node: &Node, key: &Key) -> Key {
-        let mut keys = (0..MOST_KEYS_TRIED).filter_map(|number| {
+        let others = (0..MOST_KEYS_TRIED).filter_map(|number| {
             let name = format!("{}:{number}", key.name());
             Key::new("", &name).ok()
         });
         // By trial: a slot is a checksum of the name, so no name can be made for it.
-        let found = keys.find(|key| self.route(key).home().server == node.number());
+        let found = iter::once(key.clone())
+            .chain(others)
+            .find(|key| self.route(key).home().server == node.number());
         found.unwrap_or_else(|| key.clone())
     }
 
@@ -164,19 +158,19 @@ impl Servers {
     pub(super) fn count_all_listeners(&self) -> bool {
         match &self.layout {
             Layout::Cluster(cluster) => cluster.nodes.has_sharded_messages(),
-            Layout::One(_) | Layout::Sentinel { .. } => true,
+            Layout::Single { .. } => true,
         }
     }
 
     /// Whether one server has all keys.
     pub(super) fn is_one_server(&self) -> bool {
-        self.layout.single().is_some()
+        matches!(self.layout, Layout::Single { .. })
     }
 
     /// Why a primitive cannot have this name here.
     pub(super) fn refuses(&self, kind: Kind, name: &str) -> Option<&'static str> {
         match &self.layout {
-            Layout::One(_) | Layout::Sentinel { .. } => None,
+            Layout::Single { .. } => None,
             Layout::Cluster(_) => names::scattered(kind, name),
         }
     }
@@ -188,7 +182,7 @@ impl Servers {
 
     /// The changes of [`epoch`](Servers::epoch), for all keys.
     pub(super) fn epochs(&self) -> &Epochs {
-        &self.epochs
+        &self.layout.shared().epochs
     }
 
     /// Sets the function that says whether the end of a connection concerns anybody.
@@ -205,14 +199,12 @@ impl Servers {
     /// The connections to servers that have keys.
     #[cfg(feature = "test-util")]
     pub(super) fn connections(&self) -> Vec<ConnectionSeen> {
-        let of_node = |node: &Node| node.links().map(|link| link.seen()).collect::<Vec<_>>();
-        match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => of_node(&single.node),
-            Layout::Cluster(cluster) => {
-                let nodes = cluster.nodes.all();
-                nodes.iter().flat_map(|node| of_node(node)).collect()
-            }
-        }
+        let nodes = match &self.layout {
+            Layout::Single { node, .. } => vec![Arc::clone(node)],
+            Layout::Cluster(cluster) => cluster.nodes.all(),
+        };
+        let links = nodes.iter().flat_map(|node| node.links());
+        links.map(|link| link.seen()).collect()
     }
 }
 

@@ -27,9 +27,7 @@ impl Servers {
     #[inline]
     pub(crate) fn route(&self, key: &Key) -> Route<'_> {
         match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                Route::Single(&single.node)
-            }
+            Layout::Single { node, .. } => Route::Single(node),
             Layout::Cluster(cluster) => Route::Slot(cluster, slot_of(key.name())),
         }
     }

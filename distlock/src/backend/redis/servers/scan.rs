@@ -1,8 +1,9 @@
 //! How a scan goes from one master to the next.
 
+use std::sync::Arc;
+
 use redis::{Cmd, Value};
 
-use super::masters::Master;
 use super::node::Node;
 use super::{Layout, Servers};
 use crate::backend::redis::script::Publish;
@@ -33,7 +34,7 @@ impl Servers {
     /// How the scripts publish.
     pub(crate) fn publishes(&self) -> Publish {
         match &self.layout {
-            Layout::One(_) | Layout::Sentinel { .. } => Publish::Plain,
+            Layout::Single { .. } => Publish::Plain,
             Layout::Cluster(cluster) => cluster.nodes.publishes(),
         }
     }
@@ -65,12 +66,12 @@ impl Servers {
         let mut failed = None;
         for master in in_order(&masters, &others, first) {
             let from = current.filter(|at| at.server == master.name());
-            match self.read_page(master.node(), from, &page).await {
+            match self.read_page(master, from, &page).await {
                 Ok((value, epoch)) => {
                     let server = ScannedServer {
                         name: master.name().to_owned(),
                         epoch,
-                        is_replaced: master.node().link().epoch() != epoch,
+                        is_replaced: master.link().epoch() != epoch,
                         others,
                     };
                     return Ok(ScannedPage { value, server });
@@ -110,7 +111,7 @@ impl Servers {
         let masters = self.masters();
         let found = masters.iter().find(|master| master.name() == server.name);
         match found {
-            Some(master) => master.node().send_all(commands).await,
+            Some(master) => master.send_all(commands).await,
             // It has gone meanwhile, and others have its keys.
             None => Ok(Vec::new()),
         }
@@ -139,12 +140,12 @@ impl Servers {
 }
 
 /// The masters to ask for a page, in this order: those of `unread`, `first` before the others. If all are read, any of them.
-fn in_order<'m, 'n>(
-    masters: &'m [Master<'n>],
+fn in_order<'a>(
+    masters: &'a [Arc<Node>],
     unread: &[String],
     first: Option<&str>,
-) -> Vec<&'m Master<'n>> {
-    let is_unread = |master: &&Master<'_>| unread.iter().any(|other| other == master.name());
+) -> Vec<&'a Arc<Node>> {
+    let is_unread = |master: &&Arc<Node>| unread.iter().any(|other| other == master.name());
     let mut wanted: Vec<_> = masters.iter().filter(is_unread).collect();
     if wanted.is_empty() {
         wanted.extend(masters.first());
@@ -152,7 +153,7 @@ fn in_order<'m, 'n>(
     // Those that are away come last: what the others have is read before the scan fails.
     wanted.sort_by_key(|master| {
         let is_first = Some(master.name()) == first;
-        (!is_first, master.node().link().fails_to_connect())
+        (!is_first, master.link().fails_to_connect())
     });
     wanted
 }
