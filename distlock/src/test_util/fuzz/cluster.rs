@@ -10,7 +10,7 @@ use crate::backend::redis::connection::Address;
 use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::redis::servers::cluster::redirect::Redirect;
 use crate::backend::redis::servers::cluster::slots::{OwnedSlots, SlotMap, SlotOwner};
-use crate::backend::redis::servers::cluster::topology::owned_slots;
+use crate::backend::redis::servers::cluster::topology::{ClusterMap, cluster_map};
 use crate::backend::redis::slot::SLOTS;
 use crate::clock::Tick;
 
@@ -20,6 +20,10 @@ const LINGER: Duration = Duration::from_secs(10);
 /// number lets so many milliseconds pass. After each, the map has its invariants, and names only nodes that can be connected
 /// to.
 pub fn cluster(bytes: &[u8]) {
+    tells(values(bytes).take(64));
+}
+
+fn tells(answers: impl Iterator<Item = Value>) {
     let asked = node("10.0.0.1");
     let mut seen = Seen {
         map: SlotMap::new(vec![asked.clone()]),
@@ -27,7 +31,7 @@ pub fn cluster(bytes: &[u8]) {
         now: Tick::default(),
         nodes: BTreeSet::from([asked.clone()]),
     };
-    for value in values(bytes).take(64) {
+    for value in answers {
         seen.number += 1;
         match value.extract_error() {
             Ok(Value::Int(millis)) => seen.passes(millis.unsigned_abs()),
@@ -59,7 +63,7 @@ struct Seen {
 
 impl Seen {
     fn is_told(&mut self, reply: &Value, asked: &Address) {
-        let Some(owned) = owned_slots(reply, asked) else {
+        let Some(ClusterMap { owned, .. }) = cluster_map(reply, asked) else {
             return;
         };
         assert!(owned.len() <= usize::from(SLOTS));
@@ -156,5 +160,24 @@ impl Seen {
             "slot {slot}"
         );
         assert!(owner.is_none_or(|owner| self.nodes.contains(owner)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::test_util::fuzz::values::any_value;
+
+    proptest! {
+        #[test]
+        fn answers_of_any_shape_leave_the_map_in_order(answers in prop::collection::vec(any_value(), 1..4)) {
+            super::tells(answers.into_iter());
+        }
+
+        #[test]
+        fn redirect_of_any_text_is_followed_or_not_understood(text in "[0-9 :?.\\[\\]a-z\\PC]{0,40}") {
+            super::cluster(format!("-MOVED {text}\r\n-ASK {text}\r\n").as_bytes());
+        }
     }
 }

@@ -51,6 +51,7 @@ fn read(value: &Value) {
         }
     }
     faults.extend(reply::forced(all()).err());
+    faults.extend(reply::latch_seen(value).err());
     faults.extend(reply::number(all()).err());
     faults.extend(reply::two_numbers(all()).err());
     let is_protocol = |fault: &Fault| matches!(fault, Fault::Protocol(_));
@@ -106,4 +107,26 @@ fn targets(kind: Kind, many: usize) -> Vec<Target> {
     let resource = Resource { kind, key };
     let target = Target::of(&resource, Owner::new(uuid::Uuid::nil(), 1));
     vec![target; many]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::test_util::fuzz::values::any_value;
+
+    proptest! {
+        #[test]
+        fn reply_of_any_shape_is_read_or_refused(value in any_value()) {
+            super::read(&value);
+        }
+
+        #[test]
+        fn error_of_any_text_has_a_meaning(
+            code in "(ERR|MOVED|ASK|TRYAGAIN|CROSSSLOT|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
+            text in "[^\r\n]{0,60}",
+        ) {
+            super::reply(format!("-{code} {text}\r\n").as_bytes());
+        }
+    }
 }

@@ -217,27 +217,9 @@ fn meaning(code: &str, text: &str) -> Meaning {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use redis::Value;
 
     use super::*;
-
-    proptest! {
-        #[test]
-        fn error_of_any_text_has_a_meaning(
-            code in "(ERR|MOVED|ASK|TRYAGAIN|CROSSSLOT|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
-            text in "[^\r\n]{0,60}",
-        ) {
-            let line = format!("-{code} {text}\r\n");
-            let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
-            let error = answer.expect_err("an error");
-            let elsewhere = elsewhere(&error);
-            let noscript = is_noscript(&error);
-            prop_assert!(elsewhere.is_none() || !noscript);
-            let _replaced = breaks_connection(&error);
-            prop_assert!(!fault(error).to_string().is_empty());
-        }
-    }
 
     #[test]
     fn errors_in_scripts_mean_the_same_in_the_words_of_each_version() {
