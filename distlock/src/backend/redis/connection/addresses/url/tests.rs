@@ -196,34 +196,17 @@ fn cluster_has_nodes_and_sentinel_a_service() {
 
 #[test]
 fn each_arrangement_may_have_each_setting() {
-    let query = "watchdog_timeout=1m30s&key_prefix=shop%3A&name=orders&wait=500ms&max_hold=2h&max_waiters=1&\
-                 max_total_waiters=2&response_timeout=1.5s&unavailable_after=3s&waiter_timeout=4s&warn_after=5s&\
-                 fencing_token_ttl=6h&nodelay=true&track_holds=false&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
-                 look_up_interval=10s&ping_interval=11s&restart_grace=0&protocol=resp3";
-    let second = Duration::from_secs(1);
+    let query = "key_prefix=shop%3A&wait=500ms&max_waiters=1&nodelay=true&pub_sub=both&replicas=8&restart_grace=0&\
+                 protocol=resp3";
+    // The others are read as these are: the table has a test of each row.
     let expected = Settings {
-        watchdog_timeout: Some(90 * second),
         key_prefix: Some("shop:".to_owned()),
-        name: Some("orders".to_owned()),
-        default_wait: Some(second / 2),
-        max_hold: Some(7_200 * second),
+        default_wait: Some(Duration::from_millis(500)),
         max_waiters: Some(1),
-        max_total_waiters: Some(2),
-        response_timeout: Some(second * 3 / 2),
-        unavailable_after: Some(3 * second),
-        waiter_timeout: Some(4 * second),
-        warn_after: Some(5 * second),
-        fencing_token_ttl: Some(21_600 * second),
         nodelay: Some(true),
-        track_holds: Some(false),
         pub_sub: Some(PubSub::Both),
-        connect_timeout: Some(7 * second),
         replicas: Some(Replicas::Count(8)),
-        replicas_timeout: Some(9 * second),
-        look_up_interval: Some(10 * second),
-        ping_interval: Some(11 * second),
         restart_grace: Some(Duration::ZERO),
-        // The others are read as these are: the table has a test of each row.
         ..Settings::default()
     };
     for url in [
@@ -239,7 +222,7 @@ fn each_arrangement_may_have_each_setting() {
         assert_eq!(plain.settings, Settings::default(), "{url}");
     }
     let long = read("redis://h?default_wait=1s").settings.default_wait;
-    assert_eq!(long, Some(second));
+    assert_eq!(long, Some(Duration::from_secs(1)));
 }
 
 #[test]
