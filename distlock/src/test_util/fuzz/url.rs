@@ -1,9 +1,8 @@
 //! URLs of clients.
 
 use crate::backend::redis::connection::Address;
-use crate::backend::redis::connection::url::{self, Target as Servers, Tls, Url};
+use crate::backend::redis::connection::url::{Login, Target as Servers, Tls, Url};
 use crate::config::Settings;
-use crate::config::credentials::Credentials;
 
 /// A URL that is accepted names servers that can be connected to, and says the same when it is written anew. The password
 /// decides nothing but the password.
@@ -11,12 +10,12 @@ pub fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let masked = url::parse(&with_other_password(text));
-    match (url::parse(text), masked) {
+    let masked = Url::parse(&with_other_password(text));
+    match (Url::parse(text), masked) {
         (Ok(url), Ok(masked)) => {
             is_sound(&url);
             let again = written_anew(&url);
-            match url::parse(&again) {
+            match Url::parse(&again) {
                 Ok(read) => assert_eq!(read, url, "{again}"),
                 Err(error) => panic!("{again}: {error}"),
             }
@@ -90,14 +89,16 @@ fn is_sound(url: &Url) {
 }
 
 /// The words of a query for the user and the password. A user alone has its password elsewhere.
-fn login_at_sentinels(user: Option<&str>, credentials: Option<&Credentials>) -> String {
+fn login_at_sentinels(login: Option<&Login>) -> String {
     let word = |name, text: Option<&str>| {
         let word = text.map(|text| format!("&{name}={}", encoded(text)));
         word.unwrap_or_default()
     };
-    let user = user.or_else(|| credentials?.user());
-    let password = credentials.map(Credentials::password);
-    word("sentinel_user", user) + &word("sentinel_password", password)
+    let password = match login {
+        Some(Login::Full(credentials)) => Some(credentials.password()),
+        _ => None,
+    };
+    word("sentinel_user", login.and_then(Login::user)) + &word("sentinel_password", password)
 }
 
 /// A URL that says the same, with everything encoded that can be.
@@ -127,15 +128,14 @@ fn written_anew(url: &Url) -> String {
         Servers::Sentinel {
             service,
             db,
-            credentials,
-            user: at_sentinels,
+            login,
             tls,
             ..
         } => {
             is_insecure |= *tls == Tls::Insecure;
             let service = encoded(service);
             let tls = *tls != Tls::Off;
-            let login = login_at_sentinels(at_sentinels.as_deref(), credentials.as_ref());
+            let login = login_at_sentinels(login.as_ref());
             format!(
                 "{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}{settings}"
             )
@@ -150,13 +150,13 @@ fn written_anew(url: &Url) -> String {
 
 /// The user and the password, as they stand before the hosts.
 fn login_anew(url: &Url) -> String {
-    match (&url.user, &url.credentials) {
-        (Some(user), _) => format!("{}@", encoded(user)),
-        (None, Some(credentials)) => {
+    match &url.login {
+        Some(Login::User(user)) => format!("{}@", encoded(user)),
+        Some(Login::Full(credentials)) => {
             let user = credentials.user().unwrap_or_default();
             format!("{}:{}@", encoded(user), encoded(credentials.password()))
         }
-        (None, None) => String::new(),
+        None => String::new(),
     }
 }
 

@@ -43,7 +43,7 @@ impl Layout {
         clock: Clock,
     ) -> Result<Self, Error> {
         let name = config.name.with_id(identity.id());
-        let credentials = logins::credentials(url.credentials, url.user, config)?;
+        let credentials = logins::of_servers(url.login, config)?;
         let own = Arc::clone(identity);
         let connector = |db| Connector::new(db, credentials, own, name, url.tls, config);
         let is_alone = matches!(url.target, Target::Server { .. });
@@ -59,11 +59,10 @@ impl Layout {
                 sentinels,
                 service,
                 db,
-                credentials,
-                user,
+                login,
                 tls,
             } => {
-                let credentials = logins::of_sentinels(credentials, user, config)?;
+                let credentials = logins::of_sentinels(login, config)?;
                 let map = &config.address_map;
                 let to_servers = connector(db)?.mapping(map, &[]);
                 let to_sentinels = to_servers.for_sentinels(credentials, tls, config)?;

@@ -5,49 +5,55 @@ use std::fs;
 use std::future::ready;
 use std::path::{Path, PathBuf};
 
+use crate::backend::redis::connection::url::Login;
 use crate::config::Config;
 use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::config::source::Source;
 use crate::error::Error;
 
 /// The credentials for the servers.
-pub(super) fn credentials(
-    in_url: Option<Credentials>,
-    user: Option<String>,
+pub(super) fn of_servers(
+    in_url: Option<Login>,
     config: &Config,
 ) -> Result<Option<CredentialsSource>, Error> {
-    if let Some(built) = &config.credentials {
-        return Ok(Some(built.clone()));
+    match &config.credentials {
+        Some(built) => Ok(Some(built.clone())),
+        None => source(
+            in_url,
+            config.password_file.as_ref(),
+            "a user without password; write `user:password@`, set `password_file`, or leave both out",
+        ),
     }
-    if let Some(path) = &config.password_file {
-        let user = user.or_else(|| in_url?.user().map(str::to_owned));
-        return Ok(Some(of_file(user, path.clone())));
-    }
-    if user.is_some() {
-        return Err(Error::InvalidUrl {
-            reason: "a user without password; write `user:password@`, set `password_file`, or leave both out".to_owned(),
-        });
-    }
-    Ok(in_url.map(Source::Fixed))
 }
 
 /// The credentials for the Sentinels, which have separate users.
 pub(super) fn of_sentinels(
-    in_url: Option<Credentials>,
-    user: Option<String>,
+    in_url: Option<Login>,
     config: &Config,
 ) -> Result<Option<CredentialsSource>, Error> {
-    if let Some(path) = &config.sentinel_password_file {
-        let user = user.or_else(|| in_url?.user().map(str::to_owned));
-        return Ok(Some(of_file(user, path.clone())));
+    source(
+        in_url,
+        config.sentinel_password_file.as_ref(),
+        "`sentinel_user` without `sentinel_password`; write both, set `sentinel_password_file`, or leave both out",
+    )
+}
+
+fn source(
+    in_url: Option<Login>,
+    file: Option<&PathBuf>,
+    without_password: &str,
+) -> Result<Option<CredentialsSource>, Error> {
+    match (in_url, file) {
+        (in_url, Some(path)) => {
+            let user = in_url.as_ref().and_then(Login::user);
+            Ok(Some(of_file(user.map(str::to_owned), path.clone())))
+        }
+        (Some(Login::User(_)), None) => Err(Error::InvalidUrl {
+            reason: without_password.to_owned(),
+        }),
+        (Some(Login::Full(credentials)), None) => Ok(Some(Source::Fixed(credentials))),
+        (None, None) => Ok(None),
     }
-    if user.is_some() {
-        return Err(Error::InvalidUrl {
-            reason: "`sentinel_user` without `sentinel_password`; write both, set `sentinel_password_file`, or leave both out"
-                .to_owned(),
-        });
-    }
-    Ok(in_url.map(Source::Fixed))
 }
 
 /// The password that the file has at each connection.

@@ -32,13 +32,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use self::hosts::{address, addresses};
-use self::login::{credentials, is_user_alone, login_of};
+pub(crate) use self::login::Login;
 use self::looks_like::looks_like;
 use self::query::Query;
 use self::text::{decoded, invalid, not_encoded, number};
 use super::address::Address;
 use crate::config::Settings;
-use crate::config::credentials::Credentials;
 use crate::error::Error;
 
 const PORT: u16 = 6379;
@@ -48,9 +47,7 @@ const SENTINEL_PORT: u16 = 26379;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) target: Target,
-    pub(crate) credentials: Option<Credentials>,
-    /// The user, if the password is in a file or comes from the builder.
-    pub(crate) user: Option<String>,
+    pub(crate) login: Option<Login>,
     /// How to connect to the servers.
     pub(crate) tls: Tls,
     pub(crate) settings: Settings,
@@ -59,7 +56,41 @@ pub(crate) struct Url {
 impl Url {
     /// Reads a URL. Nothing is looked up or sent.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        parse(url)
+        // A file or a variable often ends with a line end, and some editors begin a file with a mark.
+        let is_around = |c: char| c.is_whitespace() || c == '\u{feff}';
+        let mut parts = Parts::of(url.trim_matches(is_around))?;
+        let mut login = parts
+            .user_info
+            .map(Login::of_user_info)
+            .transpose()?
+            .flatten();
+        if let Some(protocol) = parts.query.take("protocol")?
+            && !["resp3", "3"].contains(&protocol.to_ascii_lowercase().as_str())
+        {
+            return Err(invalid("the only `protocol` is `resp3`, or `3`"));
+        }
+        if let Some(family) = parts.query.take("family")?
+            && family != "0"
+        {
+            return Err(invalid(
+                "the only `family` is `0`: a name may have addresses of IPv4 and of IPv6",
+            ));
+        }
+        let tls = parts.tls(parts.has_tls);
+        let target = parts.target(&mut login)?;
+        if parts.is_insecure && tls == Tls::Off && !target.has_tls() {
+            return Err(invalid(
+                "`#insecure` is for TLS; write `rediss`, or leave it out",
+            ));
+        }
+        let settings = settings::settings(&mut parts.query)?;
+        parts.query.is_read()?;
+        Ok(Self {
+            target,
+            login,
+            tls,
+            settings,
+        })
     }
 }
 
@@ -83,9 +114,7 @@ pub(crate) enum Target {
         service: String,
         db: u32,
         /// For the Sentinels, not for the servers.
-        credentials: Option<Credentials>,
-        /// The same without a password, which a file may have.
-        user: Option<String>,
+        login: Option<Login>,
         /// How to connect to the Sentinels.
         tls: Tls,
     },
@@ -118,51 +147,6 @@ struct Parts<'a> {
     path: &'a str,
     query: Query<'a>,
     is_insecure: bool,
-}
-
-/// Reads a URL. Nothing is looked up or sent.
-pub(crate) fn parse(url: &str) -> Result<Url, Error> {
-    // A file or a variable often ends with a line end, and some editors begin a file with a mark.
-    let is_around = |c: char| c.is_whitespace() || c == '\u{feff}';
-    let mut parts = Parts::of(url.trim_matches(is_around))?;
-    let mut user = None;
-    let mut credentials = match parts.user_info {
-        // Of providers without a password.
-        None | Some(":") => None,
-        Some(name) if is_user_alone(name) => {
-            user = Some(decoded(name.trim_end_matches(':'), "the user")?);
-            None
-        }
-        Some(user_info) => Some(credentials(user_info)?),
-    };
-    if let Some(protocol) = parts.query.take("protocol")?
-        && !["resp3", "3"].contains(&protocol.to_ascii_lowercase().as_str())
-    {
-        return Err(invalid("the only `protocol` is `resp3`, or `3`"));
-    }
-    if let Some(family) = parts.query.take("family")?
-        && family != "0"
-    {
-        return Err(invalid(
-            "the only `family` is `0`: a name may have addresses of IPv4 and of IPv6",
-        ));
-    }
-    let tls = parts.tls(parts.has_tls);
-    let target = parts.target(&mut credentials, &mut user)?;
-    if parts.is_insecure && tls == Tls::Off && !target.has_tls() {
-        return Err(invalid(
-            "`#insecure` is for TLS; write `rediss`, or leave it out",
-        ));
-    }
-    let settings = settings::settings(&mut parts.query)?;
-    parts.query.is_read()?;
-    Ok(Url {
-        target,
-        credentials,
-        user,
-        tls,
-        settings,
-    })
 }
 
 /// What errors call the servers before it is known where they are.
@@ -233,18 +217,14 @@ impl<'a> Parts<'a> {
     }
 
     /// The servers, and where they are. The user and the password of a socket are in the query.
-    fn target(
-        &mut self,
-        credentials: &mut Option<Credentials>,
-        user: &mut Option<String>,
-    ) -> Result<Target, Error> {
+    fn target(&mut self, login: &mut Option<Login>) -> Result<Target, Error> {
         Ok(match self.arrangement {
             Arrangement::Server => Target::Server {
                 address: self.one_address()?,
                 db: self.database(self.path)?,
             },
             Arrangement::Socket => {
-                self.login_of_socket(credentials, user)?;
+                self.login_of_socket(login)?;
                 Target::Server {
                     address: self.socket()?,
                     db: self.database("")?,
@@ -262,24 +242,17 @@ impl<'a> Parts<'a> {
     }
 
     /// Reads the user and the password of a socket from the query. A user alone has its password from elsewhere.
-    fn login_of_socket(
-        &mut self,
-        credentials: &mut Option<Credentials>,
-        user: &mut Option<String>,
-    ) -> Result<(), Error> {
+    fn login_of_socket(&mut self, login: &mut Option<Login>) -> Result<(), Error> {
         let (name, password) = (self.query.take("user")?, self.query.take("pass")?);
         if name.is_none() && password.is_none() {
             return Ok(());
         }
-        if credentials.is_some() || user.is_some() {
+        if login.is_some() {
             return Err(invalid(
                 "there is a user before the `@`, and another one in the query",
             ));
         }
-        match password {
-            Some(password) => *credentials = Some(login_of(name.unwrap_or_default(), password)?),
-            None => *user = name.filter(|name| !name.is_empty()),
-        }
+        *login = Login::of_words(name, password)?;
         Ok(())
     }
 
@@ -332,16 +305,12 @@ impl<'a> Parts<'a> {
         };
         let user = self.query.take("sentinel_user")?;
         let password = self.query.take("sentinel_password")?;
-        let (credentials, user) = match password {
-            Some(password) => (Some(login_of(user.unwrap_or_default(), password)?), None),
-            None => (None, user.filter(|user| !user.is_empty())),
-        };
+        let login = Login::of_words(user, password)?;
         Ok(Target::Sentinel {
             sentinels: addresses(self.hosts, SENTINEL_PORT)?,
             service: decoded(service, "the name of the service")?,
             db: self.database(db)?,
-            credentials,
-            user,
+            login,
             tls: self.tls(has_tls),
         })
     }

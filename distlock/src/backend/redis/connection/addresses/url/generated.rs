@@ -5,6 +5,7 @@ use proptest::sample::select;
 
 use super::tests::{read, tcp};
 use super::*;
+use crate::config::credentials::Credentials;
 
 /// What the generated passwords are made of. No other text of the URLs has it.
 const SECRET: &str = "SeCrEt";
@@ -75,16 +76,16 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in ".*", tail in "[a-z0-9:/@?#%&=,\\[\\]+.-]{0,40}") {
         for url in [text.clone(), tail.clone(), format!("redis://{text}"), format!("rediss+sentinel://{tail}")] {
-            let _read = parse(&url);
+            let _read = Url::parse(&url);
         }
     }
 
     #[test]
     fn no_error_quotes_a_password(url in url_with_passwords()) {
-        match parse(&url) {
+        match Url::parse(&url) {
             Err(error) => prop_assert!(!error.to_string().contains(SECRET), "{url}: {error}"),
             // A wrong URL may still be a right one of another meaning, also of another name of the client.
-            Ok(read) => prop_assert!(!format!("{:?}", read.credentials).contains(SECRET), "{url}"),
+            Ok(read) => prop_assert!(!format!("{:?}", read.login).contains(SECRET), "{url}"),
         }
     }
 
@@ -111,12 +112,11 @@ proptest! {
             sentinels: hosts.iter().map(|(host, port)| tcp(host, *port)).collect(),
             service,
             db,
-            credentials: None,
-            user: None,
+            login: None,
             tls: Tls::Off,
         };
         let url = read(&url);
         prop_assert_eq!(url.target, expected);
-        prop_assert_eq!(url.credentials, Some(Credentials::new(user, password)));
+        prop_assert_eq!(url.login, Some(Login::Full(Credentials::new(user, password))));
     }
 }

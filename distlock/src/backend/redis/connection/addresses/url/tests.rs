@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::config::credentials::Credentials;
 use crate::config::{PubSub, Replicas, Settings};
 
 pub(super) fn tcp(host: &str, port: u16) -> Address {
@@ -11,11 +12,15 @@ pub(super) fn tcp(host: &str, port: u16) -> Address {
 }
 
 pub(super) fn read(url: &str) -> Url {
-    parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    Url::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+fn full(user: &str, password: &str) -> Login {
+    Login::Full(Credentials::new(user, password))
 }
 
 fn refused(url: &str) -> String {
-    match parse(url) {
+    match Url::parse(url) {
         Ok(read) => panic!("{url}: {read:?}"),
         Err(error) => error.to_string(),
     }
@@ -79,15 +84,14 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
         let target = Target::Server { address, db };
         let expected = Url {
             target,
-            credentials,
-            user: None,
+            login: credentials.map(Login::Full),
             tls,
             settings: Settings::default(),
         };
         assert_eq!(read(url), expected, "{url}");
     }
-    let shop = Some(Credentials::new("shop@x", "a,b:/c"));
-    assert_eq!(read("redis://shop%40x:a,b:%2fc@h").credentials, shop);
+    let shop = Some(full("shop@x", "a,b:/c"));
+    assert_eq!(read("redis://shop%40x:a,b:%2fc@h").login, shop);
 }
 
 #[test]
@@ -99,8 +103,7 @@ fn user_may_stand_without_a_password() {
         "unix:///r?user=shop",
         "unix:///r?user=shop&password_file=/p",
     ] {
-        let url = read(url);
-        assert_eq!((url.user.as_deref(), url.credentials), (Some("shop"), None));
+        assert_eq!(read(url).login, Some(Login::User("shop".to_owned())));
     }
     let text = refused("unix://shop@/r?user=u&pass=p");
     assert!(text.contains("another one in the query"), "{text}");
@@ -124,7 +127,7 @@ fn urls_are_read_as_providers_write_them() {
     ] {
         let url = read(url);
         assert_eq!(url.target, plain(db));
-        assert_eq!(url.credentials, None);
+        assert_eq!(url.login, None);
     }
     let capital = read("redis://h?WAIT=5s&NoDelay=TRUE&pub_sub=Both").settings;
     assert_eq!(capital.default_wait, Some(Duration::from_secs(5)));
@@ -147,8 +150,8 @@ fn cluster_has_nodes_and_sentinel_a_service() {
     let seeds = vec![tcp("h1", 7000), tcp("h2", 6379), tcp("::1", 7001)];
     assert_eq!(url.target, Target::Cluster { seeds, db: 0 });
     assert_eq!(
-        (url.credentials, url.tls),
-        (Some(Credentials::new("shop", "pw")), Tls::Verified)
+        (url.login, url.tls),
+        (Some(full("shop", "pw")), Tls::Verified)
     );
     assert_eq!(
         read("redis-cluster://h").target,
@@ -160,8 +163,7 @@ fn cluster_has_nodes_and_sentinel_a_service() {
         sentinels: sentinels.clone(),
         service: "my locks".into(),
         db: 4,
-        credentials: None,
-        user: None,
+        login: None,
         tls: Tls::Off,
     };
     assert_eq!(
@@ -175,12 +177,11 @@ fn cluster_has_nodes_and_sentinel_a_service() {
         sentinels,
         service: "locks".into(),
         db: 0,
-        credentials: Some(Credentials::new("s", "&")),
-        user: None,
+        login: Some(full("s", "&")),
         tls: Tls::Off,
     };
     assert_eq!(
-        (url.target, url.tls, url.credentials),
+        (url.target, url.tls, url.login),
         (other_login, Tls::Insecure, None)
     );
     let url = read("redis+sentinel://h/locks?Sentinel_TLS=True#insecure");
