@@ -98,10 +98,8 @@ impl Drop for Share {
                 channel.shares.remove(&self.client);
             }
         }
-        let is_last = channel.shares.is_empty();
-        let removed = is_last.then(|| state.channels.remove(&self.topic));
-        // Outside of the mutex: the end of a signal wakes those that watch it.
-        drop(state);
-        drop(removed);
+        if channel.shares.is_empty() {
+            state.channels.remove(&self.topic);
+        }
     }
 }

@@ -29,15 +29,10 @@ impl Subscription {
     /// Completes when the waiter should repeat its attempt: at the next change if the subscription was active at the
     /// last attempt, otherwise as soon as it is active, since messages may have been missed until then.
     pub(crate) async fn changed(&mut self, was_active: bool) {
-        let closed = if was_active {
-            self.signal.changed().await.is_err()
+        if was_active {
+            self.signal.changed().await;
         } else {
-            let activated = self.signal.wait_for(|signal| signal.active).await;
-            activated.is_err()
-        };
-        // The sender is gone, so nothing will ever change. The waiter's own timer wakes it.
-        if closed {
-            std::future::pending::<()>().await;
+            self.signal.wait_for(|signal| signal.active).await;
         }
     }
 

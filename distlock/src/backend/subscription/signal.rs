@@ -8,7 +8,7 @@
 pub struct Signal {
     /// Whether the server has confirmed the subscription, so that messages arrive.
     pub active: bool,
-    /// Changes with each message, and whenever the subscription becomes active or is dropped.
+    /// Changes with each message, and whenever the subscription becomes active or is dropped. This wakes those who watch.
     pub version: u64,
     /// Changes with each message. The difference to the version changes only when the subscription becomes active or is
     /// dropped.

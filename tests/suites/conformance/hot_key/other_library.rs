@@ -61,7 +61,7 @@ async fn theirs(client: &Client) -> u32 {
             verbs.release(KEY, owner).await.unwrap();
             grants += 1;
         } else {
-            messages.changed().await.unwrap();
+            messages.changed().await;
         }
         sleep(WAKE_UP).await;
     }

@@ -121,36 +121,25 @@ impl Channels {
 
     /// Removes a share in a channel. Returns the server whose task wakes too late for the end of the channel's lingering, if
     /// there is one.
-    pub(super) fn leave(
-        &mut self,
-        channel: &Channel,
-        now: Tick,
-    ) -> (Option<ServerNumber>, Notifications) {
-        let mut notifications = Notifications::default();
-        let Some(entry) = self.entries.get_mut(channel) else {
-            return (None, notifications);
-        };
+    pub(super) fn leave(&mut self, channel: &Channel, now: Tick) -> Option<ServerNumber> {
+        let entry = self.entries.get_mut(channel)?;
         // Each share leaves once, so the number is not 0 before. Saturating, because drops call this and must not panic.
         entry.shares = entry.shares.saturating_sub(1);
         if entry.shares > 0 {
-            return (None, notifications);
+            return None;
         }
         let server = entry.server;
-        let is_late = match entry.state {
+        match entry.state {
             State::Wanted | State::Refused(_) => {
                 self.cancel_look(channel);
-                let removed = self.remove(channel);
-                notifications
-                    .ended
-                    .extend(removed.map(|entry| entry.signal));
+                self.remove(channel);
                 self.wanted.remove(&(server, Arc::clone(channel)));
-                false
+                None
             }
-            State::Live => self.begin_lingering(channel, now),
+            State::Live => self.begin_lingering(channel, now).then_some(server),
             // The confirmation decides: without shares the channel lingers then, or is removed.
-            State::Subscribing | State::Lingering(_) | State::Leaving => false,
-        };
-        (is_late.then_some(server), notifications)
+            State::Subscribing | State::Lingering(_) | State::Leaving => None,
+        }
     }
 
     /// Returns whether the task of the server wakes too late for the end of the lingering.
@@ -271,9 +260,7 @@ impl Channels {
                 continue;
             }
             entry.state = State::Live;
-            notifications
-                .changes
-                .push((entry.signal.clone(), Some(true)));
+            notifications.add(&entry.signal, Some(true));
             if entry.shares == 0 {
                 let _is_late = self.begin_lingering(channel, now);
             }
@@ -299,8 +286,7 @@ impl Channels {
             }
             Some(entry) => {
                 entry.state = State::Refused(until);
-                let inactive = (entry.signal.clone(), Some(false));
-                notifications.changes.push(inactive);
+                notifications.add(&entry.signal, Some(false));
                 let _is_late = self.plan_look(channel, until);
             }
         }
@@ -376,10 +362,9 @@ impl Channels {
             .collect()
     }
 
-    fn remove(&mut self, channel: &Channel) -> Option<Entry> {
-        let removed = self.entries.remove(channel);
+    fn remove(&mut self, channel: &Channel) {
+        self.entries.remove(channel);
         table::shrink(&mut self.entries);
-        removed
     }
 
     /// A channel is not subscribed any more: without shares its entry is removed, with shares it is wanted again.
@@ -389,29 +374,21 @@ impl Channels {
             return;
         };
         if entry.shares == 0 {
-            let removed = self.remove(channel);
-            notifications
-                .ended
-                .extend(removed.map(|entry| entry.signal));
+            self.remove(channel);
         } else if entry.state != State::Wanted {
             entry.state = State::Wanted;
-            notifications
-                .changes
-                .push((entry.signal.clone(), Some(false)));
+            notifications.add(&entry.signal, Some(false));
             self.wanted.insert((entry.server, Arc::clone(channel)));
         }
     }
 
     /// A message has arrived.
     pub(super) fn message(&self, channel: &str) -> Notifications {
-        let signal = self
-            .entries
-            .get(channel)
-            .map(|entry| (entry.signal.clone(), None));
-        Notifications {
-            changes: signal.into_iter().collect(),
-            ended: Vec::new(),
+        let mut notifications = Notifications::default();
+        if let Some(entry) = self.entries.get(channel) {
+            notifications.add(&entry.signal, None);
         }
+        notifications
     }
 
     /// How many of this client's connections the server counts as subscribers of a channel: one or none.

@@ -9,16 +9,16 @@ use crate::sync::foreign;
 /// state of the subscription; a message leaves it as it is.
 #[must_use]
 #[derive(Debug, Default)]
-pub(super) struct Notifications {
-    pub(super) changes: SmallVec<[(watched::Sender, Option<bool>); 1]>,
-    /// The signals of channels that were removed. Dropping one wakes those that still watch it.
-    pub(super) ended: Vec<watched::Sender>,
-}
+pub(super) struct Notifications(SmallVec<[(watched::Sender, Option<bool>); 1]>);
 
 impl Notifications {
+    pub(super) fn add(&mut self, signal: &watched::Sender, active: Option<bool>) {
+        self.0.push((signal.clone(), active));
+    }
+
     /// Wakes the waiters.
     pub(super) fn send(self) {
-        foreign::each(self.changes, |(signal, active)| {
+        foreign::each(self.0, |(signal, active)| {
             signal.send_modify(|signal| {
                 signal.active = active.unwrap_or(signal.active);
                 signal.version += 1;

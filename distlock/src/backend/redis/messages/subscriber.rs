@@ -227,8 +227,7 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let now = self.shared.clock.now();
-        let (number, notifications) = self.shared.channels.lock().leave(&self.channel, now);
-        notifications.send();
+        let number = self.shared.channels.lock().leave(&self.channel, now);
         let server = number.and_then(|number| self.shared.servers.read().get(&number).cloned());
         if let Some(server) = server {
             foreign::notify_own_task(&server.wake);

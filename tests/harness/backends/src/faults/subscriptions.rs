@@ -51,14 +51,13 @@ impl Relay {
     /// that.
     fn update(&self, message: bool) -> bool {
         let mut was_dropped = false;
-        self.outer.send_if_modified(|signal| {
+        self.outer.send_modify(|signal| {
             let active = self.is_active();
             was_dropped = signal.active && !active;
             let is_change = active != signal.active || (active && message);
             signal.messages += u64::from(message && active && signal.active);
             signal.active = active;
             signal.version += u64::from(is_change);
-            is_change
         });
         was_dropped
     }
@@ -153,7 +152,8 @@ async fn forward(relay: Arc<Relay>, mut inner: watched::Receiver, clock: Clock, 
         relay.confirmed.store(true, Ordering::Release);
         relay.update(false);
     }
-    while inner.changed().await.is_ok() {
+    loop {
+        inner.changed().await;
         if !relay.is_silent() {
             relay.update(true);
         }

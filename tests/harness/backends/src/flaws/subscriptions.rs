@@ -28,9 +28,10 @@ const ACTIVE: Signal = Signal {
 pub(super) fn active_at_once(inner: Subscription, clock: Clock) -> Subscription {
     relay(inner, ACTIVE, async move |mut inner, outer| {
         clock.sleep_until(clock.now().after(CONFIRMATION)).await;
-        let _closed = inner.wait_for(|signal| signal.active).await.is_err();
+        inner.wait_for(|signal| signal.active).await;
         inner.mark_unchanged();
-        while inner.changed().await.is_ok() {
+        loop {
+            inner.changed().await;
             let Signal {
                 active, messages, ..
             } = inner.get();
@@ -48,16 +49,16 @@ pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
     let first = inner.signal().get();
     relay(inner, first, async move |mut inner, outer| {
         let mut was_active = first.active;
-        while inner.changed().await.is_ok() {
+        loop {
+            inner.changed().await;
             let Signal {
                 active, messages, ..
             } = inner.get();
-            outer.send_if_modified(|signal| {
+            outer.send_modify(|signal| {
                 signal.messages = messages;
                 let is_shown = active && (was_active || !signal.active);
                 signal.active |= active;
                 signal.version += u64::from(is_shown);
-                is_shown
             });
             was_active = active;
         }

@@ -45,7 +45,7 @@ fn channel_that_is_left_and_joined_again_has_one_look_and_wakes_the_task_once() 
     let channel = name("c");
     let _signal = live(&mut channels, &channel);
     let leave = |channels: &mut Channels, ms| {
-        let (late, _) = channels.leave(&channel, Tick::from_millis(ms));
+        let late = channels.leave(&channel, Tick::from_millis(ms));
         assert!(channels.timed.len() == 1 && channels.next_end(HERE) == Tick::from_millis(10));
         late
     };
