@@ -259,7 +259,6 @@ impl Backend for MemoryBackend {
     fn answered(&self, key: &Key, request: Owner) {
         let mut state = self.store.state.lock();
         number::answered(&mut state, key, request);
-        permit::answered(&mut state, key, request);
     }
 
     #[cfg(feature = "testing")]

@@ -42,8 +42,6 @@ pub(super) struct State {
     pub(super) expiries: Expiries,
     pub(super) channels: HashMap<Topic, Channel, RandomState>,
     pub(super) tokens: Tokens,
-    /// What is remembered of owners and requests of expirable semaphores.
-    pub(super) notes: permit::Notes,
     /// The waiters of fair locks, by key. A key without waiters has no entry.
     pub(super) queues: HashMap<Name, fair::Places, RandomState>,
     /// How many latches were opened.

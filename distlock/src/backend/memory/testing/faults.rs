@@ -310,6 +310,5 @@ impl State {
         }
         self.queues.remove(key);
         self.tokens.lose(key);
-        self.notes.forget(key);
     }
 }

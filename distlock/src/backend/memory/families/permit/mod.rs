@@ -3,13 +3,11 @@
 //! Redisson says of a permit that somebody has that it is "acquired". A permit whose lease has ended counts as free
 //! from that moment, but moves back to the free ones only when the next verb that changes the semaphore takes it back.
 
-mod notes;
 mod permits;
 
-pub(crate) use self::notes::Notes;
 pub(crate) use self::permits::Permits;
 use crate::backend::memory::call::Call;
-use crate::backend::memory::families::number;
+use crate::backend::memory::families::number::{self, Mark};
 use crate::backend::memory::store::{State, Value};
 use crate::backend::{
     Attempt, Attempted, Fault, Forced, Inspected, PermitChange, Released, Renewal, Seen, Target,
@@ -42,7 +40,7 @@ pub(crate) fn attempt(
     let target = &attempt.target;
     let now = call.now;
     let key = &target.resource.key;
-    let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
+    let has_ended = number::mark(state, key, target.owner) == Some(Mark::Ended);
     if let Some(former) = attempt.through.as_deref().and_then(Through::detached) {
         return attach(state, attempt, former.owner, now, has_ended);
     }
@@ -170,8 +168,7 @@ pub(crate) fn release(state: &mut State, target: &Target, call: Call) -> Result<
 pub(crate) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let released = release(state, target, call)?;
     let key = &target.resource.key;
-    let ended = &mut state.notes.ended;
-    ended.put(key, target.owner, (), call.ended_until(), call.now);
+    number::remember(state, key, target.owner, Mark::Ended, call.ended_until());
     Ok(released)
 }
 
@@ -255,8 +252,7 @@ fn remaining_lease(state: &mut State, key: &Key, id: PermitId, now: Tick) -> Res
     Ok(left.map_or(NOT_ACQUIRED, |left| left.as_millis() as i64))
 }
 
-/// Carries out a change, unless this request was answered before: then the answer is the same, and nothing changes.
-/// `change` answers also whether waiters have to know of it.
+/// Carries out a change once for each request. `change` answers also whether waiters have to know of it.
 fn once(
     state: &mut State,
     key: &Key,
@@ -265,21 +261,13 @@ fn once(
     change: impl FnOnce(&mut State) -> Result<(i64, bool), Fault>,
 ) -> Result<i64, Fault> {
     permits(state, key)?;
-    if let Some(answer) = state.notes.answers.get(key, request, call.now) {
-        return Ok(answer);
-    }
-    let (answer, concerns_waiters) = change(state)?;
-    if concerns_waiters {
-        state.publish(call.client, Family::Permit, key);
-    }
-    let answers = &mut state.notes.answers;
-    answers.put(key, request, answer, call.remember_until(), call.now);
-    Ok(answer)
-}
-
-/// Removes what is remembered of a request.
-pub(crate) fn answered(state: &mut State, key: &Key, request: Owner) {
-    state.notes.answers.remove(key, request);
+    number::once(state, key, request, call, |state| {
+        let (answer, concerns_waiters) = change(state)?;
+        if concerns_waiters {
+            state.publish(call.client, Family::Permit, key);
+        }
+        Ok(answer)
+    })
 }
 
 fn create(state: &mut State, key: &Key, free: i64, now: Tick) {
