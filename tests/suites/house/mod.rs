@@ -220,7 +220,6 @@ const ORDERS: &[(&str, &[&str])] = &[
             "pings",
             "outage",
             "stake",
-            "known_run",
             "epochs",
             "phase",
             "unanswered",

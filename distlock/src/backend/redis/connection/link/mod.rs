@@ -10,7 +10,6 @@
 mod config;
 mod connecting;
 mod epochs;
-mod known_run;
 mod name_watch;
 mod opening;
 mod other_masters;
@@ -34,7 +33,6 @@ use tokio::time::Instant;
 
 pub(crate) use self::config::{LinkConfig, OnPush};
 pub(crate) use self::epochs::Epochs;
-use self::known_run::KnownRun;
 pub(crate) use self::name_watch::{Look, NameWatch, Named};
 pub(crate) use self::opening::Connected;
 use self::opening::Opening;
@@ -83,8 +81,13 @@ pub(crate) struct Link {
     /// Where the current connection leads, or the last one.
     endpoint: Mutex<Option<Endpoint>>,
     opening: Opening,
-    pub(crate) known_run: KnownRun,
+    /// The number of the connection over which the run of the server was asked for last, and the answer. The mutex is tokio's: it is
+    /// held while the server is asked.
+    known_run: tokio::sync::Mutex<Option<(u64, RunId)>>,
 }
+
+/// The id of a run of a server; `None` if the user may not ask for it, or if the server has none.
+type RunId = Option<Arc<str>>;
 
 impl Link {
     /// A link that connects when a connection is first asked for.
@@ -105,7 +108,7 @@ impl Link {
             down_since: Mutex::new(Instant::now()),
             endpoint: Mutex::default(),
             opening: Opening::default(),
-            known_run: KnownRun::default(),
+            known_run: tokio::sync::Mutex::default(),
         })
     }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::known_run::RunId;
-use super::{Connected, Link};
+use super::{Connected, Link, RunId};
 use crate::backend::redis::connection::connect::info;
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
@@ -18,15 +17,16 @@ impl Link {
     pub(crate) async fn server_run(self: &Arc<Self>, patience: Duration) -> Result<RunId, Fault> {
         let connected = self.connected(patience).await?;
         let epoch = connected.epoch;
-        if let Some(run) = self.known_run.over(epoch) {
-            return Ok(run);
-        }
         let asked = async {
             // One caller asks for all: the others find the answer when they get this lock.
-            let _asking = self.known_run.asking.lock().await;
-            match self.known_run.over(epoch) {
-                Some(run) => Ok(run),
-                None => self.ask_for_run(connected).await,
+            let mut known = self.known_run.lock().await;
+            match &*known {
+                Some((of, run)) if *of == epoch => Ok(run.clone()),
+                _ => {
+                    let run = self.ask_for_run(connected).await?;
+                    *known = Some((epoch, run.clone()));
+                    Ok(run)
+                }
             }
         };
         match timeout(patience, asked).await {
@@ -43,22 +43,20 @@ impl Link {
         let epoch = connected.epoch;
         let mut info = cmd("INFO");
         info.arg("server");
-        let run = match info.query_async::<String>(&mut connected.connection).await {
+        match info.query_async::<String>(&mut connected.connection).await {
             Ok(text) => {
                 self.answered(epoch);
-                info::run_id(&text).map(Arc::from)
+                Ok(info::run_id(&text).map(Arc::from))
             }
             Err(error) => {
                 if reply::breaks_connection(&error) {
                     self.broken(epoch, &error.to_string());
                 }
                 match reply::fault(error) {
-                    fault if !fault.is_final() => return Err(fault),
-                    _ => None,
+                    fault if !fault.is_final() => Err(fault),
+                    _ => Ok(None),
                 }
             }
-        };
-        *self.known_run.last.lock() = Some((epoch, run.clone()));
-        Ok(run)
+        }
     }
 }
