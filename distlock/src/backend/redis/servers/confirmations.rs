@@ -24,6 +24,7 @@ use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
 use crate::config::{Confirmation, Replicas};
 use crate::error::show;
+use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::task::boxed;
 use crate::sync::{Mutex, foreign};
 
@@ -34,14 +35,9 @@ pub(super) struct Confirmations {
     response_timeout: Duration,
     /// Whether the server has answered all of these commands before.
     has_confirmed: AtomicBool,
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    unconfirmed: Vec<Unconfirmed>,
-    /// Whether the task runs that confirms what is queued.
-    has_task: bool,
+    queue: Mutex<Vec<Unconfirmed>>,
+    /// Confirms what is queued.
+    task: OnDemandTask,
 }
 
 /// A grant that is not confirmed yet.
@@ -82,6 +78,7 @@ impl Confirmations {
             response_timeout,
             has_confirmed: AtomicBool::new(false),
             queue: Mutex::default(),
+            task: OnDemandTask::default(),
         })
     }
 
@@ -107,21 +104,25 @@ impl Confirmations {
 
     fn add(self: &Arc<Self>, unconfirmed: Unconfirmed) {
         let mut queue = self.queue.lock();
-        queue.unconfirmed.push(unconfirmed);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        if !mem::replace(&mut queue.has_task, true) {
-            // Before the task is made: its drop, if the runtime has ended, takes this lock.
+        queue.push(unconfirmed);
+        // Under the mutex: a task that finds the queue empty ends under it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Some(running) = self.task.begin()
+        {
             drop(queue);
-            let task = Task {
-                confirmations: Arc::clone(self),
-                is_over: false,
-            };
-            // An `async` block, so that the future has the task before its first poll: if the runtime has ended, the task is
-            // dropped with it, and the next caller starts another one.
-            drop(runtime.spawn(boxed(async move { task.confirm_all().await })));
+            drop(runtime.spawn(boxed(confirm_all(Arc::clone(self), running))));
         }
+    }
+
+    /// The grants that are queued. If there are none, the task is over.
+    fn next_batch(&self, running: &mut Option<RunningTask>) -> Option<Vec<Unconfirmed>> {
+        let mut queue = self.queue.lock();
+        if queue.is_empty() {
+            // Under the mutex: who adds a grant after this starts another task.
+            drop(running.take());
+            return None;
+        }
+        Some(mem::take(&mut queue))
     }
 
     /// Confirms these grants together.
@@ -339,33 +340,10 @@ fn unknown(text: String) -> Failed {
     Failed::With(Fault::Unknown(cause(text)))
 }
 
-/// The task that confirms what is queued. If it ends with its runtime, the next grant starts another one.
-struct Task {
-    confirmations: Arc<Confirmations>,
-    is_over: bool,
-}
-
-impl Task {
-    async fn confirm_all(mut self) {
-        while let Some(batch) = self.next() {
-            self.confirmations.confirm_together(batch).await;
-        }
-    }
-
-    /// The grants that are queued. If there are none, the task is over.
-    fn next(&mut self) -> Option<Vec<Unconfirmed>> {
-        let mut queue = self.confirmations.queue.lock();
-        // Under the mutex: who adds a grant after this starts another task.
-        self.is_over = queue.unconfirmed.is_empty();
-        queue.has_task = !self.is_over;
-        (!self.is_over).then(|| mem::take(&mut queue.unconfirmed))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.confirmations.queue.lock().has_task = false;
-        }
+/// Confirms what is queued. If this ends with its runtime, the next grant starts another task.
+async fn confirm_all(confirmations: Arc<Confirmations>, running: RunningTask) {
+    let mut running = Some(running);
+    while let Some(batch) = confirmations.next_batch(&mut running) {
+        confirmations.confirm_together(batch).await;
     }
 }
