@@ -13,18 +13,11 @@ use crate::sync::{Mutex, foreign};
 /// The words of all servers of one client. The driver's tasks add them and wait for nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    names: Mutex<Names>,
+    told: Mutex<Told>,
     wake: Notify,
 }
 
-/// The names that were told, each once, or that all keys were.
-#[derive(Debug, Default)]
-struct Names {
-    all: bool,
-    names: HashSet<String>,
-}
-
-impl Names {
+impl Told {
     /// A word with this data: the names of keys, or none for all keys.
     fn add(&mut self, data: &[Value]) {
         for value in data {
@@ -54,12 +47,9 @@ impl Names {
     }
 
     /// What was told since the last call, if anything was.
-    fn take(&mut self) -> Option<Told> {
-        let Self { all, names } = std::mem::take(self);
-        (all || !names.is_empty()).then(|| Told {
-            all,
-            names: names.into_iter().collect(),
-        })
+    fn take(&mut self) -> Option<Self> {
+        let is_any = self.all || !self.names.is_empty();
+        is_any.then(|| std::mem::take(self))
     }
 }
 
@@ -69,14 +59,14 @@ impl Heard {
         if push.kind != PushKind::Invalidate {
             return;
         }
-        self.names.lock().add(&push.data);
+        self.told.lock().add(&push.data);
         foreign::notify_own_task(&self.wake);
     }
 
     /// Completes with what was told since the last call.
     pub(crate) async fn next(&self) -> Told {
         loop {
-            let told = self.names.lock().take();
+            let told = self.told.lock().take();
             match told {
                 Some(told) => return told,
                 None => self.wake.notified().await,
@@ -102,10 +92,7 @@ mod tests {
     }
 
     fn taken(heard: &Heard) -> Option<Told> {
-        heard.names.lock().take().map(|mut told| {
-            told.names.sort_unstable();
-            told
-        })
+        heard.told.lock().take()
     }
 
     #[test]
@@ -114,11 +101,11 @@ mod tests {
         for name in ["b", "a", "b"] {
             heard.add(&word(names([name.to_owned()])));
         }
-        let told = taken(&heard).unwrap();
-        assert_eq!(
-            (told.all, told.names),
-            (false, vec!["a".into(), "b".into()])
-        );
+        let told = Told {
+            all: false,
+            names: HashSet::from(["a", "b"].map(str::to_owned)),
+        };
+        assert_eq!(taken(&heard), Some(told));
         assert_eq!(taken(&heard), None);
     }
 
@@ -129,7 +116,7 @@ mod tests {
         heard.add(&word(Value::Nil));
         let all = Some(Told {
             all: true,
-            names: Vec::new(),
+            names: HashSet::new(),
         });
         assert_eq!(taken(&heard), all);
         heard.add(&word(names((0..=MOST_NAMES_TOLD).map(|n| n.to_string()))));
