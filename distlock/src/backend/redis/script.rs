@@ -36,6 +36,14 @@ impl Publish {
     }
 }
 
+/// How a command names its script.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Digest,
+    /// For a server that does not know the digest. It stores the script then.
+    Source,
+}
+
 /// A script, in the variants for all ways to publish.
 pub(crate) struct Script {
     /// A number that no other script has.
@@ -167,12 +175,12 @@ impl Script {
         }
     }
 
-    pub(super) fn by_digest(&self, publish: Publish) -> Call {
-        Call::new("EVALSHA", &self.text(publish).digest)
-    }
-
-    pub(super) fn by_source(&self, publish: Publish) -> Call {
-        Call::new("EVAL", &self.text(publish).source)
+    pub(super) fn call(&self, form: Form, publish: Publish) -> Call {
+        let text = self.text(publish);
+        match form {
+            Form::Digest => Call::new("EVALSHA", &text.digest),
+            Form::Source => Call::new("EVAL", &text.source),
+        }
     }
 }
 

@@ -274,7 +274,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::backend::redis::script::Publish;
+    use crate::backend::redis::script::{Form, Publish};
     use crate::resource::key::Resource;
     use crate::resource::owner::Owner;
 
@@ -294,7 +294,8 @@ mod tests {
             }
         };
         let batch: Vec<Renewal> = holds.iter().map(renewal).collect();
-        let call = renewals(&batch)(script::LOCK_RENEW.by_digest(Publish::Plain)).into_cmd();
+        let call = script::LOCK_RENEW.call(Form::Digest, Publish::Plain);
+        let call = renewals(&batch)(call).into_cmd();
         let text = |arg| match arg {
             Arg::Simple(text) => String::from_utf8_lossy(text).into_owned(),
             other => format!("{other:?}"),

@@ -165,7 +165,7 @@ async fn probe(node: &Node, sharded: bool, near: &Key) -> Result<Probed, Unknown
         script::Publish::Plain
     };
     let name = near.name();
-    let call = script::PROBE.by_source(publish).key(name);
+    let call = script::PROBE.call(script::Form::Source, publish).key(name);
     let call = call.arg(names::lock_channel(name));
     let call = call.arg(names::rw_stem(name) + NOBODY);
     let (heard, untold, refused): (Option<u64>, Option<String>, Option<String>) =

@@ -241,7 +241,7 @@ impl RightsCheck {
     /// The question for the server. It answers nil, or a byte for each check, in their order.
     pub(super) fn question(&self) -> Cmd {
         let call = script::RIGHTS_CHECK
-            .by_source(script::Publish::Plain)
+            .call(script::Form::Source, script::Publish::Plain)
             .keys(std::iter::empty());
         let checks = self.primitives.iter().flat_map(|one| &one.checks);
         checks

@@ -49,7 +49,7 @@ impl Route<'_> {
         async move {
             match self {
                 Route::Single(node) => node.run(script, with).await,
-                Route::Slot(cluster, slot) => Box::pin(cluster.run(slot, script, with)).await,
+                Route::Slot(cluster, slot) => Box::pin(cluster.run(slot, script, None, with)).await,
             }
         }
     }
@@ -65,7 +65,7 @@ impl Route<'_> {
         match self {
             Route::Single(node) => node.run_tracked(script, track, with).await,
             Route::Slot(cluster, slot) => {
-                Box::pin(cluster.run_as(slot, script, Some(track), with)).await
+                Box::pin(cluster.run(slot, script, Some(track), with)).await
             }
         }
     }

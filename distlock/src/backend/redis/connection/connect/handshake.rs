@@ -5,7 +5,7 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd};
 use super::driven::Driven;
 use super::tls;
 use crate::backend::redis::reply;
-use crate::backend::redis::script::{self, Publish};
+use crate::backend::redis::script::{self, Form, Publish};
 use crate::backend::{Fault, cause};
 
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
@@ -155,7 +155,7 @@ const NEEDED: [&str; 11] = [
 /// Asks whether the server has the commands that a lock needs: they may be renamed or disabled.
 pub(crate) fn ask_for_commands() -> Cmd {
     let call = script::COMMANDS_CHECK
-        .by_source(Publish::Plain)
+        .call(Form::Source, Publish::Plain)
         .keys(std::iter::empty());
     let call = NEEDED.iter().fold(call, |call, name| call.arg(name));
     call.into_cmd()
@@ -186,7 +186,7 @@ pub(crate) fn has_commands(server: &str, answer: RedisResult<Value>) -> Result<(
 /// Whether the server has messages that only the nodes with a slot get. Fails if the server cannot say it just now. A server that
 /// refuses to say it counts as one without.
 pub(crate) async fn has_sharded_messages(connection: &mut Driven) -> Result<bool, Fault> {
-    let check = script::COMMANDS_CHECK.by_source(Publish::Plain);
+    let check = script::COMMANDS_CHECK.call(Form::Source, Publish::Plain);
     let call = check
         .keys(std::iter::empty())
         .arg("SPUBLISH")

@@ -31,10 +31,9 @@ use self::nodes::{Nodes, SlotNode};
 use self::open::{OpenState, names};
 use self::seeds::Seeds;
 use super::failed::{Failed, moving};
-use super::node::Form;
 use super::shared::Shared;
 use crate::backend::redis::connection::{Address, ConnectedGauge};
-use crate::backend::redis::script::{Fill, Script};
+use crate::backend::redis::script::{Fill, Form, Script};
 use crate::backend::redis::tracking::Track;
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
@@ -94,19 +93,9 @@ impl Cluster {
         Some(ConnectionGap { lost, changed })
     }
 
-    /// Runs a script on the node that has a slot.
-    pub(super) async fn run(
-        &self,
-        slot: u16,
-        script: &Script,
-        with: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        self.run_as(slot, script, None, with).await
-    }
-
     /// Runs a script on the node that has a slot, and may have the node track keys beside it. The answer is [`Value::Nil`] if it
     /// was not sent.
-    pub(super) async fn run_as(
+    pub(super) async fn run(
         &self,
         slot: u16,
         script: &Script,
@@ -114,15 +103,8 @@ impl Cluster {
         with: Fill<'_>,
     ) -> Result<Value, Fault> {
         self.is_opened().await?;
-        let make = |form: Form| {
-            // For each node that is asked: the client may go to another cluster in between.
-            let publish = self.nodes.publishes();
-            let call = match form {
-                Form::Digest => script.by_digest(publish),
-                Form::Source => script.by_source(publish),
-            };
-            with(call).into_cmd()
-        };
+        // The way to publish is read for each node that is asked: the client may go to another cluster in between.
+        let make = |form: Form| with(script.call(form, self.nodes.publishes())).into_cmd();
         let command = SlotCommand {
             slot,
             make: &make,

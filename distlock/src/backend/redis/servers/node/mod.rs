@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-pub(super) use self::send::{Form, Sending};
+pub(super) use self::send::Sending;
 use super::confirmations::Confirmations;
 use super::shared::Shared;
 use crate::backend::Fault;

@@ -10,7 +10,7 @@ use super::Node;
 use crate::backend::redis::connection::{Expected, handshake};
 use crate::backend::redis::reply;
 use crate::backend::redis::reply::Elsewhere;
-use crate::backend::redis::script::{Fill, Publish, Script};
+use crate::backend::redis::script::{Fill, Form, Publish, Script};
 use crate::backend::redis::servers::failed::{Failed, moving, of_server, read_error};
 use crate::backend::redis::tracking::{Order, Track};
 use crate::backend::{Fault, cause};
@@ -19,13 +19,6 @@ use crate::error::show;
 /// Why a server that says that it stands alone does not carry out a script over several keys, and what to do.
 const BEHIND_A_PROXY: &str = "it keeps these keys in several slots, so it is a cluster behind a proxy that says otherwise; give the keys of \
     one lock a common hash tag, as in `{cart:1}:order` and `{cart:1}:stock`";
-
-/// How a script is named.
-#[derive(Clone, Copy)]
-pub(crate) enum Form {
-    Digest,
-    Source,
-}
 
 /// How a command is sent to a node of a cluster.
 #[derive(Clone, Copy)]
@@ -74,15 +67,11 @@ impl Node {
         with: Fill<'_>,
     ) -> impl Future<Output = Result<Value, Fault>> {
         async move {
-            let publish = Publish::Plain;
-            let mut answer = self
-                .try_send(with(script.by_digest(publish)).into_cmd(), script.bit())
-                .await;
+            let command = |form| with(script.call(form, Publish::Plain)).into_cmd();
+            let mut answer = self.try_send(command(Form::Digest), script.bit()).await;
             // EVAL also stores the script, so a script takes the second round trip only once after a start of the server.
             if let Err(Failed::NoScript) = answer {
-                answer = self
-                    .try_send(with(script.by_source(publish)).into_cmd(), script.bit())
-                    .await;
+                answer = self.try_send(command(Form::Source), script.bit()).await;
             }
             answer.map_err(|failed| self.fault(failed))
         }
@@ -101,13 +90,7 @@ impl Node {
             track: Some(track),
             patience: self.response_timeout,
         };
-        let command = |form: Form| {
-            let call = match form {
-                Form::Digest => script.by_digest(Publish::Plain),
-                Form::Source => script.by_source(Publish::Plain),
-            };
-            with(call).into_cmd()
-        };
+        let command = |form| with(script.call(form, Publish::Plain)).into_cmd();
         let answer = self.send_here(sending, &command).await;
         answer.map_err(|failed| self.fault(failed))
     }
@@ -172,13 +155,9 @@ impl Node {
         let Some(confirmations) = &self.confirmations else {
             return Ok(Value::Nil);
         };
-        let publish = Publish::Plain;
-        let renewal = with(script.by_digest(publish)).into_cmd();
-        match confirmations.confirm(renewal).await {
-            Err(Failed::NoScript) => {
-                let renewal = with(script.by_source(publish)).into_cmd();
-                confirmations.confirm(renewal).await
-            }
+        let renewal = |form| with(script.call(form, Publish::Plain)).into_cmd();
+        match confirmations.confirm(renewal(Form::Digest)).await {
+            Err(Failed::NoScript) => confirmations.confirm(renewal(Form::Source)).await,
             answer => answer,
         }
     }
