@@ -13,6 +13,8 @@ use super::labels::{KeyClass, LockType, Outcome};
 use super::metrics;
 use crate::error::Loss;
 use crate::resource::key::Key;
+#[cfg(feature = "metrics")]
+use crate::sync::foreign;
 
 /// Counts for one type of lock, and for the class of one key.
 #[derive(Clone, Copy)]
@@ -40,35 +42,38 @@ impl Meter {
     #[cfg(feature = "metrics")]
     fn count(self, count: impl FnOnce(&'static metrics::OfType)) {
         if let Some(metrics) = self.0 {
-            count(metrics);
+            foreign::count(|| count(metrics));
         }
     }
 
     /// An acquisition ended after `waited`.
     pub(crate) fn acquired(self, outcome: Outcome, waited: Duration) {
         #[cfg(feature = "metrics")]
-        self.count(|metrics| metrics.acquired(outcome, waited));
+        self.count(|metrics| {
+            metrics.acquisitions[outcome as usize].increment(1);
+            metrics.wait.record(waited);
+        });
     }
 
     pub(crate) fn hold_began(self) {
         #[cfg(feature = "metrics")]
-        self.count(|metrics| metrics.add_holds(1.0));
+        self.count(|metrics| metrics.holds.increment(1.0));
     }
 
     pub(crate) fn hold_ended(self) {
         #[cfg(feature = "metrics")]
-        self.count(|metrics| metrics.add_holds(-1.0));
+        self.count(|metrics| metrics.holds.increment(-1.0));
     }
 
     /// A guard had a hold for this long.
     pub(crate) fn held(self, held: Duration) {
         #[cfg(feature = "metrics")]
-        self.count(|metrics| metrics.held(held));
+        self.count(|metrics| metrics.hold_time.record(held));
     }
 
     pub(crate) fn handed_over(self) {
         #[cfg(feature = "metrics")]
-        self.count(metrics::OfType::handed_over);
+        self.count(|metrics| metrics.hand_overs.increment(1));
     }
 
     pub(crate) fn lost(self, loss: Loss) {
@@ -79,7 +84,7 @@ impl Meter {
     /// Counts one more waiter, until the result is dropped.
     pub(crate) fn waiter(self) -> CountedWaiter {
         #[cfg(feature = "metrics")]
-        self.count(|metrics| metrics.add_waiters(1.0));
+        self.count(|metrics| metrics.waiters.increment(1.0));
         CountedWaiter(self)
     }
 }
@@ -97,7 +102,7 @@ pub(crate) struct CountedWaiter(Meter);
 #[cfg(feature = "metrics")]
 impl Drop for CountedWaiter {
     fn drop(&mut self) {
-        self.0.count(|metrics| metrics.add_waiters(-1.0));
+        self.0.count(|metrics| metrics.waiters.increment(-1.0));
     }
 }
 

@@ -38,16 +38,16 @@ const RECONNECTS: &str = "distlock_reconnects_total";
 /// The metrics of one type of lock and one class of keys.
 #[derive(Debug)]
 pub(super) struct OfType {
-    acquisitions: [Counter; Outcome::ALL.len()],
-    wait: Histogram,
-    hold_time: Histogram,
-    holds: Gauge,
-    waiters: Gauge,
-    hand_overs: Counter,
+    pub(super) acquisitions: [Counter; Outcome::ALL.len()],
+    pub(super) wait: Histogram,
+    pub(super) hold_time: Histogram,
+    pub(super) holds: Gauge,
+    pub(super) waiters: Gauge,
+    pub(super) hand_overs: Counter,
     losses: [Counter; LOSS_REASONS.len()],
 }
 
-/// How a hold can be lost. A number that is gone ends waits and no holds.
+/// How a hold can be lost.
 const LOSS_REASONS: [Loss; 4] = [
     Loss::Expired,
     Loss::Gone,
@@ -183,33 +183,11 @@ impl OfType {
         }
     }
 
-    pub(super) fn acquired(&self, outcome: Outcome, waited: Duration) {
-        foreign::count(|| {
-            self.acquisitions[outcome as usize].increment(1);
-            self.wait.record(waited);
-        });
-    }
-
-    pub(super) fn add_holds(&self, change: f64) {
-        foreign::count(|| self.holds.increment(change));
-    }
-
-    pub(super) fn add_waiters(&self, change: f64) {
-        foreign::count(|| self.waiters.increment(change));
-    }
-
-    pub(super) fn held(&self, held: Duration) {
-        foreign::count(|| self.hold_time.record(held));
-    }
-
-    pub(super) fn handed_over(&self) {
-        foreign::count(|| self.hand_overs.increment(1));
-    }
-
+    /// Counts a loss. A number that is gone ends waits and no holds.
     pub(super) fn lost(&self, loss: Loss) {
         let reasons = LOSS_REASONS.iter().zip(&self.losses);
         for (_, losses) in reasons.filter(|(reason, _)| **reason == loss) {
-            foreign::count(|| losses.increment(1));
+            losses.increment(1);
         }
     }
 }
