@@ -21,7 +21,7 @@ use crate::resource::identity::Identity;
 use crate::sync::Mutex;
 
 /// How connections are made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connector {
     db: u32,
     credentials: Option<CredentialsSource>,
@@ -83,14 +83,9 @@ impl Connector {
         Ok(Self {
             db: 0,
             credentials,
-            identity: Arc::clone(&self.identity),
-            client_name: self.client_name.clone(),
             tls,
             resolver: Resolver::new(config.look_up.clone()),
-            map: None,
-            written: Vec::new(),
-            timeout: self.timeout,
-            credentials_interval: self.credentials_interval,
+            ..self.clone()
         })
     }
 

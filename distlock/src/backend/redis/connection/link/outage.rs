@@ -48,28 +48,12 @@ struct ConnectionOutage {
 }
 
 impl OutageLog {
-    /// The connections to a server with keys. An end while nothing is at stake is no outage. Without a `gauge` they get one.
-    pub(crate) fn of_keys(
-        server: String,
-        gauge: Option<&Arc<ConnectedGauge>>,
-        stake: &Arc<Stake>,
-    ) -> Self {
-        let own = || ConnectedGauge::of_each(server.clone());
-        let gauge = gauge.map_or_else(own, Arc::clone);
+    /// The log of a server that `gauge` shows, perhaps together with others. An end while nothing is at stake is no outage.
+    pub(crate) fn new(server: String, gauge: Arc<ConnectedGauge>, stake: Arc<Stake>) -> Self {
         Self {
             server,
             gauge,
-            stake: Arc::clone(stake),
-            state: Mutex::default(),
-        }
-    }
-
-    /// The log of a server whose outages a gauge shows together with those of others.
-    pub(crate) fn shown_by(server: String, gauge: Arc<ConnectedGauge>) -> Self {
-        Self {
-            server,
-            gauge,
-            stake: Arc::default(),
+            stake,
             state: Mutex::default(),
         }
     }
@@ -269,6 +253,10 @@ impl State {
 mod tests {
     use super::*;
 
+    fn log_of(server: &str, gauge: &Arc<ConnectedGauge>) -> OutageLog {
+        OutageLog::new(server.to_owned(), Arc::clone(gauge), Arc::default())
+    }
+
     const BOTH: [&str; 2] = ["commands", "messages"];
 
     #[test]
@@ -317,7 +305,7 @@ mod tests {
     fn gauge_counts_each_server_once_until_it_is_back_forgotten_or_dropped() {
         let gauge = ConnectedGauge::of_each("a:1, b:1".to_owned());
         let out = || gauge.servers.lock().out;
-        let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
+        let log = |server: &str| log_of(server, &gauge);
         let back = log("a:1");
         let forgotten = log("b:1");
         let dropped = log("c:1");
@@ -342,7 +330,7 @@ mod tests {
     #[test]
     fn gauge_of_servers_of_which_one_is_enough_shows_an_outage_of_all_that_were_reached() {
         let gauge = ConnectedGauge::of_any("Sentinels of `locks`".to_owned());
-        let log = |server: &str| OutageLog::shown_by(server.to_owned(), Arc::clone(&gauge));
+        let log = |server: &str| log_of(server, &gauge);
         let is_connected = || gauge.is_connected(*gauge.servers.lock());
         let [one, two, unreached] = ["a:1", "b:1", "c:1"].map(log);
         one.established(BOTH[0]);

@@ -39,7 +39,7 @@ pub(super) struct OpenState {
 
 impl OpenState {
     pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub, gauge: Arc<ConnectedGauge>) -> Self {
-        let outages = Arc::new(OutageLog::shown_by(names(&seeds), gauge));
+        let outages = Arc::new(OutageLog::new(names(&seeds), gauge, Arc::default()));
         Self {
             seeds,
             pub_sub,

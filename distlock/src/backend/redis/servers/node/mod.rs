@@ -14,7 +14,7 @@ use super::confirmations::Confirmations;
 use super::shared::Shared;
 use crate::backend::Fault;
 use crate::backend::redis::connection::{
-    Expected, Link, LinkConfig, Locate, OutageLog, Pings, Together, join,
+    ConnectedGauge, Expected, Link, LinkConfig, Locate, OutageLog, Pings, Together, join,
 };
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::tracking::Switch;
@@ -104,8 +104,13 @@ impl Node {
         number: ServerNumber,
         mode: PubSubMode,
     ) -> Self {
-        let gauge = shared.gauge.as_ref();
-        let outages = Arc::new(OutageLog::of_keys(server.name(), gauge, &shared.stake));
+        let gauge = shared.gauge.clone();
+        let gauge = gauge.unwrap_or_else(|| ConnectedGauge::of_each(server.name()));
+        let outages = Arc::new(OutageLog::new(
+            server.name(),
+            gauge,
+            Arc::clone(&shared.stake),
+        ));
         let beside = Beside {
             shared,
             together: Arc::default(),

@@ -336,7 +336,8 @@ impl Sentinel {
         let is_forgotten = watch::Sender::new(false);
         let forgotten = is_forgotten.subscribe();
         let together = Arc::new(Together::default());
-        let outages = Arc::new(OutageLog::shown_by(format!("Sentinel {address}"), gauge));
+        let name = format!("Sentinel {address}");
+        let outages = Arc::new(OutageLog::new(name, gauge, Arc::default()));
         let link = Link::new(LinkConfig {
             what: "Sentinel",
             server: Arc::new(address.clone()),
