@@ -20,6 +20,7 @@ use std::future::ready;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(feature = "testing")]
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -43,7 +44,6 @@ use super::{
     LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, Reports, ScanFilter,
     ScanPosition, Scanned, Seen, Subscription, Target, renewed_together,
 };
-#[cfg(feature = "testing")]
 use crate::clock::Tick;
 use crate::config::Config;
 use crate::resource::key::{Key, Resource};
@@ -64,11 +64,14 @@ impl MemoryServer {
         MemoryBackend {
             id,
             store: Arc::clone(&self.store),
-            remembered: config.remembered(),
-            owners_remembered: config.owners_remembered(),
-            opening_remembered: config.opening_remembered(),
-            // Relaxed: the number only has to differ from every other client's.
-            client: self.store.clients.fetch_add(1, Ordering::Relaxed),
+            call: Call {
+                // Relaxed: the number only has to differ from every other client's.
+                client: self.store.clients.fetch_add(1, Ordering::Relaxed),
+                now: Tick::default(),
+                remembered: config.remembered(),
+                owners_remembered: config.owners_remembered(),
+                opening_remembered: config.opening_remembered(),
+            },
             #[cfg(feature = "testing")]
             response_timeout: config.response_timeout,
         }
@@ -80,12 +83,8 @@ impl MemoryServer {
 pub(crate) struct MemoryBackend {
     id: Uuid,
     store: Arc<Store>,
-    /// How long the server remembers a request that takes effect once.
-    remembered: Duration,
-    owners_remembered: Duration,
-    /// How long it remembers that a latch was opened.
-    opening_remembered: Duration,
-    client: u64,
+    /// What each call has in common.
+    call: Call,
     #[cfg(feature = "testing")]
     response_timeout: Duration,
 }
@@ -109,13 +108,7 @@ impl MemoryBackend {
             Err(fault) => return Reply::at_once(Err(fault)),
         };
         let now = self.store.clock.now();
-        let call = Call {
-            client: self.client,
-            now,
-            remembered: self.remembered,
-            owners_remembered: self.owners_remembered,
-            opening_remembered: self.opening_remembered,
-        };
+        let call = Call { now, ..self.call };
         let (answer, published) = {
             let mut state = self.store.state.lock();
             state.sweep(now);
@@ -333,7 +326,7 @@ impl Connections for MemoryBackend {
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
-        channels::subscribe(&self.store, self.client, target)
+        channels::subscribe(&self.store, self.call.client, target)
     }
 
     #[cfg(not(feature = "testing"))]
