@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use redis::PushKind;
-use scopeguard::defer;
+use scopeguard::{defer, guard};
 use tokio::time::Instant;
 
 use super::opening::For;
@@ -111,7 +111,13 @@ impl Link {
 
     /// Keeps the connection with this number logged in and asks for signs of life over it, in a task that ends with it.
     fn tend(self: &Arc<Self>, epoch: u64) {
-        let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
+        // Reports the loss of the connection when its runtime ends. The driver does not, so a task in the same runtime holds this.
+        let runtime_ends = guard(Arc::downgrade(self), move |link| {
+            if let Some(link) = link.upgrade() {
+                // If another connection has replaced it meanwhile, the link needs nothing.
+                let _was_current = link.replace(epoch);
+            }
+        });
         let mut phase = self.phase.subscribe();
         let connector = Arc::clone(&self.config.connector);
         let what = self.config.what;
@@ -175,19 +181,6 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         // Not held during the pause, so that the link can be dropped.
         drop(link);
         pause.sleep(was_refused, &wanted).await;
-    }
-}
-
-/// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds
-/// this.
-struct RuntimeEnds(Weak<Link>, u64);
-
-impl Drop for RuntimeEnds {
-    fn drop(&mut self) {
-        if let Some(link) = self.0.upgrade() {
-            // If another connection has replaced it meanwhile, the link needs nothing.
-            let _was_current = link.replace(self.1);
-        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use scopeguard::{ScopeGuard, guard};
 use tokio::time::Instant;
 
 use super::Cluster;
-use super::nodes::{Nodes, SlotNode};
+use super::nodes::SlotNode;
 use super::redirect::Redirect;
 use crate::backend::redis::messages::{ServerNumber, Slots};
 use crate::backend::redis::reply::Elsewhere;
@@ -32,21 +33,12 @@ pub(super) struct SlotCommand<'a> {
 pub(super) enum Next {
     /// To the owner of its slot.
     Owner,
+    /// The same. The client has just learned it.
+    NewOwner(u16),
     /// To this node, which has to be asked explicitly.
     Ask(Arc<Node>),
     /// To the owner of its slot that the next map tells.
     OwnerInNextMap,
-}
-
-/// What the client learns from a node that sends a command elsewhere.
-enum Told {
-    Nothing,
-    /// This slot has another owner.
-    NewOwner(u16),
-    /// This node has to be asked explicitly.
-    ToAsk(Arc<Node>),
-    /// The slot is said to be at a node that no map has named.
-    Unconfirmed,
 }
 
 impl Cluster {
@@ -119,15 +111,15 @@ impl Cluster {
         sending: Sending<'_>,
         make: &(dyn Fn(Form) -> Cmd + Sync),
     ) -> Result<Value, Failed> {
-        // Not `then_some`: a value that is made and dropped counts as a command that went astray.
-        let mut astray = sending.asking.then(|| Astray {
-            nodes: &self.nodes,
-            slot,
-            is_answered: false,
-        });
+        // The command may be carried out later. No order between it and the commands at the slot's owner is known.
+        let goes_astray = || guard(slot, |slot| self.nodes.went_astray(slot));
+        // Not `then_some`: a guard that is made and dropped counts as a command that went astray.
+        let astray = sending.asking.then(goes_astray);
         let answer = node.send_here(sending, make).await;
-        if let Some(astray) = &mut astray {
-            astray.is_answered = !matches!(answer, Err(Failed::With(Fault::Unknown(_))));
+        if let Some(astray) = astray
+            && !matches!(answer, Err(Failed::With(Fault::Unknown(_))))
+        {
+            ScopeGuard::into_inner(astray);
         }
         answer
     }
@@ -190,15 +182,11 @@ impl Cluster {
 
     /// A node sends a command elsewhere.
     pub(super) fn sent_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Next, Fault> {
-        match self.told_elsewhere(node, elsewhere)? {
-            Told::Nothing => Ok(Next::Owner),
-            Told::NewOwner(slot) => {
-                self.nodes.slot_changed(slot);
-                Ok(Next::Owner)
-            }
-            Told::ToAsk(node) => Ok(Next::Ask(node)),
-            Told::Unconfirmed => Ok(Next::OwnerInNextMap),
+        let next = self.told_elsewhere(node, elsewhere)?;
+        if let Next::NewOwner(slot) = next {
+            self.nodes.slot_changed(slot);
         }
+        Ok(next)
     }
 
     /// The node with this number sends subscriptions elsewhere.
@@ -212,7 +200,7 @@ impl Cluster {
             for redirect in redirects {
                 // What is no redirect teaches nothing; the map is read anyway.
                 let told = self.told_elsewhere(&node, redirect);
-                is_changed |= matches!(told, Ok(Told::NewOwner(_)));
+                is_changed |= matches!(told, Ok(Next::NewOwner(_)));
             }
         }
         // Once for all of them, because this looks at each channel of the client.
@@ -224,12 +212,12 @@ impl Cluster {
         }
     }
 
-    /// What a node tells that sends a command elsewhere. The caller has the channels of a slot with a new owner moved there.
-    fn told_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Told, Fault> {
+    /// Where a node sends a command. The caller has the channels of a slot with a new owner moved there.
+    fn told_elsewhere(&self, node: &Node, elsewhere: &Elsewhere) -> Result<Next, Fault> {
         let Some(teller) = self.nodes.address_of(node) else {
             // The client has forgotten the node, because it has no slot any more or is one of a former cluster. What it says
             // teaches nothing, and the present owner of the slot is asked.
-            return Ok(Told::Nothing);
+            return Ok(Next::Owner);
         };
         let parse = |text: &str| {
             Redirect::parse(text, &teller).ok_or_else(|| {
@@ -244,20 +232,20 @@ impl Cluster {
                 self.want_map();
                 if !self.nodes.has_named(&node) {
                     // It is new in the cluster, or the teller is a node of another cluster at the address of one that is gone.
-                    return Ok(Told::Unconfirmed);
+                    return Ok(Next::OwnerInNextMap);
                 }
                 let is_new = self.nodes.learn(slot, &node);
                 Ok(if is_new {
-                    Told::NewOwner(slot)
+                    Next::NewOwner(slot)
                 } else {
-                    Told::Nothing
+                    Next::Owner
                 })
             }
             Elsewhere::Ask(text) => {
                 let Redirect { slot, node } = parse(text)?;
-                Ok(Told::ToAsk(self.nodes.visit_for(slot, &node)))
+                Ok(Next::Ask(self.nodes.visit_for(slot, &node)))
             }
-            Elsewhere::TryAgain => Ok(Told::Nothing),
+            Elsewhere::TryAgain => Ok(Next::Owner),
             Elsewhere::Nowhere => {
                 let text = "the node finds the keys of one lock in several slots";
                 Err(Fault::Protocol(cause(text)))
@@ -277,22 +265,6 @@ impl Slots for Weak<Cluster> {
     fn lost_slot(&self, _number: ServerNumber) {
         if let Some(cluster) = self.upgrade() {
             cluster.want_map();
-        }
-    }
-}
-
-/// A command at a node that does not have the slot. If it is dropped before the command was answered, the command may be
-/// carried out later, and no order between it and the commands at the slot's owner is known.
-struct Astray<'a> {
-    nodes: &'a Nodes,
-    slot: u16,
-    is_answered: bool,
-}
-
-impl Drop for Astray<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.nodes.went_astray(self.slot);
         }
     }
 }
