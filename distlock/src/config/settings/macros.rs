@@ -71,7 +71,6 @@ macro_rules! settings {
                 settings.$word = Some(<$type as Value>::read(text)?);
                 Ok(())
             },
-            #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
             text: |settings| settings.$word.as_ref().map(Value::text),
         }
     };

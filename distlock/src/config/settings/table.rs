@@ -125,7 +125,10 @@ pub struct SettingWord {
     expected: &'static str,
     pub(super) read: fn(&mut Settings, &str) -> Result<(), String>,
     /// The value as a text.
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
+    #[cfg_attr(
+        not(any(test, all(feature = "test-util", feature = "redis"))),
+        allow(dead_code, reason = "only tests write settings")
+    )]
     pub(crate) text: fn(&Settings) -> Option<String>,
 }
 

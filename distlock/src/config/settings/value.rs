@@ -22,7 +22,10 @@ pub(super) trait Value: Sized {
     fn read(text: &str) -> Result<Self, String>;
 
     /// The text that is read as this value.
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
+    #[cfg_attr(
+        not(any(test, all(feature = "test-util", feature = "redis"))),
+        allow(dead_code, reason = "only tests write settings")
+    )]
     fn text(&self) -> String;
 }
 
@@ -37,7 +40,6 @@ impl Value for Duration {
         duration::parse(text)
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         if *self == Self::MAX {
             return UNLIMITED.to_owned();
@@ -64,7 +66,6 @@ impl Value for u32 {
         read.ok_or_else(|| wrong::<Self>(text))
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.to_string()
     }
@@ -78,7 +79,6 @@ impl Value for String {
         Ok(text.to_owned())
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.clone()
     }
@@ -93,7 +93,6 @@ impl Value for PathBuf {
         Ok(text.into())
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         // A text was read, so it is one.
         self.to_string_lossy().into_owned()
@@ -109,7 +108,6 @@ impl Value for bool {
         one_of(text, [("true", true), ("false", false)])
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         self.to_string()
     }
@@ -131,7 +129,6 @@ impl Value for PubSub {
         )
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -151,7 +148,6 @@ impl Value for Replicas {
             .map_err(|_| wrong::<Self>(text))
     }
 
-    #[cfg(any(test, all(feature = "test-util", feature = "redis")))]
     fn text(&self) -> String {
         match self {
             Self::Count(count) => count.to_string(),

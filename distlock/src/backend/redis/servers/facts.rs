@@ -16,21 +16,13 @@ use crate::resource::key::Key;
 /// How often the round trip is measured.
 const PINGS: usize = 9;
 
-/// The keys that a server is asked about.
-#[derive(Clone, Copy)]
-pub(super) struct AskedKeys<'a> {
-    /// The rights are those for this key.
-    pub(super) key: &'a Key,
-    /// A key that lives on the server. Scripts are tried with it.
-    pub(super) near: &'a Key,
-}
-
-/// The facts of one server.
+/// The facts of one server. The rights are those for `key`. Scripts are tried with `near`, which lives on the server.
 pub(super) async fn of(
     node: &Node,
     layout: ServerLayout,
     sharded: bool,
-    AskedKeys { key, near }: AskedKeys<'_>,
+    key: &Key,
+    near: &Key,
 ) -> ServerFacts {
     let is_cluster = layout == ServerLayout::Cluster;
     // Otherwise each question would wait for the connection separately.

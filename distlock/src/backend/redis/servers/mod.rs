@@ -21,7 +21,6 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::facts::AskedKeys;
 use self::failed::NodeFault;
 use self::layout::Layout;
 pub(super) use self::node::Node;
@@ -136,7 +135,7 @@ impl Servers {
         let of_node = nodes
             .iter()
             .zip(&near)
-            .map(|(node, near)| facts::of(node, layout, sharded, AskedKeys { key, near }));
+            .map(|(node, near)| facts::of(node, layout, sharded, key, near));
         all(of_node).await
     }
 
