@@ -1,6 +1,6 @@
 //! Where a key lives, and what is known of the connections to that server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::fault::Fault;
@@ -78,4 +78,13 @@ pub struct ConnectionGap {
         allow(dead_code, reason = "a memory server has no connection")
     )]
     pub(crate) changed: u64,
+}
+
+/// The keys that a server has told of.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The server has told that all keys may have changed, or of more keys than are kept.
+    pub all: bool,
+    /// The names of keys that have changed, with their prefix. There may be some that are no key of any hold.
+    pub names: HashSet<String>,
 }

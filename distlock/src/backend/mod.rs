@@ -44,7 +44,6 @@ mod seen;
 pub(crate) mod side_keys;
 mod subscription;
 mod through;
-mod told;
 
 use std::fmt;
 use std::future::ready;
@@ -61,7 +60,7 @@ pub use self::attempt::{Attempt, Attempted, AttemptedAll, Released, Renewal, Tar
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 #[cfg(feature = "test-util")]
 pub use self::connections::ConnectionSeen;
-pub use self::connections::{ConnectionGap, Disconnection, Home};
+pub use self::connections::{ConnectionGap, Disconnection, Home, Told};
 pub use self::fault::{Fault, cause};
 pub use self::reply::Reply;
 use self::reports::KeyReport;
@@ -71,7 +70,6 @@ pub use self::scanned::{ScanCursor, ScanFilter, ScanPosition, Scanned, Sweep};
 pub use self::seen::{Forced, Seen};
 pub use self::subscription::{Signal, Subscription, watched};
 pub use self::through::{DetachedOwner, Through};
-pub use self::told::Told;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
