@@ -65,5 +65,4 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where the credentials come from.
 pub(crate) type CredentialsSource = Source<Credentials>;

@@ -58,7 +58,6 @@ pub(crate) struct MaxWaiters {
     pub(crate) total: u32,
 }
 
-/// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,

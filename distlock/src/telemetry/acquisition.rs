@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::resource::key::Key;
 use crate::sync::foreign;
 
-/// The span of an acquisition.
 #[derive(Debug)]
 pub(crate) struct AcquireSpan(Span);
 

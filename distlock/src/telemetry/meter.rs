@@ -95,7 +95,6 @@ impl fmt::Debug for Meter {
     }
 }
 
-/// A waiter that is counted.
 #[derive(Debug)]
 pub(crate) struct CountedWaiter(Meter);
 
@@ -137,7 +136,6 @@ pub(crate) fn renewals(renewed: usize, gone: usize, failed: usize) {
     }
 }
 
-/// Notes whether the client is connected to this server.
 #[cfg(feature = "redis")]
 pub(crate) fn note_connected(server: &str, is_connected: bool) {
     #[cfg(feature = "metrics")]

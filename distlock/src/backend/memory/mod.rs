@@ -53,7 +53,6 @@ use crate::sync::atomic::Ordering;
 use crate::sync::foreign;
 
 impl MemoryServer {
-    /// A connection for one client.
     pub(crate) fn connect(&self, config: &Config, id: Uuid) -> MemoryBackend {
         let named = NamedClient {
             id,

@@ -119,7 +119,6 @@ impl Value {
 }
 
 impl Store {
-    /// An empty store with a new clock.
     pub(super) fn new() -> Self {
         Self {
             clock: Clock::tokio(),

@@ -66,7 +66,6 @@ impl Tokens {
         }
     }
 
-    /// The tokens that are kept.
     #[cfg(feature = "test-util")]
     pub(super) fn kept(&self) -> impl Iterator<Item = (&Name, u64)> {
         self.last.iter().map(|(name, token)| (name, *token))

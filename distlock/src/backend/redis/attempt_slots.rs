@@ -26,7 +26,6 @@ pub(super) enum Sender {
 }
 
 impl RedisBackend {
-    /// Who sends an attempt at a key.
     pub(super) fn attempt_sender(&self, key: &Key) -> Result<Sender, Fault> {
         if let Some(left) = self.servers.grace_left(key) {
             return Err(restarted(left));

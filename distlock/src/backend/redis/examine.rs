@@ -152,7 +152,6 @@ fn value_of(kind: &[u8], text: &Value, fields: &[Value]) -> Option<ValueSeen> {
     })
 }
 
-/// The owners of permits, with the number of permits of each.
 fn owners_of_permits(owners: &[Value]) -> Option<Listed<HolderReport>> {
     listed(owners, 2, |pair| match pair {
         // Another program may have written something that is not a number.

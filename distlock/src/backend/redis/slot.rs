@@ -8,7 +8,6 @@ pub(crate) const SLOTS: u16 = 16_384;
 /// The checksum that decides about the slot of a name.
 const CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The slot of a name.
 pub(crate) fn slot_of(name: &str) -> u16 {
     CHECKSUM.checksum(hashed_part(name).as_bytes()) % SLOTS
 }

@@ -69,7 +69,6 @@ impl<T> Default for Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// The first `most` of these items.
     pub(crate) fn first(items: impl ExactSizeIterator<Item = T>, most: usize) -> Self {
         Self {
             total: items.len() as u64,

@@ -23,7 +23,6 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 }
 
 impl Config {
-    /// This configuration with these settings.
     pub(crate) fn with(mut self, mut settings: Settings) -> Result<Self, Error> {
         set(&mut self.watchdog_timeout, settings.watchdog_timeout);
         set(&mut self.lease_margin, settings.lease_margin);

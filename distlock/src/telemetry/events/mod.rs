@@ -104,7 +104,6 @@ pub(crate) fn leads_no_more(key: &str, term: u64, reason: &str) {
     log!(info, target: TARGET, key, term, reason, "this process leads no more; the body of the term has ended");
 }
 
-/// The campaign of a candidate ended with an error.
 pub(crate) fn campaign_failed(key: &str, error: &Error) {
     log!(warn, target: TARGET, key, %error, "the campaign ended with an error; this candidate does not lead any more");
 }
@@ -123,7 +122,6 @@ pub(crate) fn held_after_close(
     );
 }
 
-/// The client has another identity from now on.
 pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
     log!(
         info, target: TARGET, %former, %new,

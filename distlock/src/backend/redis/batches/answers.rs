@@ -8,7 +8,6 @@ use crate::backend::{Fault, cause};
 /// How the script begins the answer of an operation that has met an error.
 const FAILED: &[u8] = b"failed";
 
-/// The answers of the operations of a batch.
 pub(crate) fn read_answers(value: Value, operations: usize) -> Vec<Result<Value, Fault>> {
     match reply::each(value, operations) {
         Ok(values) => values.into_iter().map(of_one).collect(),

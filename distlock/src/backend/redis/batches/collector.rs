@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use crate::config::{BATCH_BYTES, LEAST_IN_BATCH, MOST_IN_BATCH};
 
-/// What is collected.
 pub(crate) trait Collected {
     /// Whether it ends a hold. An end never queues behind an attempt.
     fn is_end(&self) -> bool;

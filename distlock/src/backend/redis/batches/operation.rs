@@ -94,7 +94,6 @@ pub(crate) enum Verb {
     Release,
 }
 
-/// A lock of an operation.
 pub(crate) struct OneLock {
     pub(super) key: Key,
     pub(super) owner: Owner,

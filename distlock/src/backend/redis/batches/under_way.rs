@@ -69,7 +69,6 @@ impl Batches {
 }
 
 impl<'a> Here<'a> {
-    /// The kind of the batches.
     pub(crate) fn kind(self) -> BatchKind {
         self.batches.kind
     }

@@ -32,7 +32,6 @@ use crate::sync::table;
 /// A channel's name.
 pub(crate) type Channel = Arc<str>;
 
-/// The number of a server.
 pub(crate) type ServerNumber = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +60,6 @@ struct Entry {
     look_at: Option<Tick>,
 }
 
-/// The channels of one client.
 #[derive(Debug)]
 pub(super) struct Channels {
     entries: HashMap<Channel, Entry, RandomState>,
@@ -349,12 +347,10 @@ impl Channels {
         notifications
     }
 
-    /// The server of a channel.
     pub(super) fn server(&self, channel: &str) -> Option<ServerNumber> {
         self.entries.get(channel).map(|entry| entry.server)
     }
 
-    /// The channels and their servers.
     pub(super) fn servers(&self) -> Vec<(Channel, ServerNumber)> {
         let entries = self.entries.iter();
         entries

@@ -107,7 +107,6 @@ impl Layout {
         }
     }
 
-    /// What the servers share.
     pub(super) fn shared(&self) -> &Shared {
         match self {
             Self::Single { shared, .. } => shared,

@@ -11,7 +11,6 @@ use crate::config::credentials::{Credentials, CredentialsSource};
 use crate::config::source::Source;
 use crate::error::Error;
 
-/// The credentials for the servers.
 pub(super) fn of_servers(
     in_url: Option<Login>,
     config: &Config,

@@ -40,7 +40,6 @@ use crate::resource::key::Key;
 use crate::resource::kind::Kind;
 use crate::sync::all;
 
-/// The servers of one client.
 pub(super) struct Servers {
     layout: Layout,
 }

@@ -11,7 +11,6 @@ use crate::backend::redis::tracking::Heard;
 use crate::clock::Clock;
 use crate::config::{Config, Confirmation};
 
-/// What all servers of one client share.
 pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
     pub(super) names: Arc<NameWatch>,

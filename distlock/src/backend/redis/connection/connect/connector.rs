@@ -20,7 +20,6 @@ use crate::error::Error;
 use crate::resource::identity::Identity;
 use crate::sync::Mutex;
 
-/// How connections are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     db: u32,

@@ -39,7 +39,6 @@ impl Driven {
         answer.extract_error()
     }
 
-    /// Subscribes to channels.
     pub(crate) async fn subscribe(&mut self, channels: impl ToRedisArgs) -> RedisResult<()> {
         self.connection.subscribe(channels).await
     }

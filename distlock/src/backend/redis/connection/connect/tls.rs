@@ -32,7 +32,6 @@ use crate::backend::Fault;
 use crate::config::Config;
 use crate::error::Error;
 
-/// How TLS connections are made.
 #[cfg(feature = "_tls")]
 #[derive(Debug)]
 pub(crate) struct TlsConnector {
@@ -94,7 +93,6 @@ impl TlsConnector {
     }
 }
 
-/// The handshake of one connection.
 #[cfg(feature = "_tls")]
 pub(crate) struct Handshake {
     client: library::Client,

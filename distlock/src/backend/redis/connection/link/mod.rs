@@ -335,7 +335,6 @@ impl Link {
         let _was_current = self.replace(epoch);
     }
 
-    /// Whether connection `epoch` was left.
     pub(crate) fn has_left(&self, epoch: u64) -> bool {
         // Acquire: pairs with the Release in `leave`.
         epoch <= self.left.load(Ordering::Acquire)
@@ -391,7 +390,6 @@ fn why_down(phase: &Phase<Connected>) -> Option<Fault> {
     (!phase.is_up()).then(|| phase.failure().cloned().unwrap_or_else(none))
 }
 
-/// Whether connection `epoch` is the current one.
 fn is_current(phase: &Phase<Connected>, epoch: u64) -> bool {
     matches!(phase, Phase::Up(connected) if connected.epoch == epoch)
 }

@@ -207,7 +207,6 @@ impl State {
         Some(Line::Lasts(now.duration_since(outage.since)))
     }
 
-    /// Has the gauge count whether there is a connection or an outage.
     fn count_in(&mut self, gauge: &ConnectedGauge) {
         let now = if self.outage.is_some() {
             Some(CountedAs::Out)

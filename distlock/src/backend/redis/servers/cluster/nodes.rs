@@ -113,7 +113,6 @@ impl Nodes {
         self.state.read().moves
     }
 
-    /// The node with this number.
     pub(super) fn numbered(&self, number: ServerNumber) -> Option<Arc<Node>> {
         let state = self.state.read();
         let mut nodes = state.nodes.values();

@@ -20,7 +20,6 @@ use crate::backend::redis::script::Publish;
 use crate::sync::Mutex;
 use crate::telemetry;
 
-/// The seeds of a cluster.
 pub(super) struct Seeds {
     seeds: Vec<Address>,
     destinations: Mutex<HashMap<Address, SeedDestination>>,

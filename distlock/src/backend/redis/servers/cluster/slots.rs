@@ -37,7 +37,6 @@ struct SlotRange {
     lossy: u64,
 }
 
-/// Who has a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlotOwner<'a> {
     /// `None` if no node is known to have it.

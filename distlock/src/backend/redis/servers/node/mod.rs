@@ -20,7 +20,6 @@ use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::tracking::Switch;
 use crate::config::{ATTEMPTS_AT_ONCE, RECONNECT_BACKOFF};
 
-/// One server.
 pub(crate) struct Node {
     /// A number that no other server of the client has.
     number: ServerNumber,

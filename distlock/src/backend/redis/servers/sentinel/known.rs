@@ -39,7 +39,6 @@ impl<S> KnownSentinels<S> {
         known
     }
 
-    /// All that are known.
     pub(super) fn all(&self) -> impl Iterator<Item = &S> {
         self.entries.iter().map(|entry| &entry.sentinel)
     }
@@ -134,7 +133,6 @@ mod tests {
         }
     }
 
-    /// The ports of the known Sentinels.
     fn ports(known: &KnownSentinels<u16>) -> Vec<u16> {
         known.all().copied().collect()
     }

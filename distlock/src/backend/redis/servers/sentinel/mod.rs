@@ -41,7 +41,6 @@ use crate::sync::on_demand::OnDemandTask;
 use crate::sync::{Mutex, foreign};
 use crate::telemetry;
 
-/// The Sentinels of one service.
 pub(super) struct Sentinels {
     /// What the Sentinels call the servers.
     service: String,
@@ -62,14 +61,12 @@ pub(super) struct Sentinels {
     this: Weak<Self>,
 }
 
-/// One Sentinel.
 struct Sentinel {
     address: Address,
     link: Arc<Link>,
     /// Where the last connection to it has led.
     at: Mutex<Option<SocketAddr>>,
     outages: Arc<OutageLog>,
-    /// Listens to it.
     listener: OnDemandTask,
     /// Whether the client has forgotten it. Ends the task.
     is_forgotten: watch::Sender<bool>,
@@ -406,7 +403,6 @@ impl Locate for Following {
     }
 }
 
-/// The address of a server that a Sentinel names.
 fn named_server(host: &str, port: u16) -> Result<Address, Fault> {
     let nowhere = || Fault::NotNow(cause(format!("names no server: {host:?}, port {port}")));
     address(host, port).ok_or_else(nowhere)

@@ -27,7 +27,6 @@ impl Library {
         Ok(Self)
     }
 
-    /// A client with these certificates.
     pub(super) fn client(&self, certificates: &Read) -> Result<Client, Error> {
         let mut builder = TlsConnector::builder();
         if let Some(pem) = &certificates.authorities {

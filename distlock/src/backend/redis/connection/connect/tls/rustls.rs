@@ -46,7 +46,6 @@ impl Library {
         })
     }
 
-    /// A client with these certificates.
     pub(super) fn client(&self, certificates: &Read) -> Result<Client, Error> {
         let roots = match &certificates.authorities {
             Some(pem) => Arc::new(roots(pem)?),
