@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use futures_util::FutureExt as _;
+
 use super::Acquire;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::from_guard::FromGuard;
-use crate::guard::on_lost::RunOr;
+use crate::guard::run::{Guarded, finish, lost_only};
 
 /// An acquisition with a function for the value of a body whose lock was lost, made by [`Acquire::on_lost`].
 ///
@@ -78,7 +80,14 @@ impl<H, G: FromGuard> OnLost<H, G> {
         F: Future<Output = T>,
         H: FnOnce(T, Error) -> Result<T, Error>,
     {
-        RunOr::run(self.acquire.acquiring(), body, self.on_lost)
+        // Not an `async` block, which would have room for the body twice.
+        Guarded::new(self.acquire.acquiring(), body).map(|ended| {
+            let (value, released) = ended?;
+            match lost_only(released) {
+                Ok(()) => Ok(value),
+                Err(lost) => (self.on_lost)(value, lost),
+            }
+        })
     }
 
     /// Does the same as [`Acquire::try_run`], and gives the value of `body` to the function of [`on_lost`](Acquire::on_lost) if the
@@ -111,7 +120,17 @@ impl<H, G: FromGuard> OnLost<H, G> {
         E: From<Error>,
         H: FnOnce(T, Error) -> Result<T, E>,
     {
-        RunOr::try_run(self.acquire.acquiring(), body, self.on_lost)
+        Guarded::new(self.acquire.acquiring(), body).map(|ended| {
+            let (output, released) = ended?;
+            let value = match output {
+                Ok(value) => value,
+                failed => return finish(failed, released),
+            };
+            match lost_only(released) {
+                Ok(()) => Ok(value),
+                Err(lost) => (self.on_lost)(value, lost),
+            }
+        })
     }
 }
 

@@ -7,7 +7,6 @@ mod extend;
 pub(crate) mod fenced;
 pub(crate) mod from_guard;
 mod leased;
-pub(crate) mod on_lost;
 pub(crate) mod permit;
 mod release;
 pub(crate) mod run;

@@ -102,7 +102,6 @@ const ORDERS: &[(&str, &[&str])] = &[
             "leased",
             "from_guard",
             "stream",
-            "on_lost",
             "run",
             "critical_section",
             "mod",
