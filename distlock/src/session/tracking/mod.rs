@@ -109,7 +109,7 @@ pub(super) async fn follow(session: &Arc<Session>) {
     }
     tracking.plan.lock().restart(session.now());
     let mut told = session.backend.told();
-    let mut reads = Reads::default();
+    let mut reads = Reads::new();
     let mut look_at = Tick::default();
     loop {
         let now = session.now();
@@ -129,7 +129,7 @@ pub(super) async fn follow(session: &Arc<Session>) {
                 heard(session, &changed);
                 told = session.backend.told();
             }
-            Some(()) = reads.next(session) => {}
+            Some(()) = reads.next() => {}
             () = session.clock.sleep_until(next.min(look_at)) => {}
         }
     }

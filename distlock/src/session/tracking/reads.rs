@@ -2,30 +2,34 @@
 //!
 //! A server that does not answer delays no read of another one, and a key that is refused fails no read of another key.
 
-mod lines;
-
 use std::sync::Arc;
 
-use self::lines::Lines;
 use super::plan::{Name, Numbers, Outcome};
 use crate::backend::{Home, Target};
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::hold::{Hold, Lease};
 use crate::session::Session;
-use crate::sync::{Unordered, all, foreign};
+use crate::session::per_server::PerServer;
+use crate::sync::{Semaphore, Unordered, all, foreign};
 
 /// Keys of one server, with the owners that have them.
 type Batch = Vec<(Name, Numbers)>;
 
 /// The reads of one client.
-#[derive(Default)]
 pub(super) struct Reads<'a> {
-    lines: Lines<Batch>,
-    /// Each ends with the number of its server.
-    under_way: Unordered<'a, u32>,
+    /// A server that does not answer keeps its own places and no others.
+    places: PerServer<Semaphore>,
+    under_way: Unordered<'a, ()>,
 }
 
 impl<'a> Reads<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            places: PerServer::new(|| Semaphore::new(RENEWALS_AT_ONCE)),
+            under_way: Unordered::default(),
+        }
+    }
+
     /// Begins the reads of these keys, or has them wait for a place.
     pub(super) fn begin(&mut self, session: &'a Arc<Session>, keys: Batch) {
         let home = |(name, numbers): (Name, Numbers)| {
@@ -40,30 +44,25 @@ impl<'a> Reads<'a> {
             (home.of_server(), (name, numbers))
         };
         for (Home { server, .. }, mut batch) in Home::group(keys.into_iter().map(home)) {
+            let places = self.places.of(server);
+            let mut begin = |batch| {
+                let places = Arc::clone(&places);
+                self.under_way.push(async move {
+                    let _place = places.acquire().await;
+                    read(session, batch).await;
+                });
+            };
             while batch.len() > RENEWAL_BATCH {
                 let rest = batch.split_off(RENEWAL_BATCH);
-                self.lines.add(server, std::mem::replace(&mut batch, rest));
+                begin(std::mem::replace(&mut batch, rest));
             }
-            self.lines.add(server, batch);
+            begin(batch);
         }
-        self.fill(session);
     }
 
-    /// Completes with the end of a read; `None` if none is under way. Its place goes to the next one that waits for it.
-    pub(super) async fn next(&mut self, session: &'a Arc<Session>) -> Option<()> {
-        let server = self.under_way.next().await?;
-        self.lines.answered(server);
-        self.fill(session);
-        Some(())
-    }
-
-    fn fill(&mut self, session: &'a Arc<Session>) {
-        while let Some((server, batch)) = self.lines.next() {
-            self.under_way.push(async move {
-                read(session, batch).await;
-                server
-            });
-        }
+    /// Completes with the end of a read; `None` if none is under way.
+    pub(super) async fn next(&mut self) -> Option<()> {
+        self.under_way.next().await
     }
 }
 
