@@ -218,7 +218,7 @@ impl Registry {
         // An entry remembers this itself, as long as there is one.
         if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
             let now = self.session.now();
-            self.yielded.add(resource, others, now);
+            self.yielded.lock().add(resource, others, now);
         }
         // Last: those that it wakes look at the entry, which has changed by now.
         hold.over.set();

@@ -20,7 +20,7 @@ use super::checked_heads::{CheckedHeads, FoundHeads};
 use super::entry::{self, Entries, Entry};
 use super::queue::Queue;
 use super::shared_holds::SharedHolds;
-use super::turns::YieldedKeys;
+use super::turns::YieldList;
 use super::used_kinds::UsedKinds;
 use super::waits::limits::WaiterLimits;
 use super::waker::SlotWaker;
@@ -39,7 +39,8 @@ pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
     pub(super) entries: Mutex<Entries>,
     pub(super) checked: CheckedHeads,
-    pub(crate) yielded: YieldedKeys,
+    /// What the waiters know of the keys that this client left to others. Its mutex is taken last.
+    pub(crate) yielded: Mutex<YieldList<Resource>>,
     pub(super) limits: Arc<WaiterLimits>,
     pub(super) used_kinds: UsedKinds,
     pub(super) shared_holds: SharedHolds,
@@ -56,7 +57,7 @@ impl Registry {
             session,
             entries: Mutex::default(),
             checked: CheckedHeads::default(),
-            yielded: YieldedKeys::default(),
+            yielded: Mutex::default(),
             limits: Arc::default(),
             used_kinds: UsedKinds::new(),
             shared_holds: SharedHolds::default(),

@@ -128,7 +128,7 @@ impl Waiter<'_> {
             && self.turn.slot.round_robin().takes_turns()
         {
             let now = self.session().now();
-            let yielded = &self.registry.yielded;
+            let mut yielded = self.registry.yielded.lock();
             yielded.saw_taker(resource, true, now);
         }
     }
@@ -195,7 +195,7 @@ fn until_yielded(session: &Session, request: &Request) -> Tick {
 
 fn takers_are_ours(registry: &Registry, resource: &Resource) -> bool {
     let now = registry.session.now();
-    registry.yielded.takers_are_ours(resource, now)
+    registry.yielded.lock().takers_are_ours(resource, now)
 }
 
 /// Whether each message ends a turn, so that a waiter can count turns without a peek.
@@ -223,7 +223,7 @@ impl Yielding<'_> {
     /// taken the key first.
     async fn let_pass(&mut self, mut at_least: u32, mut until: Tick) -> Option<Taken> {
         if self.has_heard_all() {
-            self.registry.yielded.all_take(self.resource);
+            self.registry.yielded.lock().all_take(self.resource);
         }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.request.deadline().before(YIELD_TIME);
@@ -247,7 +247,8 @@ impl Yielding<'_> {
                 // After a message somebody has had it, between two peeks: most peek at the moment of a release.
                 if taker == Taker::Nobody && !is_heard(self.listener) {
                     let now = self.session().now();
-                    self.registry.yielded.nobody_took(self.resource, now);
+                    let mut yielded = self.registry.yielded.lock();
+                    yielded.nobody_took(self.resource, now);
                 }
             }
             match taker {
@@ -271,7 +272,7 @@ impl Yielding<'_> {
 
     fn may_wait_for_foreign(&self) -> bool {
         let now = self.session().now();
-        let yielded = &self.registry.yielded;
+        let mut yielded = self.registry.yielded.lock();
         yielded.may_wait_for_foreign(self.resource, now)
     }
 
@@ -406,7 +407,9 @@ impl Yielding<'_> {
                 let mut names = inspected.holders.iter();
                 let is_foreign = names.any(|(name, _)| owner::is_foreign(name));
                 let now = session.now();
-                self.registry.yielded.saw_taker(resource, is_foreign, now);
+                let mut yielded = self.registry.yielded.lock();
+                yielded.saw_taker(resource, is_foreign, now);
+                drop(yielded);
                 if is_foreign {
                     Taker::Foreign
                 } else {

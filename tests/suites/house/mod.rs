@@ -163,10 +163,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "turns",
         ],
     ),
-    (
-        "local/turns",
-        &["mod", "yielded_keys", "yield_list", "round_robin", "run"],
-    ),
+    ("local/turns", &["mod", "yield_list", "round_robin", "run"]),
     ("local/slot", &["state", "notes", "leave", "step"]),
     (
         "session/release",

@@ -72,7 +72,9 @@ impl Registry {
         let mut slot = QueueSlot::new(self, joining, Arc::default());
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(joining.resource));
         if queues_now {
-            let others = self.yielded.take(joining.resource, joining.since);
+            let mut yielded = self.yielded.lock();
+            let others = yielded.take(joining.resource, joining.since);
+            drop(yielded);
             slot.join_queue(others);
         }
         slot

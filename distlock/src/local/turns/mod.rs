@@ -3,8 +3,7 @@
 mod round_robin;
 mod run;
 mod yield_list;
-mod yielded_keys;
 
 pub(crate) use self::round_robin::RoundRobin;
 pub(super) use self::run::GrantRun;
-pub(super) use self::yielded_keys::YieldedKeys;
+pub(super) use self::yield_list::YieldList;

@@ -15,7 +15,7 @@ use crate::config::{FOREIGN_KNOWN_FOR, OURS_KNOWN_FOR, YIELD_AGAIN_AFTER, YIELD_
 /// The keys to yield, those that nobody took after a yield, and what looks have shown of those who take them. Plain data: each call
 /// drops entries that are out of date.
 #[derive(Debug)]
-pub(super) struct YieldList<K> {
+pub(crate) struct YieldList<K> {
     /// With the other clients that heard of the release.
     to_yield: Until<K, RoundRobin>,
     in_vain: Until<K, ()>,
@@ -54,13 +54,13 @@ impl<K> Default for YieldList<K> {
 
 impl<K: Clone + Eq + Hash> YieldList<K> {
     /// The other clients that heard of the release may go first for [`YIELD_TIME`].
-    pub(super) fn add(&mut self, key: K, others: RoundRobin, now: Tick) {
+    pub(crate) fn add(&mut self, key: &K, others: RoundRobin, now: Tick) {
         self.to_yield.drop_outdated(now);
         self.to_yield.add(key, others, now.after(YIELD_TIME));
     }
 
     /// The other clients that may go first for this key. Only the first call for a key returns them.
-    pub(super) fn take(&mut self, key: &K, now: Tick) -> Option<RoundRobin> {
+    pub(crate) fn take(&mut self, key: &K, now: Tick) -> Option<RoundRobin> {
         // A rule of tests/model: release_is_remembered_for_who_comes_next.
         // Nearly always: a client that is alone yields nothing.
         if self.to_yield.until.is_empty() {
@@ -72,29 +72,30 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
     }
 
     /// The key was yielded, and nobody took it.
-    pub(super) fn in_vain(&mut self, key: K, now: Tick) {
+    pub(crate) fn nobody_took(&mut self, key: &K, now: Tick) {
         self.in_vain.drop_outdated(now);
         self.in_vain.add(key, (), now.after(YIELD_AGAIN_AFTER));
     }
 
     /// All who listen have taken the key in turn, so none of them is waited for in vain.
-    pub(super) fn all_take(&mut self, key: &K) {
+    pub(crate) fn all_take(&mut self, key: &K) {
         self.in_vain.until.remove(key);
     }
 
-    /// Whether a taker may be waited for: within [`YIELD_AGAIN_AFTER`], no yield of the key was without one.
-    pub(super) fn may_wait(&mut self, key: &K, now: Tick) -> bool {
+    /// Whether a waiter that yields waits until somebody takes the key, for longer than clients of this crate need: within
+    /// [`YIELD_AGAIN_AFTER`], no yield of the key was in vain.
+    pub(crate) fn may_wait_for_foreign(&mut self, key: &K, now: Tick) -> bool {
         !self.in_vain.has(key, now)
     }
 
     /// Notes who was seen with the key. A note that is less than half its time old is not renewed.
-    pub(super) fn saw_taker(&mut self, key: K, is_foreign: bool, now: Tick) {
+    pub(crate) fn saw_taker(&mut self, key: &K, is_foreign: bool, now: Tick) {
         let (seen, known_for) = match is_foreign {
             true => (&mut self.foreign, FOREIGN_KNOWN_FOR),
             false => (&mut self.ours, OURS_KNOWN_FOR),
         };
         seen.drop_outdated(now);
-        let known_until = seen.until.get(&key).map(|(until, ())| *until);
+        let known_until = seen.until.get(key).map(|(until, ())| *until);
         let is_fresh = known_until.is_some_and(|until| until > now.after(known_for / 2));
         // Not for each time: each is an entry until it is out of date.
         if !is_fresh {
@@ -104,15 +105,15 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
 
     /// Whether all who take the key are clients of this crate, as far as recent looks have shown. A yield in vain shows
     /// that some who listen never take it.
-    pub(super) fn are_ours(&mut self, key: &K, now: Tick) -> bool {
+    pub(crate) fn takers_are_ours(&mut self, key: &K, now: Tick) -> bool {
         self.ours.has(key, now) && !self.foreign.has(key, now) && !self.in_vain.has(key, now)
     }
 }
 
 impl<K: Clone + Eq + Hash, V> Until<K, V> {
-    fn add(&mut self, key: K, value: V, until: Tick) {
+    fn add(&mut self, key: &K, value: V, until: Tick) {
         self.until.insert(key.clone(), (until, value));
-        self.order.push_back((until, key));
+        self.order.push_back((until, key.clone()));
     }
 
     fn has(&mut self, key: &K, now: Tick) -> bool {
@@ -145,11 +146,11 @@ mod tests {
         let mut list = YieldList::default();
         let start = Tick::default();
         let end = Tick::default().after(YIELD_TIME);
-        list.add("a", heard(2), start);
+        list.add(&"a", heard(2), start);
         assert_eq!(list.take(&"b", start), None);
         assert_eq!(list.take(&"a", start), Some(heard(2)));
         assert_eq!(list.take(&"a", start), None);
-        list.add("a", heard(2), start);
+        list.add(&"a", heard(2), start);
         assert_eq!(list.take(&"a", end), None);
         assert!(list.to_yield.until.is_empty() && list.to_yield.order.is_empty());
     }
@@ -158,8 +159,8 @@ mod tests {
     fn key_that_is_added_again_counts_from_then() {
         let mut list = YieldList::default();
         let later = Tick::default().after(YIELD_TIME / 2);
-        list.add("a", heard(1), Tick::default());
-        list.add("a", heard(3), later);
+        list.add(&"a", heard(1), Tick::default());
+        list.add(&"a", heard(3), later);
         let taken = list.take(&"a", Tick::default().after(YIELD_TIME));
         assert_eq!(taken, Some(heard(3)));
     }
@@ -168,9 +169,9 @@ mod tests {
     fn key_that_was_yielded_in_vain_is_waited_for_again_after_a_while() {
         let mut list = YieldList::default();
         let start = Tick::default();
-        list.in_vain("a", start);
-        assert!(!list.may_wait(&"a", start) && list.may_wait(&"b", start));
-        assert!(list.may_wait(&"a", start.after(YIELD_AGAIN_AFTER)));
+        list.nobody_took(&"a", start);
+        assert!(!list.may_wait_for_foreign(&"a", start) && list.may_wait_for_foreign(&"b", start));
+        assert!(list.may_wait_for_foreign(&"a", start.after(YIELD_AGAIN_AFTER)));
         assert!(list.in_vain.until.is_empty() && list.in_vain.order.is_empty());
     }
 
@@ -178,11 +179,11 @@ mod tests {
     fn yield_in_vain_is_forgotten_once_all_who_listen_have_taken_the_key() {
         let mut list = YieldList::default();
         let start = Tick::default();
-        list.saw_taker("a", false, start);
-        list.in_vain("a", start);
-        assert!(!list.are_ours(&"a", start) && !list.may_wait(&"a", start));
+        list.saw_taker(&"a", false, start);
+        list.nobody_took(&"a", start);
+        assert!(!list.takers_are_ours(&"a", start) && !list.may_wait_for_foreign(&"a", start));
         list.all_take(&"a");
-        assert!(list.are_ours(&"a", start) && list.may_wait(&"a", start));
+        assert!(list.takers_are_ours(&"a", start) && list.may_wait_for_foreign(&"a", start));
     }
 
     #[test]
@@ -190,31 +191,31 @@ mod tests {
         let mut list = YieldList::default();
         let start = Tick::default();
         for _ in 0..100 {
-            list.saw_taker("a", false, start);
-            list.saw_taker("a", true, start);
+            list.saw_taker(&"a", false, start);
+            list.saw_taker(&"a", true, start);
         }
         assert_eq!((list.ours.order.len(), list.foreign.order.len()), (1, 1));
         list.foreign = Until::default();
         let later = start.after(OURS_KNOWN_FOR / 2);
-        list.saw_taker("a", false, later);
-        assert!(list.are_ours(&"a", start.after(OURS_KNOWN_FOR)));
+        list.saw_taker(&"a", false, later);
+        assert!(list.takers_are_ours(&"a", start.after(OURS_KNOWN_FOR)));
     }
 
     #[test]
     fn key_is_taken_by_ours_until_a_look_is_old_or_another_library_has_taken_it() {
         let mut list = YieldList::default();
         let start = Tick::default();
-        assert!(!list.are_ours(&"a", start));
-        list.saw_taker("a", false, start);
-        assert!(list.are_ours(&"a", start) && !list.are_ours(&"b", start));
-        assert!(!list.are_ours(&"a", start.after(OURS_KNOWN_FOR)));
-        list.saw_taker("a", true, start);
-        list.saw_taker("a", false, start);
-        assert!(!list.are_ours(&"a", start));
+        assert!(!list.takers_are_ours(&"a", start));
+        list.saw_taker(&"a", false, start);
+        assert!(list.takers_are_ours(&"a", start) && !list.takers_are_ours(&"b", start));
+        assert!(!list.takers_are_ours(&"a", start.after(OURS_KNOWN_FOR)));
+        list.saw_taker(&"a", true, start);
+        list.saw_taker(&"a", false, start);
+        assert!(!list.takers_are_ours(&"a", start));
         let later = start.after(FOREIGN_KNOWN_FOR);
-        list.saw_taker("a", false, later);
-        assert!(list.are_ours(&"a", later));
-        list.in_vain("a", later);
-        assert!(!list.are_ours(&"a", later));
+        list.saw_taker(&"a", false, later);
+        assert!(list.takers_are_ours(&"a", later));
+        list.nobody_took(&"a", later);
+        assert!(!list.takers_are_ours(&"a", later));
     }
 }
