@@ -3,7 +3,6 @@
 use std::slice;
 use std::time::Duration;
 
-use distlock::test_util::guard_of;
 use distlock::{
     Acquire, Client, Error, ExpirableSemaphore, FairLock, FencedLock, Guard, Holder, Leased, Lock,
     MultiLock, NonReentrantFairLock, NonReentrantLock, Quorum, ReadLock, RedLock, Semaphore,
@@ -254,8 +253,7 @@ impl AnyLock {
                 // The first one sets the number of permits, also after it was deleted.
                 let setting = semaphore.try_set_permits(PERMITS);
                 let _set = timeout(Duration::from_millis(50), setting).await;
-                let permit = set(semaphore.acquire(), wait, lease).await?;
-                Ok(guard_of(permit))
+                set(semaphore.acquire(), wait, lease).await.map(Guard::from)
             }
             Self::Semaphore(semaphore) => {
                 let acquire = semaphore.acquire();
@@ -263,7 +261,7 @@ impl AnyLock {
                     Some(wait) => acquire.wait(wait).await?,
                     None => acquire.await?,
                 };
-                Ok(guard_of(permit))
+                Ok(permit.into())
             }
             Self::Multi(lock) => set(lock.acquire(), wait, lease).await,
             Self::Red(lock) => set(lock.acquire(), wait, lease).await,
@@ -284,8 +282,8 @@ impl AnyLock {
             Self::NonReentrantFair(lock) => lock.try_acquire().await,
             Self::Write(lock) => lock.try_acquire().await,
             Self::Read(lock) => lock.try_acquire().await,
-            Self::Permit(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
-            Self::Semaphore(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
+            Self::Permit(semaphore) => Ok(semaphore.try_acquire().await?.map(Guard::from)),
+            Self::Semaphore(semaphore) => Ok(semaphore.try_acquire().await?.map(Guard::from)),
             Self::Multi(lock) => lock.try_acquire().await,
             Self::Red(lock) => lock.try_acquire().await,
         }

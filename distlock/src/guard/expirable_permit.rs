@@ -311,10 +311,11 @@ impl Leased for ExpirablePermit {
     }
 }
 
+/// For tests that treat all kinds alike.
 #[cfg(feature = "test-util")]
-impl ExpirablePermit {
-    pub(crate) fn into_guard(self) -> Guard {
-        self.0
+impl From<ExpirablePermit> for Guard {
+    fn from(permit: ExpirablePermit) -> Self {
+        permit.0
     }
 }
 

@@ -412,14 +412,6 @@ impl Guard {
     pub fn section(&self) -> Section {
         Section::new(self.view())
     }
-
-    /// How many of its holds the guard has now, by this process's clock.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn held_parts(&self) -> usize {
-        let view = self.view();
-        let members = view.members();
-        members.iter().filter(|member| member.is_held()).count()
-    }
 }
 
 impl fmt::Debug for Guard {

@@ -94,10 +94,11 @@ impl Permit {
     }
 }
 
+/// For tests that treat all kinds alike.
 #[cfg(feature = "test-util")]
-impl Permit {
-    pub(crate) fn into_guard(self) -> Guard {
-        self.0
+impl From<Permit> for Guard {
+    fn from(permit: Permit) -> Self {
+        permit.0
     }
 }
 

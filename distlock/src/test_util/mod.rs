@@ -17,8 +17,6 @@ use uuid::Uuid;
 use crate::backend::memory::MemoryServer;
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::guard::expirable_permit::ExpirablePermit;
-use crate::guard::permit::Permit;
 use crate::hold::HoldView;
 use crate::resource::mode::Mode;
 use crate::resource::owner::Owner;
@@ -133,7 +131,9 @@ fn end_of(view: &HoldView) -> (Duration, Duration) {
 
 /// On how many servers the guard of a Redlock is held now, by this process's clock.
 pub fn held_parts(guard: &Guard) -> usize {
-    guard.held_parts()
+    let view = guard.view();
+    let members = view.members();
+    members.iter().filter(|member| member.is_held()).count()
 }
 
 /// The number of keys that a server in this process stores, without expired ones, and of its subscribed channels.
@@ -141,48 +141,9 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
     server.stored()
 }
 
-/// The fencing token of a guard, if it has one.
-pub fn token(guard: &Guard) -> Option<u64> {
-    guard.fencing_token()
-}
-
 /// Every mode, in the order of the table of the kinds of locks.
 pub fn modes() -> impl Iterator<Item = Mode> {
     Mode::ALL.iter().copied()
-}
-
-/// The guard of permits, for tests that treat all kinds alike.
-pub fn guard_of(permit: impl Into<Permits>) -> Guard {
-    match permit.into() {
-        Permits::Expirable(permit) => permit.into_guard(),
-        Permits::Plain(permit) => permit.into_guard(),
-    }
-}
-
-/// Permits of either kind of semaphore.
-#[derive(Debug)]
-pub enum Permits {
-    /// With leases.
-    Expirable(ExpirablePermit),
-    /// Without leases.
-    Plain(Permit),
-}
-
-impl From<ExpirablePermit> for Permits {
-    fn from(permit: ExpirablePermit) -> Self {
-        Self::Expirable(permit)
-    }
-}
-
-impl From<Permit> for Permits {
-    fn from(permit: Permit) -> Self {
-        Self::Plain(permit)
-    }
-}
-
-/// Removes all data of a server in this process.
-pub fn wipe(server: &MemoryServer) {
-    server.forget_all();
 }
 
 /// Removes the last fencing token of a key from a server in this process.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::backend::{
-    Attempt, Attempted, AttemptedAll, Change, DetachedOwner, Forced, Released, Renewal, Seen,
-    Subscription, Target, Through,
+    Attempt, Attempted, AttemptedAll, Backend, Change, DetachedOwner, Fault, Forced, Released,
+    Renewal, Seen, Subscription, Target, Through,
 };
 use crate::client::Client;
 use crate::error::{Error, HeldBy};
@@ -91,60 +91,52 @@ impl Verbs {
         self.refused_by.lock().take().map(|holder| *holder)
     }
 
+    fn with(&self, set: impl FnOnce(&mut Self)) -> Self {
+        let mut verbs = self.clone();
+        set(&mut verbs);
+        verbs
+    }
+
     /// The same verbs on another kind.
     #[must_use]
     pub fn of_kind(&self, kind: Kind) -> Self {
-        let mut verbs = self.clone();
-        verbs.kind = kind;
-        verbs
+        self.with(|verbs| verbs.kind = kind)
     }
 
     /// The same verbs with this number of permits at once.
     #[must_use]
     pub fn with_permits(&self, permits: u32) -> Self {
-        let mut verbs = self.clone();
-        verbs.permits = permits;
-        verbs
+        self.with(|verbs| verbs.permits = permits)
     }
 
     /// The same verbs with attempts of a waiter, whose place in the server is kept for this time.
     #[must_use]
     pub fn waiting(&self, queue_ttl: Duration) -> Self {
-        let mut verbs = self.clone();
-        verbs.queue_ttl = Some(queue_ttl);
-        verbs
+        self.with(|verbs| verbs.queue_ttl = Some(queue_ttl))
     }
 
     /// The same verbs with attempts nested in the hold of this owner.
     #[must_use]
     pub fn inside(&self, number: u64) -> Self {
-        let mut verbs = self.clone();
-        verbs.inside = Some(number);
-        verbs
+        self.with(|verbs| verbs.inside = Some(number))
     }
 
     /// The same verbs, whose attempts attach the hold of owner `number`.
     #[must_use]
     pub fn instead_of(&self, number: u64) -> Self {
-        let mut verbs = self.clone();
-        verbs.instead_of = Some(number);
-        verbs
+        self.with(|verbs| verbs.instead_of = Some(number))
     }
 
     /// The same verbs on numbers that expire so long after their last use.
     #[must_use]
     pub fn expiring(&self, after: Duration) -> Self {
-        let mut verbs = self.clone();
-        verbs.expires_after = Some(after);
-        verbs
+        self.with(|verbs| verbs.expires_after = Some(after))
     }
 
     /// The same verbs on keys that no other round uses.
     #[must_use]
     pub fn in_round(&self, round: u64) -> Self {
-        let mut verbs = self.clone();
-        verbs.round = round;
-        verbs
+        self.with(|verbs| verbs.round = round)
     }
 
     /// The name of a key of this round in the server, without the client's prefix.
@@ -171,10 +163,14 @@ impl Verbs {
         Ok(target)
     }
 
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.client.registry().session.backend)
+    }
+
     async fn reply<T>(
         &self,
         target: &Target,
-        reply: impl Future<Output = Result<T, crate::backend::Fault>>,
+        reply: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Error> {
         reply
             .await
@@ -184,8 +180,7 @@ impl Verbs {
     /// Subscribes to what a waiter for the key needs to know.
     pub fn subscribe(&self, key: &str) -> Result<Subscription, Error> {
         let target = self.target(key, 0)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         Ok(backend.subscribe(&target))
     }
 
@@ -201,11 +196,18 @@ impl Verbs {
         });
         let detached = detached.map(Through::Detached);
         attempt.through = inside.or(detached).map(Box::new);
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
-        let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
+        Ok(match self.answer(&attempt).await? {
+            Answer::Token(_) => Answer::Granted,
+            refused => refused,
+        })
+    }
+
+    /// The answer to an attempt, with the fencing token of a grant.
+    async fn answer(&self, attempt: &Attempt) -> Result<Answer, Error> {
+        let backend = self.backend();
+        let attempted = self.reply(&attempt.target, backend.attempt(attempt));
         Ok(match attempted.await? {
-            Attempted::Granted { .. } => Answer::Granted,
+            Attempted::Granted { token } => Answer::Token(token),
             Attempted::Held { ttl, holder } => {
                 *self.refused_by.lock() = holder;
                 Answer::Held(ttl)
@@ -232,8 +234,7 @@ impl Verbs {
         let Some(first) = batch.first() else {
             return Ok(Answer::Renewed(Vec::new()));
         };
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let renewed = async { backend.renew(&batch).await.into_iter().collect() };
         Ok(Answer::Renewed(
             self.reply(&first.target, Box::pin(renewed)).await?,
@@ -243,12 +244,9 @@ impl Verbs {
     /// The release of owner `number`.
     pub async fn release(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
-        Ok(match self.reply(&target, backend.release(&target)).await? {
-            Released::Freed { .. } => Answer::Freed,
-            Released::NotOurs => Answer::NotOurs,
-        })
+        let backend = self.backend();
+        let released = self.reply(&target, backend.release(&target)).await?;
+        Ok(freed(released))
     }
 
     /// One attempt on several keys together, each for its own owner and lease.
@@ -264,8 +262,7 @@ impl Verbs {
         let Some(first) = attempts.first() else {
             return Ok(Answer::Granted);
         };
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let reply = self.reply(&first.target, backend.attempt_all(&attempts));
         let AttemptedAll { at, attempted } = reply.await?;
         Ok(match attempted {
@@ -288,8 +285,7 @@ impl Verbs {
         let Some(first) = targets.first() else {
             return Ok(Answer::FreedEach(Vec::new()));
         };
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let released = self.reply(first, backend.release_all(&targets)).await?;
         let freed = |released: Released| matches!(released, Released::Freed { .. });
         Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
@@ -308,17 +304,7 @@ impl Verbs {
     ) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.above = above;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
-        let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
-        Ok(match attempted.await? {
-            Attempted::Granted { token } => Answer::Token(token),
-            Attempted::Held { ttl, holder } => {
-                *self.refused_by.lock() = holder;
-                Answer::Held(ttl)
-            }
-            Attempted::Unset => Answer::Unset,
-        })
+        self.answer(&attempt).await
     }
 
     /// The withdrawal of owner `number`.
@@ -327,13 +313,9 @@ impl Verbs {
     /// The fault of the backend, as users see it.
     pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let released = self.reply(&target, backend.withdraw(&target)).await?;
-        Ok(match released {
-            Released::Freed { .. } => Answer::Freed,
-            Released::NotOurs => Answer::NotOurs,
-        })
+        Ok(freed(released))
     }
 
     /// The ids of the permits of owner `number`, acquired or not.
@@ -352,8 +334,7 @@ impl Verbs {
         change: impl Into<Change>,
     ) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let adjusted = backend.adjust(&target.resource.key, target.owner, change.into());
         Ok(Answer::Number(self.reply(&target, adjusted).await?))
     }
@@ -361,8 +342,7 @@ impl Verbs {
     /// One force-release.
     pub async fn force_release(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let forced = self
             .reply(&target, backend.force_release(&target.resource, None))
             .await?;
@@ -372,8 +352,7 @@ impl Verbs {
     /// One force-release of what somebody has seen.
     pub async fn force_release_seen(&self, key: &str, seen: &Seen) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let forced = backend.force_release(&target.resource, Some(seen));
         Ok(Answer::ForcedSeen(self.reply(&target, forced).await?))
     }
@@ -381,8 +360,7 @@ impl Verbs {
     /// One inspection.
     pub async fn inspect(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let registry = self.client.registry();
-        let backend = &registry.session.backend;
+        let backend = self.backend();
         let inspected = self
             .reply(&target, backend.inspect(&target.resource))
             .await?;
@@ -391,5 +369,12 @@ impl Verbs {
         let mut holders: Vec<_> = inspected.holders.into_iter().map(text).collect();
         holders.sort();
         Ok(Answer::Holders(holders, inspected.ttl))
+    }
+}
+
+fn freed(released: Released) -> Answer {
+    match released {
+        Released::Freed { .. } => Answer::Freed,
+        Released::NotOurs => Answer::NotOurs,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use distlock::test_util::{Kind, Verbs, collect_always, locks, lose_token, tokens, wipe};
+use distlock::test_util::{Kind, Verbs, collect_always, locks, lose_token, tokens};
 use distlock::{Client, MemoryServer};
 use distlock_tests::RedisServer;
 use redis::FromRedisValue;
@@ -91,7 +91,7 @@ impl Side {
         let name = |key: usize| self.verbs.in_round(round).name(KEYS[key]);
         match (&self.server, loss) {
             (Server::Memory(server), DataLoss::TokenLost(key)) => lose_token(server, &name(key)),
-            (Server::Memory(server), DataLoss::AllLost) => wipe(server),
+            (Server::Memory(server), DataLoss::AllLost) => server.forget_all(),
             (Server::Redis(servers), DataLoss::TokenLost(key)) => {
                 let token = token_of(&name(key));
                 for server in servers {

@@ -104,7 +104,7 @@ pub(super) async fn hold_that_a_restart_took_away_is_told_soon(stage: &Stage) ->
     let acquiring = client.lock(fixed).acquire().lease(2 * LEASE);
     let with_a_lease = acquiring.await.unwrap();
     sleep(MOMENT).await;
-    distlock::test_util::wipe(&stage.server);
+    stage.server.forget_all();
     stage.faults.reconnect();
     sleep(MOMENT).await;
     !held.is_held() && !with_a_lease.is_held()

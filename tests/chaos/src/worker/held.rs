@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-use distlock::test_util::token;
 use distlock::{Error, Guard};
 
 use super::WorkerContext;
@@ -42,7 +41,7 @@ impl<'a> PendingAnswer<'a> {
                     id,
                     owner,
                     deadline,
-                    token: token(&guard),
+                    token: guard.fencing_token(),
                 });
                 let (context, guard) = (context.clone(), Some(guard));
                 Some(Held { context, id, guard })

@@ -47,7 +47,7 @@ impl Server {
     /// Takes all data away whose names contain this prefix.
     pub(super) async fn wipe(&self, prefix: &str) {
         if let Self::Memory(server) = self {
-            return test_util::wipe(server);
+            return server.forget_all();
         }
         for key in self.names(prefix).await.0 {
             self.server_of(&key).await.cli(&["DEL", &key]).await;

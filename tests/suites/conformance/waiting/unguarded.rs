@@ -4,7 +4,6 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use distlock::test_util::guard_of;
 use distlock::{Client, Error, Guard, MultiLock};
 use distlock_tests::LockKind;
 use distlock_tests::any_lock::PERMITS;
@@ -32,7 +31,7 @@ fn acquiring(of: LockKind, client: &Client, key: &str, wait: Option<Duration>) -
         LockKind::Permit => {
             let acquire = client.expirable_semaphore(key).acquire();
             let acquire = acquire.wait(wait).lease(LEASE);
-            Box::pin(async move { Ok(guard_of(acquire.await?)) })
+            Box::pin(async move { acquire.await.map(Guard::from) })
         }
         _ => {
             let lock = of.lock(client, key);

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use distlock::test_util::guard_of;
 use distlock::{Error, Guard, current};
 use distlock_tests::{AnyLock, LockKind};
 use futures_util::{StreamExt as _, stream};
@@ -111,7 +110,7 @@ fn of_their_own(rows: &mut Vec<Row>) {
         "ExpirablePermit::lost": {
             let lost = permit.lost();
             drop(tokio::time::timeout(SHORT, lost).await);
-            drop(guard_of(permit));
+            drop(Guard::from(permit));
         },
     }
 }
