@@ -110,14 +110,6 @@ impl Handle {
         self.session().closed.is_set()
     }
 
-    /// Whether the client, which has given up an identity, has another one. It is closed as long as it cannot be made again.
-    fn check_made_again(&self, key: &Key) -> Result<(), Error> {
-        if self.session().identity.is_given_up() {
-            return Err(Error::closed(key.text()));
-        }
-        Ok(())
-    }
-
     /// Whether both are of one client.
     pub(crate) fn is_of_client_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.lives, &other.lives)
@@ -163,9 +155,10 @@ impl Handle {
     /// count a moment later.
     pub(crate) async fn holders(&self) -> Result<Vec<Holder>, Error> {
         let inspected = self.inspect().await?;
+        let session = self.session();
         let named = inspected.holders.into_iter().map(|(owner, count)| {
             let owner = String::from_utf8_lossy(&owner).into_owned();
-            let count = self.own_count(&owner).map_or(count, u64::from);
+            let count = session.own_count(&owner).map_or(count, u64::from);
             Holder { owner, count }
         });
         Ok(named.collect())
@@ -203,29 +196,11 @@ impl Handle {
     /// `None`.
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
         let wait = checked_wait(wait.or(self.session().config.default_wait))?;
-        let resource = self.resource()?;
-        // Made where it stays: a future that is moved is copied.
-        let waiting = pin!(async {
-            loop {
-                let session = self.latest_registry();
-                let session = &session.session;
-                crate::sync::select! {
-                    // In this order: an answer of the former identity that has arrived still counts.
-                    biased;
-                    ended = wait::until_zero(session, &resource, wait) => match ended {
-                        // The former identity asks no more.
-                        Err(Error::Unavailable { .. }) if session.identity.is_given_up() => {
-                            session.given_up.wait().await;
-                            self.check_made_again(&resource.key)?;
-                        }
-                        ended => return ended,
-                    },
-                    // The client has another identity: the wait starts again under it.
-                    () = session.given_up.wait() => self.check_made_again(&resource.key)?,
-                }
-            }
-        });
-        watching(|| self.look(), waiting).await
+        let resource = &self.resource()?;
+        let until_zero = |registry: Arc<Registry>| async move {
+            wait::until_zero(&registry.session, resource, wait).await
+        };
+        self.under_each_identity(until_zero).await
     }
 
     /// Completes when nobody holds the key, or has held it at one moment since. Fails after `wait`, or after the client's default
@@ -245,33 +220,42 @@ impl Handle {
             Family::ReadWrite => Kind::Write,
             _ => Kind::Reentrant,
         };
-        let data = Resource { kind, ..own };
+        let data = &Resource { kind, ..own };
+        let until_free = |registry: Arc<Registry>| async move {
+            wait::until_free(&registry.session, data, wait, call_site).await
+        };
+        self.under_each_identity(until_free).await
+    }
+
+    /// Waits, and starts again if the client takes another identity meanwhile.
+    async fn under_each_identity<F: Future<Output = Result<(), Error>>>(
+        &self,
+        wait: impl Fn(Arc<Registry>) -> F,
+    ) -> Result<(), Error> {
+        // Made where it stays: a future that is moved is copied.
         let waiting = pin!(async {
             loop {
-                let session = self.latest_registry();
-                let session = &session.session;
+                let registry = self.latest_registry();
+                let session = &registry.session;
                 crate::sync::select! {
-                    // In this order: under a former identity nothing is asked any more.
+                    // In this order: an answer of the former identity that has arrived still counts.
                     biased;
-                    () = session.given_up.wait() => self.check_made_again(&data.key)?,
-                    ended = wait::until_free(session, &data, wait, call_site) => match ended {
-                        // The client has another identity: the wait starts again under it.
-                        Err(Error::Closed { .. }) if session.identity.is_given_up() => session.given_up.wait().await,
+                    ended = wait(Arc::clone(&registry)) => match ended {
+                        // The former identity asks no more.
+                        Err(Error::Closed { .. } | Error::Unavailable { .. }) if session.identity.is_given_up() => {
+                            session.given_up.wait().await;
+                        }
                         ended => return ended,
                     },
+                    () = session.given_up.wait() => {}
+                }
+                // As long as the client cannot be made again, it is closed.
+                if self.session().identity.is_given_up() {
+                    return Err(Error::closed(self.key_text()));
                 }
             }
         });
         watching(|| self.look(), waiting).await
-    }
-
-    /// The count of a hold of this client. The server may not know it yet.
-    fn own_count(&self, owner: &str) -> Option<u32> {
-        let session = self.session();
-        let number = owner.strip_prefix(session.id.as_hyphenated().to_string().as_str())?;
-        // A writer's name has its mode behind the number.
-        let number = number.strip_prefix(':')?.split(':').next()?;
-        session.watchdog.count_of(number.parse().ok()?)
     }
 }
 

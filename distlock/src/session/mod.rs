@@ -57,6 +57,7 @@ use crate::error::{Blocker, Error, HeldBy, Loss};
 use crate::hold::{GuardClient, Hold};
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 use crate::sync::{Flag, OnceLock, foreign};
 use crate::telemetry;
 
@@ -207,6 +208,13 @@ impl Session {
         for pending in self.releaser.remembered.take_of_others(epoch, self.now()) {
             self.release_later(pending);
         }
+    }
+
+    /// How many guards the hold of this owner has, if the owner is of this client. The server may not have heard of it yet.
+    pub(crate) fn own_count(&self, owner: &str) -> Option<u32> {
+        let owner: Owner = owner.parse().ok()?;
+        let number = (owner.client() == self.id).then(|| owner.number())?;
+        self.watchdog.find(number).map(|hold| hold.count())
     }
 
     /// Makes the watchdog check a hold again, after a change that may have to be stated to the server at once.

@@ -9,9 +9,7 @@ use uuid::Uuid;
 
 use super::Client;
 use crate::backend::Fault;
-use crate::backend::reports::{
-    ClientReport, HolderReport, KeyReport, Primitive, WaiterReport, client_id,
-};
+use crate::backend::reports::{ClientReport, HolderReport, KeyReport, Primitive, WaiterReport};
 use crate::error::Error;
 use crate::resource::key::Key;
 use crate::session::Session;
@@ -145,17 +143,11 @@ pub(super) async fn examine(session: &Session, key: &Key) -> Result<KeyReport, F
     // The count of a semaphore's owner is its permits, which do not change after the grant.
     if report.primitive != Primitive::Semaphore {
         for holder in &mut report.holders {
-            holder.count = own_count(session, &holder.owner).map_or(holder.count, u64::from);
+            let own = session.own_count(&holder.owner);
+            holder.count = own.map_or(holder.count, u64::from);
         }
     }
     Ok(report)
-}
-
-/// The count of a hold of this client, which the server may not have heard of yet.
-fn own_count(session: &Session, owner: &str) -> Option<u32> {
-    let is_own = client_id(owner.as_bytes()) == Some(session.id);
-    let number = owner.split(':').nth(1).filter(|_| is_own)?;
-    session.watchdog.count_of(number.parse().ok()?)
 }
 
 /// The report of a key that could not be read.

@@ -111,11 +111,6 @@ impl Watchdog {
         self.agenda.lock().get(number).map(Arc::clone)
     }
 
-    /// The number of guards of the hold of this client's owner with this number.
-    pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
-        self.find(number).map(|hold| hold.count())
-    }
-
     pub(crate) fn has(&self, number: u64) -> bool {
         self.agenda.lock().get(number).is_some()
     }
