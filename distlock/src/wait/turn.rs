@@ -54,15 +54,6 @@ impl From<Error> for NoTurn {
     }
 }
 
-/// What a waiter does next.
-enum Step {
-    Turn(MyTurn),
-    /// It waits behind others of its client.
-    InLine,
-    /// It waits behind this hold of its client, or asks the server at this time.
-    Behind(Arc<Hold>, Tick),
-}
-
 /// The reason why an acquisition has to wait, as far as this client knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocking {
@@ -288,17 +279,23 @@ impl<'a> Turn<'a> {
     ) -> Result<MyTurn, NoTurn> {
         let session = &self.registry.session;
         loop {
-            let step = self.next_step(deadline, &is_unanswered)?;
+            let (step, now) = self.next_step(deadline, &is_unanswered)?;
             match step {
-                Step::Turn(turn) => return Ok(turn),
-                Step::InLine => {
+                NextStep::HandedOver(share) => return Ok(MyTurn::HandedOver(share)),
+                NextStep::Attempt { yield_first } => {
+                    return Ok(MyTurn::Attempt {
+                        yield_first,
+                        at: now,
+                    });
+                }
+                NextStep::WaitInLine => {
                     self.note_queue()?;
                     crate::sync::select! {
                         () = self.slot.woken() => {}
                         () = session.clock.sleep_until(deadline) => {}
                     }
                 }
-                Step::Behind(own_holder, now) => {
+                NextStep::Behind(own_holder) => {
                     let Some(trusted) = self.trusts(&own_holder, now) else {
                         self.slot.goes_to_server();
                         return Ok(MyTurn::Attempt {
@@ -320,12 +317,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What it does next.
+    /// What it does next, and what the clock shows, which is not read for a hold that was handed over.
     fn next_step(
         &mut self,
         deadline: Tick,
         is_unanswered: impl Fn(Tick) -> bool,
-    ) -> Result<Step, NoTurn> {
+    ) -> Result<(NextStep, Tick), NoTurn> {
         let session = &self.registry.session;
         // Before the step: a closed client does not take over a hold.
         if session.closed.is_set() {
@@ -338,8 +335,8 @@ impl<'a> Turn<'a> {
             self.slot.next_step()
         };
         // Before the deadline is checked: a hold that was handed over at the last moment counts.
-        if let NextStep::HandedOver(share) = step {
-            return Ok(Step::Turn(MyTurn::HandedOver(share)));
+        if let NextStep::HandedOver(_) = step {
+            return Ok((step, self.request.since));
         }
         let now = if is_new {
             self.request.since
@@ -352,14 +349,6 @@ impl<'a> Turn<'a> {
         if self.is_given_up(&step, line_given_up_at, is_unanswered) {
             return Err(NoTurn::GivenUp);
         }
-        Ok(match step {
-            NextStep::HandedOver(share) => Step::Turn(MyTurn::HandedOver(share)),
-            NextStep::Attempt { yield_first } => Step::Turn(MyTurn::Attempt {
-                yield_first,
-                at: now,
-            }),
-            NextStep::WaitInLine => Step::InLine,
-            NextStep::Behind(own_holder) => Step::Behind(own_holder, now),
-        })
+        Ok((step, now))
     }
 }
