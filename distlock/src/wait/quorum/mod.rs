@@ -181,11 +181,9 @@ impl<'a> Rounds<'a> {
             self.mark_messages_seen();
             // Taken out, because the round borrows all the rest.
             let mut apart = std::mem::take(&mut self.apart);
-            let mut round = self.play(&mut apart).await;
+            let played = self.play(&mut apart).await;
             self.apart = apart;
-            if let Some(error) = round.take_final_error() {
-                return Err(error);
-            }
+            let round = played?;
             if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
                 let shares = round.shares;
                 // By name: its turn goes to the next one, and what a function returns is not dropped if its end panics.
@@ -210,7 +208,6 @@ impl<'a> Rounds<'a> {
             wanting,
             unanswered,
             refused_for_good,
-            ..
         } = round;
         let is_too_old = shares.len() >= self.quorum;
         // Grants without a quorum are released in the background.

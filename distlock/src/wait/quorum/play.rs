@@ -47,7 +47,10 @@ struct RoundInPlay<'r, 'a> {
 
 impl Rounds<'_> {
     /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
-    pub(super) async fn play(&self, apart: &mut Apart) -> Round {
+    ///
+    /// # Errors
+    /// The error that ends the acquisition: two of the clients use one server, or too many servers have refused for good.
+    pub(super) async fn play(&self, apart: &mut Apart) -> Result<Round, Error> {
         let mut round = RoundInPlay::new(self);
         let ask = |server: usize| {
             let one = &self.requests[server];
@@ -89,7 +92,7 @@ impl Rounds<'_> {
                 .one_server(round.began, &mut round.shares, &round.refused, apart)
                 .await;
         }
-        round.ended(one_server)
+        one_server.map_or_else(|| round.ended(), Err)
     }
 
     /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that have
@@ -318,24 +321,25 @@ impl<'r, 'a> RoundInPlay<'r, 'a> {
         }
     }
 
-    fn ended(self, one_server: Option<Error>) -> Round {
+    fn ended(self) -> Result<Round, Error> {
         let rounds = self.rounds;
         let is_hopeless = self.refused_for_good.len() > self.spare();
+        if let Some(error) = self.for_good.as_ref().filter(|_| is_hopeless) {
+            return Err(error.clone());
+        }
         let began = self.began;
         let has_answered = self.answered() >= rounds.quorum;
         let failed = self.failed;
         let unanswered = (!has_answered).then(|| failed.unwrap_or_else(|| rounds.no_answer(began)));
         let short = rounds.quorum + self.refused.len() + self.failures;
-        Round {
+        Ok(Round {
             began,
-            one_server,
             unanswered,
             refused_for_good: self.refused_for_good,
-            hopeless: self.for_good.filter(|_| is_hopeless),
             wanting: short.saturating_sub(rounds.requests.len()).max(1),
             shares: self.shares,
             refused: self.refused,
-        }
+        })
     }
 }
 

@@ -19,17 +19,6 @@ pub(super) struct Round {
     pub(super) unanswered: Option<Error>,
     /// The servers that refused for good, for example because they deny the command.
     pub(super) refused_for_good: SmallVec<[usize; 8]>,
-    /// The error of the first of them, if the other servers are no quorum.
-    pub(super) hopeless: Option<Error>,
-    /// The error, if two of the clients were found to use one server.
-    pub(super) one_server: Option<Error>,
-}
-
-impl Round {
-    /// The error that ends the acquisition, if no further round can help.
-    pub(super) fn take_final_error(&mut self) -> Option<Error> {
-        self.one_server.take().or_else(|| self.hopeless.take())
-    }
 }
 
 /// The pairs of clients that were found to use two servers, by their indices.
