@@ -57,13 +57,13 @@ impl Keys {
 
 /// A key with its waiters. It goes with the last of them.
 #[derive(Debug, Default)]
-struct Watched {
+pub(super) struct Watched {
     /// In the order in which they came.
     waiters: BTreeMap<u64, Waiter>,
     /// What the last look has seen, if the server answered it.
-    seen: Option<SeenHolder>,
+    pub(super) seen: Option<SeenHolder>,
     /// Why the last look was not answered.
-    failed: Option<Fault>,
+    pub(super) failed: Option<Fault>,
     /// Wakes the watch: somebody looks once, or the last waiter has left.
     wake: Arc<Notify>,
 }
@@ -206,34 +206,10 @@ impl FreeWatches {
         })
     }
 
-    /// Notes what a look has seen.
-    pub(super) fn note(&self, resource: &Resource, seen: SeenHolder) {
+    /// Notes what a look has come to.
+    pub(super) fn note(&self, resource: &Resource, note: impl FnOnce(&mut Watched)) {
         if let Some(watched) = self.keys.lock().watched.get_mut(resource) {
-            (watched.seen, watched.failed) = (Some(seen), None);
-        }
-    }
-
-    /// Notes that the lease of the holder was seen to end at another time.
-    pub(super) fn note_end(&self, resource: &Resource, until: Option<Tick>) {
-        if let Some(watched) = self.keys.lock().watched.get_mut(resource) {
-            watched.failed = None;
-            if let Some(seen) = &mut watched.seen {
-                seen.until = until;
-            }
-        }
-    }
-
-    /// Notes that the server has answered a look.
-    pub(super) fn note_answer(&self, resource: &Resource) {
-        if let Some(watched) = self.keys.lock().watched.get_mut(resource) {
-            watched.failed = None;
-        }
-    }
-
-    /// Notes that a look was not answered.
-    pub(super) fn note_failure(&self, resource: &Resource, fault: &Fault) {
-        if let Some(watched) = self.keys.lock().watched.get_mut(resource) {
-            watched.failed = Some(fault.clone());
+            note(watched);
         }
     }
 

@@ -75,7 +75,8 @@ impl Watch<'_> {
             Ok(Looked::Free) => {
                 // For those that have come during the look.
                 self.unanswered = None;
-                self.session.free.note_answer(&self.target.resource);
+                let resource = &self.target.resource;
+                self.session.free.note(resource, |key| key.failed = None);
                 self.answer(round, |_| true, || FreeAnswer::Free);
             }
             Ok(Looked::Held(found)) => self.held(round, found, was_active).await,
@@ -118,7 +119,9 @@ impl Watch<'_> {
         });
         let (free, resource) = (&self.session.free, &self.target.resource);
         let seen = SeenHolder { until, holder };
-        free.note(resource, seen.clone());
+        free.note(resource, |key| {
+            (key.seen, key.failed) = (Some(seen.clone()), None);
+        });
         let held = || FreeAnswer::Held(seen.clone());
         self.answer(round, |waiter| waiter.looks_once, held);
         self.sleep(round, over_at(found.ttl, now), was_active).await;
@@ -147,7 +150,8 @@ impl Watch<'_> {
         let (session, resource) = (self.session, &self.target.resource);
         // What was seen before an outage says nothing of the owners after it.
         self.seen = None;
-        session.free.note_failure(resource, &fault);
+        let failed = Some(fault.clone());
+        session.free.note(resource, |key| key.failed = failed);
         let retry = self
             .unanswered
             .get_or_insert_with(|| Retry::new(session, sent));
@@ -192,9 +196,12 @@ impl Watch<'_> {
             };
             let now = session.now();
             lease_end = over_at(ttl, now);
-            session
-                .free
-                .note_end(&target.resource, ttl.map(|ttl| now.after(ttl)));
+            session.free.note(&target.resource, |key| {
+                key.failed = None;
+                if let Some(seen) = &mut key.seen {
+                    seen.until = ttl.map(|ttl| now.after(ttl));
+                }
+            });
         }
     }
 }
