@@ -110,7 +110,7 @@ impl Session {
     /// Keeps a release that was sent over connection `epoch` or a later one, and was answered. If an attempt may be carried out late,
     /// the releaser repeats it.
     fn keep_answered(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
-        let current = self.backend.epoch(&pending.target().resource.key);
+        let current = self.backend.epoch(&pending.target.resource.key);
         if pending.may_come_late(current) {
             self.release_later(pending);
         } else {
@@ -126,7 +126,7 @@ impl Session {
             return;
         }
         let current = |key: &Key| self.backend.epoch(key);
-        let server = self.backend.home(&pending.target().resource.key).server;
+        let server = self.backend.home(&pending.target.resource.key).server;
         let remembered = &self.releaser.remembered;
         let replaced = remembered.add(pending, server, epoch, self.now(), current);
         if let Some(pending) = replaced {

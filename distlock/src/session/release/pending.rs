@@ -60,20 +60,16 @@ pub(crate) struct PendingRelease {
 impl PendingRelease {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold, at_release: AtRelease) -> Self {
-        let in_doubt = hold.in_doubt().map(|attempt| attempt.until);
+        let in_doubt = hold.in_doubt();
+        // `taken_until` does not count: that time passes in the server anyway.
+        let attempted = in_doubt.map(|attempt| attempt.until).unwrap_or_default();
+        let until = at_release.latest_end.max(attempted);
         Self {
-            target: hold.target(),
             taken_until: at_release.taken_until,
-            not_before: Tick::default(),
-            // `taken_until` does not count: that time passes in the server anyway.
-            until: at_release.latest_end.max(in_doubt.unwrap_or_default()),
-            in_doubt: hold.in_doubt().map(|attempt| attempt.epoch),
+            in_doubt: in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,
-            answered: false,
-            counted: None,
-            frees: None,
             unconfirmed: at_release.unconfirmed,
-            may_be_done: AtomicBool::new(false),
+            ..Self::of_waiter(hold.target(), until)
         }
     }
 
@@ -156,10 +152,6 @@ impl PendingRelease {
     pub(super) fn without_permits(mut self) -> Self {
         self.target.permits = 0;
         self
-    }
-
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
     }
 
     /// The target of a release that is sent now.

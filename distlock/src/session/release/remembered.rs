@@ -38,7 +38,7 @@ struct Remembered {
 
 impl Remembered {
     fn is_of_present(&self, current: &impl Fn(&Key) -> u64) -> bool {
-        self.epoch == current(&self.pending.target().resource.key)
+        self.epoch == current(&self.pending.target.resource.key)
     }
 }
 
@@ -91,7 +91,7 @@ impl RememberedReleases {
     ) -> Option<PendingRelease> {
         // A rule of tests/model: release_of_an_earlier_connection_is_said_again.
         // A plain semaphore remembers each release separately.
-        if !pending.target().resource.kind.has_lease() {
+        if !pending.target.resource.kind.has_lease() {
             return None;
         }
         let mut releases = self.0.lock();

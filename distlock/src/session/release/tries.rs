@@ -38,7 +38,7 @@ pub(super) async fn end_owner(mut in_flight: InFlight) {
             // An attempt may lie in the sockets of a server that hangs.
             (TriesEnd::Unanswered, Some(sent_over)) => {
                 let failed = failed_over.unwrap_or(sent_over);
-                let key = pending.target().resource.key.clone();
+                let key = pending.target.resource.key.clone();
                 failed_over = Some(session.backend.epoch_after(&key, failed).await);
                 // The server runs again, and needs a moment until it has read everything.
                 pending.until = session.now().after(session.config.response_timeout);
@@ -101,7 +101,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> TriesEnd {
         };
         pending.note_sent(None);
         pending.count();
-        let resource = pending.target().resource.clone();
+        let resource = pending.target.resource.clone();
         tries.pause(&resource, sent_over, until).await;
     }
 }
