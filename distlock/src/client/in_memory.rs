@@ -28,38 +28,25 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn in_memory() -> Self {
-        Self::on(Config::default(), MemoryServer::new())
-    }
-
-    /// A client of a lock server inside this process.
-    fn on(config: Config, server: MemoryServer) -> Self {
-        Self::decorated(config, server, |backend, _| backend)
+        Self::on(Config::default(), MemoryServer::new(), None, undecorated)
     }
 
     /// A client whose clock is not that of its server.
     #[cfg(test)]
     pub(crate) fn on_clock(clock: Clock, server: &MemoryServer) -> Self {
-        let server = server.clone();
-        let config = Config::default();
-        let make = move || {
-            let identity = Identity::new();
-            let backend = Arc::new(server.connect(&config, identity.id()));
-            new_registry(identity, &config, clock.clone(), backend)
-        };
-        Self {
-            lives: Lives::new(make(), Box::new(move || Ok(make()))),
-        }
+        Self::on(Config::default(), server.clone(), Some(clock), undecorated)
     }
 
-    /// A client of a lock server inside this process, with something between the two.
-    fn decorated(
+    /// A client of a lock server inside this process, with something between the two. `clock`: if it is not the server's.
+    fn on(
         config: Config,
         server: MemoryServer,
+        clock: Option<Clock>,
         decorate: impl Fn(Arc<dyn Backend>, &Clock) -> Arc<dyn Backend> + Send + Sync + 'static,
     ) -> Self {
         let make = move || {
             let identity = Identity::new();
-            let clock = server.clock();
+            let clock = clock.clone().unwrap_or_else(|| server.clock());
             let backend = Arc::new(server.connect(&config, identity.id()));
             let backend = decorate(backend, &clock);
             new_registry(identity, &config, clock, backend)
@@ -68,6 +55,10 @@ impl Client {
             lives: Lives::new(make(), Box::new(move || Ok(make()))),
         }
     }
+}
+
+fn undecorated(backend: Arc<dyn Backend>, _clock: &Clock) -> Arc<dyn Backend> {
+    backend
 }
 
 impl Builder {
@@ -92,9 +83,10 @@ impl Builder {
         let config = self.config.clone().with(self.settings.clone())?;
         let config = config.validated()?;
         let patience = config.response_timeout;
-        Ok(Client::decorated(
+        Ok(Client::on(
             config,
             server.clone(),
+            None,
             move |backend, clock| self.decorate(backend, clock, patience),
         ))
     }
