@@ -24,31 +24,27 @@ pub(super) async fn try_keys(
     keys: &[usize],
 ) -> Result<TryOutcome, Error> {
     let session = &registry.session;
-    let failed = |fault: Fault| {
-        let key = &request.requested[keys[0]].resource.key;
-        fault.into_error(key, session.now().since(request.since))
-    };
-    let outcome = loop {
+    loop {
         let requested = keys.iter().map(|at| &request.requested[*at]);
         let mut attempts = request.attempts_on(requested, registry, false);
         let outcome = attempts.once(session.now(), Tick::NEVER).await;
         // Before the next try, which has new owners: an attempt that was not answered is ended here.
         drop(attempts);
-        match outcome {
-            Outcome::Absent => {}
-            outcome => break outcome,
-        }
-    };
-    match outcome {
-        Outcome::Granted(shares) => {
-            registry.granted_all(&shares);
-            Ok(TryOutcome::Granted(shares))
-        }
-        Outcome::Held(Refusal { at, by }) => Ok(TryOutcome::Held(Refusal { at: keys[at], by })),
-        Outcome::TooLate => Err(failed(Fault::NotNow(cause(
-            "the grant arrived when its lease was nearly over",
-        )))),
-        Outcome::Unconfirmed(fault) | Outcome::Failed(fault) => Err(failed(fault)),
-        Outcome::Absent => Err(failed(Fault::NotNow(cause("the attempt was not polled")))),
+        let fault = match outcome {
+            Outcome::Granted(shares) => {
+                registry.granted_all(&shares);
+                return Ok(TryOutcome::Granted(shares));
+            }
+            Outcome::Held(Refusal { at, by }) => {
+                return Ok(TryOutcome::Held(Refusal { at: keys[at], by }));
+            }
+            Outcome::Absent => continue,
+            Outcome::TooLate => {
+                Fault::NotNow(cause("the grant arrived when its lease was nearly over"))
+            }
+            Outcome::Unconfirmed(fault) | Outcome::Failed(fault) => fault,
+        };
+        let key = &request.requested[keys[0]].resource.key;
+        return Err(fault.into_error(key, session.now().since(request.since)));
     }
 }
