@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use smallvec::SmallVec;
 
 use super::part::Part;
@@ -164,17 +165,11 @@ impl SeveralKeysWaiter<'_> {
 
     /// Completes when something changes in one of the queues, or about the blocking hold, or at `until`.
     async fn woken_or_changed(&self, changed: Option<Change<'_>>, until: Tick) {
-        let changed = async {
-            match changed {
-                Some(changed) => changed.await,
-                None => std::future::pending().await,
-            }
-        };
         crate::sync::select! {
             // In this order: what the queue says counts, even if the time is over.
             biased;
             () = self.waiter.turn.slot.woken() => {}
-            () = changed => {}
+            Some(()) = OptionFuture::from(changed) => {}
             () = self.session().clock.sleep_until(until) => {}
         }
     }

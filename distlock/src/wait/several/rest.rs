@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use smallvec::SmallVec;
 
 use super::position::{Rest, WaitPosition};
@@ -83,14 +84,8 @@ impl WaitPosition {
             if session.now() >= stuck {
                 return;
             }
-            let changed = async {
-                match changed {
-                    Some(changed) => changed.await,
-                    None => std::future::pending().await,
-                }
-            };
             crate::sync::select! {
-                () = changed => {}
+                Some(()) = OptionFuture::from(changed) => {}
                 // The slots share their waker, so this is a change in any of the queues.
                 () = slots[0].woken() => {}
                 () = session.clock.sleep_until(stuck) => {}
