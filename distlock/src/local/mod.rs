@@ -25,8 +25,6 @@ pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
 pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, ShareRef, end_all};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot, SlotState};
-#[cfg(test)]
-pub(crate) use self::slot::{resources, resting};
 pub(crate) use self::turns::RoundRobin;
 pub(crate) use self::waits::Wait;
 pub(crate) use self::waits::limits::WaiterSlot;

@@ -7,6 +7,4 @@ mod state;
 mod step;
 
 pub(crate) use self::state::SlotState;
-#[cfg(test)]
-pub(crate) use self::state::tests::{resources, resting};
 pub(crate) use self::step::{Joining, NextStep, QueueSlot};

@@ -137,16 +137,48 @@ impl SeveralKeysWaiter<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use tokio::time::timeout;
 
     use super::*;
     use crate::Client;
-    use crate::local::{resources, resting};
+    use crate::hold::HoldSettings;
+    use crate::local::Joining;
+    use crate::resource::key::{Key, Resource};
+    use crate::resource::kind::Kind;
+
+    const SETTINGS: HoldSettings = HoldSettings {
+        lease: None,
+        max_hold: None,
+        margin: Duration::ZERO,
+        call_site: Location::caller(),
+    };
+
+    fn resources(keys: [&str; 2]) -> [Resource; 2] {
+        keys.map(|key| Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", key).unwrap(),
+        })
+    }
+
+    /// Places at the end of the queues of these keys.
+    fn resting<'a>(registry: &'a Arc<Registry>, resources: &'a [Resource]) -> Vec<QueueSlot<'a>> {
+        registry.slots_at_the_end(resources.iter().map(|resource| Joining {
+            resource,
+            since: registry.session.now(),
+            takes_over: false,
+            settings: &SETTINGS,
+            is_let_in: false,
+            rank: None,
+            collects: false,
+        }))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_rests_behind_a_held_key_wakes_the_next_in_the_queue_of_another_key() {
         let client = Client::in_memory();
-        let _held = client.lock("a").acquire().await.unwrap();
+        let held = client.lock("a").acquire().await.unwrap();
         let busy = client.lock("b").acquire().await.unwrap();
         let waiting = tokio::spawn(client.lock("b").acquire().into_future());
         tokio::task::yield_now().await;
@@ -166,6 +198,12 @@ mod tests {
             second[0].woken().await;
         });
         second_woken.await.expect("the second one is woken");
+        // Both rest in the queue of b, and are not in each other's way.
         assert!(in_the_way(&mut second).is_none());
+        held.release().await.unwrap();
+        assert!(in_the_way(&mut first).is_none());
+        drop((first, second));
+        let mut keys = of_first.iter().chain(&of_second);
+        assert!(!keys.any(|resource| registry.has_waiters(resource)));
     }
 }
