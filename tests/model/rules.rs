@@ -36,7 +36,7 @@ macro_rules! rules {
 rules! {
     // Leases and hand-overs.
     deadline_counts_from_before_the_sending: hand_over, "hold/lease.rs", "answered", NO_TWO_CLAIMS;
-    hold_is_taken_back_only_before_its_release: hand_over, "hold/state.rs", "take_back", NO_TWO_CLAIMS;
+    hold_is_taken_back_only_before_its_release: hand_over, "hold/mod.rs", "take_back", NO_TWO_CLAIMS;
     hand_over_is_confirmed: hand_over, "hold/lease/verification.rs", "passed_on", FEW_BODIES;
     hand_over_needs_half_of_the_lease: hand_over, "hold/lease.rs", "may_pass_on", ENOUGH_LEASE;
     waiter_that_leaves_passes_the_hold_on: hand_over, "local/queue.rs", "leave", SOMEBODY_HAS_IT;

@@ -27,8 +27,8 @@ use std::time::Duration;
 pub(crate) use self::gate::GatePermit;
 pub(crate) use self::grant::{Grant, GuardClient, HoldSettings, InDoubtAttempt};
 pub(crate) use self::hold_ref::HoldRef;
-use self::lease::Answer;
 pub(crate) use self::lease::Lease;
+use self::lease::{Answer, Due};
 pub(crate) use self::nesting::{Around, NestError};
 pub(crate) use self::quorum_members::QuorumMembers;
 pub(crate) use self::quorum_tally::QuorumTally;
@@ -213,7 +213,13 @@ impl Hold {
 
     /// The entry of this hold in a snapshot; `None` if it has no guard.
     pub(crate) fn shown(&self, now: Tick) -> Option<ShownHold> {
-        self.state.lock().shown(now)
+        let state = self.state.lock();
+        (state.count > 0).then(|| ShownHold {
+            held: state.latest_guard.held_for(now),
+            left: state.lease.end().left(now),
+            count: state.count,
+            call_site: state.latest_guard.call_site,
+        })
     }
 
     /// The guard that has the hold, or had it last.
@@ -251,7 +257,8 @@ impl Hold {
 
     /// Whether it may stay in a waiter's slot, or be handed over to the next waiter, at `now`.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
-        self.state.lock().may_pass_on(now)
+        let state = self.state.lock();
+        state.count == 0 && state.lease.may_pass_on(now)
     }
 
     /// Keeps the key taken for this long from `since` on, even if the guards end earlier.
@@ -283,7 +290,14 @@ impl Hold {
 
     /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
     pub(crate) fn take_back(&self, now: Tick) -> bool {
-        self.state.lock().take_back(now)
+        // A rule of tests/model: hold_is_taken_back_only_before_its_release.
+        let mut state = self.state.lock();
+        let is_free = state.waits_for_release && state.lease.may_pass_on(now);
+        if is_free {
+            state.waits_for_release = false;
+            state.lease.verification.passed_on(now);
+        }
+        is_free
     }
 
     /// Begins the release of a hold that waits for it. Returns `false` if it does not: it was taken back.
@@ -321,7 +335,19 @@ impl Hold {
 
     /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
     pub(crate) fn next_action(&self, now: Tick, soon: Tick) -> WatchdogAction {
-        self.state.lock().next_action(now, soon)
+        let mut state = self.state.lock();
+        let unstated = state.is_unstated();
+        match state.lease.due(now, soon, unstated) {
+            Due::Nothing(next) => WatchdogAction::Later(next),
+            Due::Renew(lease) => WatchdogAction::Renew(DueRenewal {
+                // A hold that is handed over has no guard for a moment. The server has no holder with a count of 0.
+                count: state.count.max(1),
+                lease,
+                end: state.lease.end(),
+            }),
+            Due::Lost(loss) => WatchdogAction::Lost(loss),
+            Due::Over => WatchdogAction::Over,
+        }
     }
 
     /// Takes the answer to a renewal that stated `count`. Returns also when the watchdog should look at this hold next.
@@ -334,7 +360,18 @@ impl Hold {
         now: Tick,
     ) -> (Confirmed, Tick) {
         let mut state = self.state.lock();
-        let confirmed = state.renewed(sent, count, lease, answer, now);
+        if answer == Answer::Renewed {
+            // What that renewal stated. The count may have changed since.
+            state.stated = count;
+        }
+        let was_short = !state.lease.reaches_its_terms();
+        let before = state.lease.deadline();
+        let confirmed = match state.lease.answered(sent, lease, answer, now) {
+            Some(loss) => Confirmed::Lost(loss),
+            // Also if another guard has been given a longer term since the renewal was sent.
+            None if was_short && state.lease.deadline() > before => Confirmed::Longer,
+            None => Confirmed::AsBefore,
+        };
         (confirmed, state.next_check())
     }
 }

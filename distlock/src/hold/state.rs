@@ -5,7 +5,7 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use super::lease::{Answer, Due, Lease};
+use super::lease::Lease;
 use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
 use crate::clock::Tick;
@@ -103,7 +103,7 @@ pub(super) struct State {
     pub(super) waits_for_release: bool,
     pub(super) count: u32,
     /// The count that the server confirmed last.
-    stated: u32,
+    pub(super) stated: u32,
     /// The key stays taken until then, also after its guards have ended.
     pub(super) taken_until: Tick,
     pub(super) latest_guard: LatestGuard,
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Whether the server still has another count. A count of 0 is stated only by a release.
-    fn is_unstated(&self) -> bool {
+    pub(super) fn is_unstated(&self) -> bool {
         self.count != self.stated && self.count > 0
     }
 
@@ -212,22 +212,6 @@ impl State {
         Ok(())
     }
 
-    /// See [`Hold::may_pass_on`](super::Hold::may_pass_on).
-    pub(super) fn may_pass_on(&self, now: Tick) -> bool {
-        self.count == 0 && self.lease.may_pass_on(now)
-    }
-
-    /// See [`Hold::take_back`](super::Hold::take_back).
-    pub(super) fn take_back(&mut self, now: Tick) -> bool {
-        // A rule of tests/model: hold_is_taken_back_only_before_its_release.
-        let is_free = self.waits_for_release && self.lease.may_pass_on(now);
-        if is_free {
-            self.waits_for_release = false;
-            self.lease.verification.passed_on(now);
-        }
-        is_free
-    }
-
     /// Counts the first guard of a hold that was handed over. Returns `false` if too little of its lease is left.
     pub(super) fn succeed(
         &mut self,
@@ -275,54 +259,5 @@ impl State {
     /// See [`Hold::next_check`](super::Hold::next_check).
     pub(super) fn next_check(&self) -> Tick {
         self.lease.next(self.is_unstated())
-    }
-
-    /// See [`Hold::next_action`](super::Hold::next_action).
-    pub(super) fn next_action(&mut self, now: Tick, soon: Tick) -> WatchdogAction {
-        let unstated = self.is_unstated();
-        match self.lease.due(now, soon, unstated) {
-            Due::Nothing(next) => WatchdogAction::Later(next),
-            Due::Renew(lease) => WatchdogAction::Renew(DueRenewal {
-                // A hold that is handed over has no guard for a moment. The server has no holder with a count of 0.
-                count: self.count.max(1),
-                lease,
-                end: self.lease.end(),
-            }),
-            Due::Lost(loss) => WatchdogAction::Lost(loss),
-            Due::Over => WatchdogAction::Over,
-        }
-    }
-
-    /// See [`Hold::renewed`](super::Hold::renewed).
-    pub(super) fn renewed(
-        &mut self,
-        sent: Tick,
-        count: u32,
-        lease: Duration,
-        answer: Answer,
-        now: Tick,
-    ) -> Confirmed {
-        if answer == Answer::Renewed {
-            // What that renewal stated. The count may have changed since.
-            self.stated = count;
-        }
-        let was_short = !self.lease.reaches_its_terms();
-        let before = self.lease.deadline();
-        match self.lease.answered(sent, lease, answer, now) {
-            Some(loss) => Confirmed::Lost(loss),
-            // Also if another guard has been given a longer term since the renewal was sent.
-            None if was_short && self.lease.deadline() > before => Confirmed::Longer,
-            None => Confirmed::AsBefore,
-        }
-    }
-
-    /// See [`Hold::shown`](super::Hold::shown).
-    pub(super) fn shown(&self, now: Tick) -> Option<ShownHold> {
-        (self.count > 0).then(|| ShownHold {
-            held: self.latest_guard.held_for(now),
-            left: self.lease.end().left(now),
-            count: self.count,
-            call_site: self.latest_guard.call_site,
-        })
     }
 }
