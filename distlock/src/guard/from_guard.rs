@@ -1,6 +1,7 @@
-//! How an acquisition makes its own type of guard.
+//! How an acquisition makes its own type of guard, and which of them have a hold with a lease.
 
 use super::Guard;
+use crate::resource::kind::{Family, Kind};
 
 /// What an acquisition has granted. Only this crate makes one.
 #[derive(Debug)]
@@ -23,5 +24,19 @@ pub trait FromGuard: 'static {
 impl FromGuard for Guard {
     fn from_guard(guard: AcquiredGuard) -> Self {
         guard.0
+    }
+}
+
+/// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease). These
+/// are all guards except [`Permit`](crate::Permit). This trait cannot be implemented in other crates.
+pub trait Leased: FromGuard {
+    /// Whether the hold of a primitive of this kind has such a guard.
+    #[doc(hidden)]
+    fn is_of(kind: Kind) -> bool;
+}
+
+impl Leased for Guard {
+    fn is_of(kind: Kind) -> bool {
+        matches!(kind.family(), Family::Lock | Family::ReadWrite)
     }
 }

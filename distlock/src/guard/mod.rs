@@ -6,7 +6,6 @@ pub(crate) mod expirable_permit;
 mod extend;
 pub(crate) mod fenced;
 pub(crate) mod from_guard;
-mod leased;
 pub(crate) mod permit;
 mod release;
 pub(crate) mod run;
@@ -21,7 +20,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-pub use self::leased::Leased;
+pub use self::from_guard::Leased;
 use self::shares::{MoreShares, SeveralShares, Shares};
 use crate::error::{Error, Loss};
 use crate::guard::token::HasToken;

@@ -99,7 +99,6 @@ const ORDERS: &[(&str, &[&str])] = &[
             "permit",
             "fenced",
             "detached",
-            "leased",
             "from_guard",
             "stream",
             "run",
