@@ -1,21 +1,9 @@
-//! Questions to all locks of a multi-lock or of a Redlock at once.
+//! Questions to all locks of a Redlock at once.
 
 use super::handle::Handle;
 use crate::error::Error;
-use crate::sync::{all, try_all};
+use crate::sync::all;
 use crate::wait::quorum::majority_of;
-
-/// Returns the answers of all locks. The first error ends the other questions.
-pub(crate) async fn ask_all<'a, T, F>(
-    handles: &'a [Handle],
-    question: impl Fn(&'a Handle) -> F,
-) -> Result<Vec<T>, Error>
-where
-    T: Send + 'a,
-    F: Future<Output = Result<T, Error>> + Send + 'a,
-{
-    try_all(handles.iter().map(question)).await
-}
 
 /// Asks all locks, and returns the answers if a majority gave one.
 pub(crate) async fn ask_majority<'a, T, F>(

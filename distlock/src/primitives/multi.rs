@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::handles::ask_all;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::resource::owner::Holder;
+use crate::sync::try_all;
 
 /// Several locks that are held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by
 /// [`MultiLock::of`] from locks of any kinds and clients.
@@ -193,7 +193,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        let holders = ask_all(&self.handles, Handle::holders).await?;
+        let holders = try_all(self.handles.iter().map(Handle::holders)).await?;
         Ok(holders.into_iter().flatten().collect())
     }
 
@@ -215,7 +215,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        let inspected = ask_all(&self.handles, Handle::inspect).await?;
+        let inspected = try_all(self.handles.iter().map(Handle::inspect)).await?;
         Ok(inspected.into_iter().filter_map(|one| one.ttl).max())
     }
 
@@ -239,7 +239,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
-        let freed = ask_all(&self.handles, Handle::force_release).await?;
+        let freed = try_all(self.handles.iter().map(Handle::force_release)).await?;
         Ok(freed.contains(&true))
     }
 }
