@@ -184,7 +184,7 @@ impl<'a> Rounds<'a> {
             let played = self.play(&mut apart).await;
             self.apart = apart;
             let round = played?;
-            if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
+            if self.majority_is_useful_for(&round.shares).is_some() {
                 let shares = round.shares;
                 // By name: its turn goes to the next one, and what a function returns is not dropped if its end panics.
                 drop(self);
@@ -332,11 +332,6 @@ impl<'a> Rounds<'a> {
         };
         let cannot_grant = self.requests.iter().enumerate().filter(cannot_grant);
         cannot_grant.count() > self.requests.len() - self.quorum
-    }
-
-    /// Whether a quorum of the servers each hold it for at least another quarter of their lease.
-    fn is_valid(&self, shares: &HoldShares) -> bool {
-        self.majority_is_useful_for(shares).is_some()
     }
 
     /// How long a quorum of these shares stays [useful](Self::is_useful_for); `None` if too few are.
