@@ -33,9 +33,10 @@ impl Registry {
         keys: impl Iterator<Item = Joining<'a>>,
     ) -> Vec<QueueSlot<'a>> {
         let waker = Arc::<SlotWaker>::default();
-        let rank = Ticket::last();
+        let rank = Some(Ticket::last());
         let slot = |key| {
-            let mut slot = QueueSlot::at(self, key, &waker, Some(rank));
+            let joining = Joining { rank, ..key };
+            let mut slot = QueueSlot::new(self, joining, Arc::clone(&waker));
             slot.join_queue(None);
             slot
         };
@@ -64,7 +65,9 @@ impl Entry {
 impl<'a> QueueSlot<'a> {
     /// The slot of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
     pub(crate) fn slot_beside(&self, joining: Joining<'a>) -> Self {
-        let mut slot = Self::at(self.registry, joining, self.waker(), self.ticket());
+        let rank = self.ticket;
+        let joining = Joining { rank, ..joining };
+        let mut slot = Self::new(self.registry, joining, Arc::clone(&self.waker));
         slot.join_queue(None);
         slot
     }

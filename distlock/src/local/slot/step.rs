@@ -83,7 +83,11 @@ impl Registry {
 
 impl<'a> QueueSlot<'a> {
     /// A slot that is not in the queue yet.
-    fn new(registry: &'a Arc<Registry>, joining: Joining<'a>, waker: Arc<SlotWaker>) -> Self {
+    pub(super) fn new(
+        registry: &'a Arc<Registry>,
+        joining: Joining<'a>,
+        waker: Arc<SlotWaker>,
+    ) -> Self {
         let kind = joining.resource.kind;
         registry.used_kinds.note(kind);
         Self {
@@ -297,18 +301,6 @@ impl<'a> QueueSlot<'a> {
             },
         };
         Some((step, handed_over))
-    }
-
-    /// A slot that is woken by this waker, and will have this place.
-    pub(super) fn at(
-        registry: &'a Arc<Registry>,
-        joining: Joining<'a>,
-        waker: &Arc<SlotWaker>,
-        rank: Option<Ticket>,
-    ) -> Self {
-        let mut slot = Self::new(registry, joining, Arc::clone(waker));
-        slot.joining.rank = rank;
-        slot
     }
 
     /// Runs a function on the key's entry, if the waiter has a ticket.
