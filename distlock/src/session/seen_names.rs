@@ -9,7 +9,6 @@ use crate::error::HeldBy;
 use crate::sync::Mutex;
 
 /// The names of the clients that were reported last, by their ids.
-/// The names of clients, by their ids.
 #[derive(Debug)]
 pub(crate) struct SeenNames {
     own: Uuid,

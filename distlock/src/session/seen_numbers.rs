@@ -7,8 +7,7 @@ use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, NUMBERS_KEPT};
 use crate::resource::key::Key;
 use crate::sync::Mutex;
 
-/// What is known of the number of each semaphore whose permits are waited for.
-/// The numbers by their keys. The one that was seen last is the first.
+/// What is known of the number of each semaphore whose permits are waited for. The one that was seen last is the first.
 // Unbounded, because waiters need those that are theirs.
 #[derive(Debug)]
 pub(crate) struct SeenNumbers(Mutex<LruCache<Key, Seen>>);

@@ -7,7 +7,6 @@ use crate::resource::key::Key;
 use crate::sync::Mutex;
 
 /// The highest token of each key, of the keys that were used last.
-/// The tokens by their keys.
 // Unbounded, because a bounded one allocates memory for all its entries at once, and few clients use fenced locks.
 #[derive(Debug)]
 pub(crate) struct SeenTokens(Mutex<LruCache<Key, u64>>);
