@@ -3,12 +3,15 @@
 use std::panic::RefUnwindSafe;
 use std::sync::{Arc, Weak};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{AbortHandle, Abortable};
+
 use super::HoldShares;
 use super::guards::QuorumGuards;
 use crate::hold::{QuorumMembers, QuorumTally};
 use crate::session::HoldTask;
 use crate::sync::runtime::{Handle, Id};
-use crate::sync::task::{AbortHandle, boxed};
+use crate::sync::task::boxed;
 use crate::sync::{Mutex, all};
 use crate::wait::ClientRequest;
 
@@ -27,8 +30,7 @@ pub(super) struct QuorumParts {
 pub(super) struct RegainEntry {
     /// Tells it from a later one.
     mark: Arc<()>,
-    /// `None` until it was given to its runtime.
-    abort: Option<AbortHandle>,
+    abort: AbortHandle,
 }
 
 /// What the task of a hold keeps until it ends.
@@ -78,6 +80,7 @@ impl HoldTask for QuorumParts {
             return;
         }
         let mark = Arc::new(());
+        let (abort, registration) = AbortHandle::new_pair();
         {
             let mut task = self.task.lock();
             if task.is_some() {
@@ -85,20 +88,18 @@ impl HoldTask for QuorumParts {
             }
             *task = Some(RegainEntry {
                 mark: Arc::clone(&mark),
-                abort: None,
+                abort,
             });
         }
         let running = RegainTask {
             parts: Arc::clone(&self),
-            mark: Arc::clone(&mark),
+            mark,
             runtime: runtime.id(),
             is_done: false,
         };
         // Outside of the mutex: a runtime that has ended drops the task at once.
-        let started = runtime.spawn(boxed(bring_back(running)));
-        if let Err(unneeded) = self.keep_abort_handle(&mark, started.abort_handle()) {
-            unneeded.abort();
-        }
+        let task = Abortable::new(bring_back(running), registration);
+        drop(runtime.spawn(boxed(task.map(drop))));
     }
 }
 
@@ -107,18 +108,6 @@ impl QuorumParts {
     pub(super) fn start_task(self: &Arc<Self>) {
         if let Ok(runtime) = Handle::try_current() {
             Arc::clone(self).start_in(&runtime);
-        }
-    }
-
-    /// Keeps the handle of the task with this mark; `Err` if the task has ended or the last guard has taken it.
-    fn keep_abort_handle(&self, mark: &Arc<()>, abort: AbortHandle) -> Result<(), AbortHandle> {
-        let mut task = self.task.lock();
-        match task.as_mut().filter(|task| Arc::ptr_eq(&task.mark, mark)) {
-            Some(task) => {
-                task.abort = Some(abort);
-                Ok(())
-            }
-            None => Err(abort),
         }
     }
 
@@ -136,7 +125,7 @@ impl QuorumParts {
             let (shares, was_last) = self.guards.remove(members);
             (shares, was_last, task.take_if(|_| was_last))
         };
-        if let Some(abort) = task.and_then(|task| task.abort) {
+        if let Some(RegainEntry { abort, .. }) = task {
             // What it was granted meanwhile is dropped with its future, and so released.
             abort.abort();
         }
