@@ -203,25 +203,16 @@ impl HoldView {
                 // Each of them only says that something has changed: the loop asks whether it holds.
                 _ = ends.next(), if !ends.is_empty() => {}
                 () = first.ended() => {}
-                () = first.sleep(self.left()) => {}
+                () = first.sleep(self.remaining()) => {}
                 () = self.changed(&members) => return true,
             }
         }
         false
     }
 
-    /// How long enough members are still held, unless they are renewed.
-    pub(crate) fn left(&self) -> Duration {
-        self.last_needed(|member| member.left())
-    }
-
     /// How long the guard still holds its keys, unless they are renewed. Zero once it does not.
     pub(crate) fn remaining(&self) -> Duration {
-        if self.is_held() {
-            self.left()
-        } else {
-            Duration::ZERO
-        }
+        self.last_needed(|member| member.left())
     }
 
     /// When too few members are held, unless they are renewed, by the clock of the first member. A time in the past is
