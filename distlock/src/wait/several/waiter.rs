@@ -150,7 +150,9 @@ impl<'a> SeveralKeysWaiter<'a> {
         };
         match outcome {
             Outcome::Granted(shares) => {
-                self.granted(&shares);
+                for (position, share) in shares.iter().enumerate() {
+                    self.granted_at(self.asked.index(position), share.hold());
+                }
                 Ok(Some(RoundOutcome::All(shares)))
             }
             Outcome::Held(Refusal { at, .. }) if self.asked.index(at) != self.at() => {
@@ -240,13 +242,6 @@ impl<'a> SeveralKeysWaiter<'a> {
         };
         self.waiter.replace_attempts(attempts);
         self.asked = asked;
-    }
-
-    /// Records what the server granted.
-    fn granted(&mut self, shares: &OpenShares) {
-        for (position, share) in shares.iter().enumerate() {
-            self.granted_at(self.asked.index(position), share.hold());
-        }
     }
 
     /// The server granted the key with this index.
