@@ -239,15 +239,15 @@ fn take_out(entries: &mut Entries, hold: &Hold, others: u32, is_alone: bool) -> 
     // The usual hold has had no waiters behind it, and nothing is to be kept for any.
     if !is_holder || entry.waiters().is_some() {
         let waiters = entry.waiters_mut();
-        waiters.queue.released(is_alone);
+        waiters.queue.run.released(is_alone);
         if others > 0 {
             // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even if it was
             // granted before this reply arrived.
-            waiters.queue.end_run();
+            waiters.queue.run.end();
         }
         if is_holder {
             let own_message = waiters.round_robin.own_message();
-            left_to = RoundRobin::released(others, waiters.queue.turn_of_others())
+            left_to = RoundRobin::released(others, waiters.queue.run.turn_of_others())
                 .with_own_message(own_message);
             waiters.yield_to(left_to);
             // Others may poll for the key, which the server does not know. The next waiter decides whether it lets them go first.

@@ -152,8 +152,8 @@ impl Entry {
         let hold = Arc::clone(hold);
         let now = now();
         let queue = &mut self.waiters_mut().queue;
-        (queue.run_goes_on(now) && hold.take_back(now)).then(|| {
-            queue.count_grant();
+        (queue.run.goes_on(now) && hold.take_back(now)).then(|| {
+            queue.run.count_grant();
             hold
         })
     }

@@ -73,7 +73,7 @@ pub(crate) struct Queue<H, W> {
     behind: BTreeMap<Ticket, Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
-    run: GrantRun,
+    pub(crate) run: GrantRun,
     /// The head that was asked for a sign of life.
     asked: Option<Ticket>,
 }
@@ -224,42 +224,17 @@ impl<H, W: Clone> Queue<H, W> {
     /// It is handed over if it `may_pass_on` (it has no guard, is held, and is of a kind that hands over), if the head takes
     /// over, and if the run of hand-overs is neither too long nor too old.
     pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> QueueEffect<H, W> {
-        let run_goes_on = self.run_goes_on(now);
+        let run_goes_on = self.run.goes_on(now);
         let Some(head) = self.head() else {
             return QueueEffect::Release(hold);
         };
         if may_pass_on && head.takes_over && run_goes_on && self.slot.is_none() {
             let wake = head.wake.clone();
-            self.count_grant();
+            self.run.count_grant();
             self.slot = Some(hold);
             return QueueEffect::HandedOver(wake);
         }
         QueueEffect::Release(hold)
-    }
-
-    /// Whether one more grant may follow without a turn of other processes.
-    pub(crate) fn run_goes_on(&self, now: Tick) -> bool {
-        self.run.goes_on(now)
-    }
-
-    /// How many grants another client gets after this run. It is not given more for a time in which it did not wait.
-    pub(crate) fn turn_of_others(&self) -> u32 {
-        self.run.turn_of_others()
-    }
-
-    /// The server has answered a release. `is_alone`: no other client listened to its message.
-    pub(crate) fn released(&mut self, is_alone: bool) {
-        self.run.released(is_alone);
-    }
-
-    /// Counts a grant that follows without a turn of other processes.
-    pub(crate) fn count_grant(&mut self) {
-        self.run.count_grant();
-    }
-
-    /// Ends the run: after this holder, other processes get a turn.
-    pub(crate) fn end_run(&mut self) {
-        self.run.end();
     }
 
     /// The backend granted a hold to an attempt that was sent right behind a release of this client: the run continues.

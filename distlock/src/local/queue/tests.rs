@@ -145,7 +145,7 @@ fn tickets_of_a_waiter_are_found_wherever_they_stand() {
 #[test]
 fn hold_that_ends_after_the_run_was_ended_is_released() {
     let (mut queue, _) = queue(1);
-    queue.end_run();
+    queue.run.end();
     assert_eq!(
         queue.release(7, true, Tick::default()),
         QueueEffect::Release(7)
@@ -226,13 +226,13 @@ fn run_has_more_grants_while_no_other_client_listens_and_no_longer_time() {
     let soon = start.after(HAND_OVER_TIME_ALONE);
     let late = start.after(HAND_OVER_TIME);
     assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
-    queue.released(true);
+    queue.run.released(true);
     // For a while as many as there are, and then up to a number.
     assert_eq!(grants(&mut queue, start), MANY);
     assert_eq!(grants(&mut queue, soon), HAND_OVER_GRANTS_ALONE as usize);
-    assert_eq!(queue.turn_of_others(), HAND_OVER_GRANTS + 1);
+    assert_eq!(queue.run.turn_of_others(), HAND_OVER_GRANTS + 1);
     assert_eq!(grants(&mut queue, late), 0);
-    queue.released(false);
+    queue.run.released(false);
     assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
 }
 

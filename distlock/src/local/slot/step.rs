@@ -231,10 +231,10 @@ impl<'a> QueueSlot<'a> {
         }
         let now = session.now();
         let follows = self.with_entry(|entry, _| {
-            let queue = &mut entry.waiters_mut().queue;
-            let follows = queue.run_goes_on(now);
+            let run = &mut entry.waiters_mut().queue.run;
+            let follows = run.goes_on(now);
             if follows {
-                queue.count_grant();
+                run.count_grant();
             }
             follows
         });

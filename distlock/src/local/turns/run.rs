@@ -33,7 +33,7 @@ impl GrantRun {
         self.grants == 0 && !self.is_over && !self.is_alone
     }
 
-    /// Whether one more grant may follow.
+    /// Whether one more grant may follow without a turn of other processes.
     pub(crate) fn goes_on(self, now: Tick) -> bool {
         // A rule of tests/model: run_of_hand_overs_is_limited.
         let lasts = now.since(self.since);
@@ -45,7 +45,7 @@ impl GrantRun {
         !self.is_over && has_grants_left && lasts < HAND_OVER_TIME
     }
 
-    /// How many grants another client gets after this run.
+    /// How many grants another client gets after this run. It is not given more for a time in which it did not wait.
     pub(crate) fn turn_of_others(self) -> u32 {
         (self.grants + 1).min(HAND_OVER_GRANTS + 1)
     }
@@ -55,6 +55,7 @@ impl GrantRun {
         self.is_alone = is_alone;
     }
 
+    /// Counts a grant that follows without a turn of other processes.
     pub(crate) fn count_grant(&mut self) {
         self.grants += 1;
     }
