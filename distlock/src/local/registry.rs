@@ -40,7 +40,7 @@ pub(crate) struct Registry {
     pub(super) entries: Mutex<Entries>,
     pub(super) checked: CheckedHeads,
     /// What the waiters know of the keys that this client left to others. Its mutex is taken last.
-    pub(crate) yielded: Mutex<YieldList<Resource>>,
+    pub(crate) yielded: Mutex<YieldList>,
     pub(super) limits: Arc<WaiterLimits>,
     pub(super) used_kinds: UsedKinds,
     pub(super) shared_holds: SharedHolds,
