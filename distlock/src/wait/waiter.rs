@@ -47,13 +47,6 @@ pub(super) struct Sleep {
     was_active: bool,
 }
 
-impl AfterServer {
-    /// The key was not granted. `sleep`: the sleep before the next attempt, if there is one.
-    fn not_granted(sleep: Option<Sleep>) -> Self {
-        sleep.map_or(Self::GoOn, Self::Sleep)
-    }
-}
-
 /// An acquisition that waits for one key, or in the queue of one of [several](super::several). Dropping it ends its owner,
 /// its subscription and its turn.
 ///
@@ -169,7 +162,8 @@ impl<'a> Waiter<'a> {
             ttl: until.map(|until| until.left(now)),
             holder: None,
         };
-        Ok(AfterServer::not_granted(self.refused(&by, true)?))
+        let sleep = self.refused(&by, true)?;
+        Ok(sleep.map_or(AfterServer::GoOn, AfterServer::Sleep))
     }
 
     /// Sends one attempt, at `sent`.
@@ -190,7 +184,7 @@ impl<'a> Waiter<'a> {
             }
             outcome => {
                 let sleep = self.not_granted(outcome, sent, was_active).await?;
-                Ok(AfterServer::not_granted(sleep))
+                Ok(sleep.map_or(AfterServer::GoOn, AfterServer::Sleep))
             }
         }
     }

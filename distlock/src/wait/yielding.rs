@@ -53,8 +53,8 @@ impl Waiter<'_> {
         if !self.requested().resource.kind.listens() {
             return self.leave_free().await;
         }
-        let until = self.until_yielded();
         let session = self.session();
+        let until = until_yielded(session, self.request);
         let was_active = self.is_active();
         if self.listener.is_none() {
             let own_message = self.turn.slot.round_robin().own_message();
@@ -110,7 +110,7 @@ impl Waiter<'_> {
     /// After a release by another client. Lets the clients that have waited longer than this one go first.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
         if self.turn.slot.round_robin().ahead() > 0 {
-            let until = self.until_yielded();
+            let until = until_yielded(self.session(), self.request);
             // Boxed: this happens only while other clients wait, and each waiter would have room for it.
             Box::pin(self.let_pass(0, until)).await;
         }
@@ -145,10 +145,6 @@ impl Waiter<'_> {
         } else {
             listener.count_turns(slot);
         }
-    }
-
-    fn until_yielded(&self) -> Tick {
-        until_yielded(self.session(), self.request)
     }
 
     /// Lets the clients that have waited longer go first, at least this number of clients.
@@ -276,10 +272,6 @@ impl Yielding<'_> {
         yielded.may_wait_for_foreign(self.resource, now)
     }
 
-    fn takers_are_ours(&self) -> bool {
-        takers_are_ours(self.registry, self.resource)
-    }
-
     fn counts_turns(&self) -> bool {
         counts_turns(self.registry, self.resource, self.slot)
     }
@@ -297,7 +289,7 @@ impl Yielding<'_> {
 
     /// Whether each message ends a turn of a client of this crate.
     fn counts_turns_of_ours(&self) -> bool {
-        self.counts_turns() && self.takers_are_ours()
+        self.counts_turns() && takers_are_ours(self.registry, self.resource)
     }
 
     /// Counts the turns of others by their messages, until nobody is ahead or nothing is heard. So a client that has others ahead
@@ -314,7 +306,7 @@ impl Yielding<'_> {
             self.listener.count_whole_turns_before(heard - 1, self.slot);
             let ahead = self.slot.round_robin().ahead().max(at_least);
             // The last one ahead may be of another library, which a peek finds out.
-            if ahead == 0 || (ahead == 1 && !self.takers_are_ours()) {
+            if ahead == 0 || (ahead == 1 && !takers_are_ours(self.registry, self.resource)) {
                 return ahead;
             }
             let now = self.session().now();
