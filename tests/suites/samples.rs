@@ -141,7 +141,6 @@ fn each_crate_that_a_program_of_a_readme_names_is_in_a_line_cargo_add_of_that_pa
 fn each_server_of_a_readme_bounds_the_time_for_its_requests_and_then_closes_its_client() {
     let mut servers = 0;
     for name in [
-        "README.md",
         "distlock-tower/README.md",
         "distlock/src/guide/quick_start.md",
     ] {
@@ -159,7 +158,7 @@ fn each_server_of_a_readme_bounds_the_time_for_its_requests_and_then_closes_its_
             }
         }
     }
-    assert_eq!(servers, 3);
+    assert_eq!(servers, 2);
 }
 
 /// How many reports the task in the background has written.
@@ -183,11 +182,12 @@ async fn work(client: Client, mut stopped: watch::Receiver<bool>) -> Result<(), 
 }
 
 #[test]
-fn task_in_the_background_is_that_of_the_readme() {
+fn task_in_the_background_is_that_of_the_guide() {
     let this = include_str!("samples.rs");
     let program = &this[this.find("/// Writes reports").unwrap()..];
     let (program, _) = program.split_once("\n}\n").unwrap();
-    assert!(page("README.md").contains(program), "{program}");
+    let guide = page("distlock/src/guide/leader.md");
+    assert!(guide.contains(program), "{program}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,13 +220,9 @@ async fn task_in_the_background_works_again_after_an_outage_that_is_longer_than_
 }
 
 #[test]
-fn each_page_of_the_guide_is_in_the_tables_of_both_readmes_and_of_the_guide() {
+fn each_page_of_the_guide_is_in_the_tables_of_the_readme_and_of_the_guide() {
     let guide = root().join("distlock/src/guide");
-    let tables = [
-        page("README.md"),
-        page("distlock/README.md"),
-        page("distlock/src/guide/mod.rs"),
-    ];
+    let tables = [page("README.md"), page("distlock/src/guide/mod.rs")];
     let mut pages = 0;
     for entry in fs::read_dir(guide).unwrap() {
         let path = entry.unwrap().path();
@@ -235,13 +231,9 @@ fn each_page_of_the_guide_is_in_the_tables_of_both_readmes_and_of_the_guide() {
         }
         pages += 1;
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let [root, library, guide] = &tables;
+        let [root, guide] = &tables;
         assert!(
             root.contains(&format!("(distlock/src/guide/{name}.md) |")),
-            "{name}"
-        );
-        assert!(
-            library.contains(&format!("/guide/{name}/index.html) |")),
             "{name}"
         );
         assert!(guide.contains(&format!("| [`{name}`] |")), "{name}");
