@@ -117,8 +117,8 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 ///   none. Duplicates are removed. An empty list, or more than 256 different keys, is answered with 400.
 /// * `Option<_>`: `None` is answered with 400. If the layer is [optional](crate::LockLayer::optional), the request runs
 ///   unlocked instead.
-/// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
-///   answer, and the handler is not called.
+/// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: an `http::Response<B>` with a body of `Bytes`): `Err` is
+///   the answer, and the handler is not called.
 ///
 /// A key has 1 to 512 bytes and no control characters. Other keys are answered with 400.
 ///
@@ -275,7 +275,10 @@ impl<T: IntoLockKeys> IntoLockKeys for Option<T> {
 }
 
 #[cfg(not(feature = "axum"))]
-impl<T: IntoLockKeys> IntoLockKeys for Result<T, Response<http_body_util::Full<Bytes>>> {
+impl<T: IntoLockKeys, B> IntoLockKeys for Result<T, Response<B>>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     fn into_lock_keys(self) -> LockKeys {
         self.map_or_else(LockKeys::boxed, T::into_lock_keys)
     }

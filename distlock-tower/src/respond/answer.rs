@@ -1,19 +1,18 @@
 //! The default answer to a request that is refused.
 
-use bytes::Bytes;
 use http::Response;
-use http_body_util::Full;
 
 #[cfg(feature = "axum")]
 use super::rejection::log;
 use super::{Rejection, grpc, problem};
 
 impl Rejection {
-    /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC.
+    /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC. A `String` is a body of
+    /// HTTP, by `http_body::Body`.
     ///
     /// # Examples
     /// See [`Rejection`].
-    pub fn answer(&self) -> Response<Full<Bytes>> {
+    pub fn answer(&self) -> Response<String> {
         if self.grpc {
             grpc::answer(self)
         } else {

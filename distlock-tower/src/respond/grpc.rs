@@ -1,9 +1,7 @@
 //! Trailers-only responses for gRPC clients: status 200, the gRPC status in the headers, no body.
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::{Empty, Full};
 
 use super::{Answer, Reason, Rejection, boxed};
 
@@ -41,7 +39,7 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     })
 }
 
-pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
+pub(super) fn answer(rejection: &Rejection) -> Response<String> {
     let code = match rejection.reason() {
         Reason::Busy => ABORTED,
         Reason::Overloaded => RESOURCE_EXHAUSTED,
@@ -51,7 +49,7 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
         Reason::Key => INVALID_ARGUMENT,
         Reason::Config => INTERNAL,
     };
-    let mut answer = Response::new(Full::default());
+    let mut answer = Response::new(String::new());
     set_status(answer.headers_mut(), code, rejection.detail);
     answer
 }
@@ -75,7 +73,7 @@ pub(super) fn translate(answer: Answer) -> Answer {
         status if status.is_client_error() => INVALID_ARGUMENT,
         _ => INTERNAL,
     };
-    let mut answer = boxed(Response::new(Empty::new()));
+    let mut answer = boxed(Response::new(String::new()));
     set_status(answer.headers_mut(), code, "The request was refused.");
     answer
 }

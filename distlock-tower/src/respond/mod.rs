@@ -18,8 +18,6 @@ use bytes::Bytes;
 use distlock::Error;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
-#[cfg(feature = "axum")]
-use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 
 pub(crate) use self::grpc::is_grpc;
@@ -221,7 +219,7 @@ pub(crate) fn lost_while_streaming(error: &Error) {
 
 /// The answer to a wrong use of the layer. `detail` must not need escaping in JSON.
 #[cfg(feature = "axum")]
-pub(crate) fn misused(detail: &'static str) -> Response<Full<Bytes>> {
+pub(crate) fn misused(detail: &'static str) -> Response<String> {
     tracing::error!("{detail}");
     let mut rejection = Rejection::new(Reason::Config);
     rejection.detail = detail;

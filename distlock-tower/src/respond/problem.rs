@@ -1,14 +1,12 @@
 //! Problem details (RFC 9457) for HTTP clients.
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response};
-use http_body_util::Full;
 
 use super::Rejection;
 
 /// The texts of a rejection need no escaping in JSON.
-pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
+pub(super) fn answer(rejection: &Rejection) -> Response<String> {
     let reason = rejection.reason();
     let name = reason.name();
     let title = reason.title();
@@ -23,7 +21,7 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
         status.as_u16(),
         retry_after.unwrap_or_default()
     );
-    let mut answer = Response::new(Full::from(body));
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(

@@ -34,7 +34,6 @@ const FOREIGN: &[(&str, &[&str])] = &[
             "distlock",
             "http",
             "http_body",
-            "http_body_util",
             "pin_project_lite",
             "serde_core",
             "tower_layer",
