@@ -41,7 +41,7 @@ const ROWS: [(Row, &str); 18] = [
     (Row::Semaphore, "semaphore"),
     (Row::Permit, "expirable semaphore"),
     (Row::Latch, "count-down latch"),
-    (Row::Leader, "leader beside a fenced lock"),
+    (Row::Leader, "leader and fenced lock"),
     (Row::Detached, "detached holds"),
     (Row::Names, "odd names"),
     (Row::Share, "share of a busy lock"),

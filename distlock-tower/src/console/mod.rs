@@ -201,7 +201,7 @@ impl Console {
         self
     }
 
-    /// Sets the name of the environment, such as `production`. The head of the page and its title show it, beside the server and
+    /// Sets the name of the environment, such as `production`. The head of the page and its title show it, with the server and
     /// the client's prefix, so that nobody frees a lock in the wrong one. The default is none.
     ///
     /// # Examples
@@ -258,7 +258,7 @@ impl Console {
     /// matter who holds it.
     ///
     /// Each request that frees a lock is logged as a warning, with the key, its holders, its number and
-    /// [who](Console::who) sent it, also if its sender has gone before the answer. So is a request after which it is not known whether
+    /// [who](Console::who) sent it, even if its sender has gone before the answer. So is a request after which it is not known whether
     /// the lock was freed, because the lock server did not answer or refused.
     /// [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
@@ -269,7 +269,7 @@ impl Console {
         self
     }
 
-    /// Sets by which names the console may be called to free a lock, beside those of the loopback interface (`localhost`,
+    /// Sets by which names the console may be called to free a lock, in addition to those of the loopback interface (`localhost`,
     /// names below `.localhost`, and addresses such as `127.0.0.1` and `[::1]`), which are always allowed.
     ///
     /// A name is the value of the header `Host`: `ops.shop.example` for each port, or `ops.shop.example:8443`. Behind a proxy it
@@ -284,7 +284,7 @@ impl Console {
         self
     }
 
-    /// Sets from which origins a request may free a lock, beside the origin of the console itself.
+    /// Sets from which origins a request may free a lock, in addition to the origin of the console itself.
     ///
     /// A browser sends the origin of its page, such as `https://ops.shop.example`, in the header `Origin`. The console compares
     /// it with the header `Host`. Both differ behind a proxy that changes `Host`. The answer to a refused request names both
@@ -311,7 +311,7 @@ impl Console {
     /// which is open does not delay the shutdown. Without it the server waits for up to 5 s.
     ///
     /// # Examples
-    /// The sender of a `watch` channel tells the console and the server. `stop` is dropped when the program is told to end.
+    /// The sender of a `watch` channel tells the console and the server. `stop` is dropped when the program has to end.
     /// ```no_run
     /// # async fn serve(client: distlock::Client) -> std::io::Result<()> {
     /// use axum::Router;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long a request waited for its lock and held it. An extension of the response, for access logs and metrics.
 ///
-/// A response of a [`LockService`](crate::LockService) has it if the request asked for a lock, also if the request was
+/// A response of a [`LockService`](crate::LockService) has it if the request asked for a lock, even if the request was
 /// refused. With several lock layers around a handler, it has the times of the outermost layer.
 ///
 /// # Examples

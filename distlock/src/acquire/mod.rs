@@ -43,7 +43,8 @@ use crate::telemetry::LockType;
 /// `clippy::let_underscore_must_use` finds every `let _` of this kind. It finds no name, such as `_guard`.
 ///
 /// # Errors
-/// * [`Error::Timeout`]: another owner held the lock until the wait was over.
+/// * [`Error::Timeout`]: another owner held the lock until the wait was over. Or a wait of less than 500 ms was over before the server
+///   had answered, see [`Blocker::Unanswered`](crate::Blocker::Unanswered).
 /// * [`Error::Overloaded`]: another owner holds the lock, and the waiter limit is reached.
 /// * [`Error::Unavailable`]: the server did not answer within the wait, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after). Or the grants of several keys, or of a Redlock's majority, came so late
@@ -62,9 +63,9 @@ use crate::telemetry::LockType;
 /// Dropping the future gives up the place in the queue. A hold that was granted in the meantime goes to the next waiter
 /// of this client, or is released in the background. A wake-up that was on its way goes to the next waiter.
 ///
-/// A future that was polled once and is then neither dropped nor polled, such as one beside a `select!` loop, holds up others
+/// A future that was polled once and is then neither dropped nor polled, such as one next to a `select!` loop, holds up others
 /// for one to two seconds. Then it loses its place in the queue of its client, and what the server has granted to it is
-/// released, also if nobody of its client waits. When it is polled again, it starts again, at the end of the queue. Its place
+/// released, even if nobody of its client waits. When it is polled again, it starts again, at the end of the queue. Its place
 /// among the waiters of a fair lock in the server lasts for the [`waiter_timeout`](crate::Builder::waiter_timeout). This
 /// needs a runtime whose tasks run. Inside a [`scope`](crate::Guard::scope) that has the key itself, such a future may keep other
 /// branches of that scope waiting until it is polled or dropped.
@@ -315,7 +316,7 @@ impl<G: Leased> Acquire<G> {
     /// Sets a fixed lease, from 1 ms to ten years. The watchdog does not renew it: the hold ends with the lease.
     ///
     /// Inside a scope that already holds the key, the lease limits only this guard and never shortens the hold. The lease of
-    /// a Redlock is at least 10 ms. A read lock beside readers of Redisson needs a lease of at most
+    /// a Redlock is at least 10 ms. A read lock that Redisson also reads needs a lease of at most
     /// [their watchdog timeout](crate::guide::sharing_with_redisson#what-has-to-agree).
     ///
     /// # Errors

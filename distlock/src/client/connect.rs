@@ -90,7 +90,7 @@ impl Builder {
     ///   Sentinel where the URL says otherwise;
     ///   it does not know a command that locks need, because it was renamed. Or no Sentinel knows the service of the URL.
     /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work. Or a setting cannot have an
-    ///   effect with this URL, such as a certificate beside a URL without TLS.
+    ///   effect with this URL, such as a certificate with a URL without TLS.
     ///
     /// # Cancel safety
     /// Dropping the future stops the connection attempt.

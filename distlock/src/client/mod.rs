@@ -36,8 +36,8 @@ use crate::telemetry;
 
 /// A client of one lock server.
 ///
-/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands. From its first wait on,
-/// it uses a second connection for messages. A watchdog task renews its leases, and another task sends the releases of dropped
+/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands to each server that has its
+/// keys. From its first wait there on, it uses a second one for messages. A watchdog task renews its leases, and another task sends the releases of dropped
 /// guards. These tasks end when the last clone of the client and its last lock and guard are dropped. Releases that are pending
 /// at that moment are retried for at most one lease.
 ///
@@ -207,7 +207,7 @@ impl Client {
     ///
     /// The following continues as before:
     /// * Guards that still exist are renewed until they end, and can be released.
-    /// * Code inside their scopes can still re-enter their holds, also if it waits for another branch of the scope.
+    /// * Code inside their scopes can still re-enter their holds, even if it waits for another branch of the scope.
     /// * A waiter of a [latch](crate::CountDownLatch) continues to wait. The numbers of latches and semaphores can be changed,
     ///   and permits can be given back.
     /// * Locks can be inspected and force-released.

@@ -26,7 +26,7 @@ pub struct HeldBy {
     /// acquired. Redisson's holders of a plain semaphore are not known.
     pub others: u64,
     /// The [name](crate::Builder::name) of the owner's client, if the client that was refused knows it without asking: its
-    /// own, or one that an earlier [report](crate::Client::inspect) told it.
+    /// own, or one that it learned from an earlier [report](crate::Client::inspect).
     pub client: Option<String>,
     /// Whether `client` is the client that was refused.
     is_own: bool,

@@ -48,7 +48,7 @@ impl Guard {
     /// * [`Error::Unsupported`]: the guard has no lease of its own, because the watchdog renews it.
     ///
     /// # Cancel safety
-    /// The client asks for the longer lease from the first poll on, also if the future is dropped.
+    /// The client asks for the longer lease from the first poll on, even if the future is dropped.
     ///
     /// # Examples
     /// ```

@@ -14,7 +14,7 @@ impl Guard {
     /// lock and wakes a waiter.
     ///
     /// If another task of this client waits for the key, the hold may be handed over to it, and the server is not asked. The result
-    /// is `Ok` then unless the loss of the hold is known already. A loss that is found later is told to that task. Only plain
+    /// is `Ok` then unless the loss of the hold is known already. A loss that is found later is reported to that task. Only plain
     /// locks, spin locks and write locks are handed over, and none that has a [lease](crate::Acquire::lease) of its own, a
     /// [`hold_at_least`](crate::Acquire::hold_at_least), several keys or several servers. The release of any other hold asks the
     /// server.

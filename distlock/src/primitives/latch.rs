@@ -67,7 +67,7 @@ impl CountDownLatch {
         Self { handle }
     }
 
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```

@@ -101,7 +101,7 @@ impl<K: LockKind> Lock<K> {
         &self.handle
     }
 
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```

@@ -59,7 +59,7 @@ impl RedLock {
         Self { key, handles }
     }
 
-    /// Returns the key, as it was written: without the prefixes of the clients, and also if it is invalid.
+    /// Returns the key, as it was written: without the prefixes of the clients, even if it is invalid.
     ///
     /// # Examples
     /// ```

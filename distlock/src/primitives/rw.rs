@@ -32,7 +32,7 @@ use crate::resource::kind::Kind;
 /// the other task with [`inherit`](crate::inherit), or give its acquisition a [`wait`](crate::Acquire::wait).
 ///
 /// # How readers and writers alternate
-/// A waiting writer sets a mark in a separate key beside the lock. The mark expires after the
+/// A waiting writer sets a mark in a separate key. The mark expires after the
 /// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third of that has
 /// passed. While the mark exists, new readers are refused, except inside a write lock. When the writer gives up, the mark is
 /// removed and the readers are woken. The mark is also removed when a writer is granted the lock.
@@ -47,9 +47,9 @@ use crate::resource::kind::Kind;
 /// The lock corresponds to Redisson's `RedissonReadLock` and `RedissonWriteLock` and uses the same keys, fields and
 /// channels. Readers and writers of both libraries exclude each other in the same way, with these differences:
 ///
-/// * Redisson's clients ignore the marks. The server admits its readers beside other readers while a writer waits, so a steady
-///   stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait). Redisson's writers do not yield
-///   to waiting readers.
+/// * Redisson's clients ignore the marks. While a writer waits, the server still admits its readers to a lock that others
+///   read, so a steady stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait).
+///   Redisson's writers do not yield to waiting readers.
 /// * Writers of this crate that keep the lock busy do not leave it to Redisson's waiters, whose threads wake more slowly. These rarely get
 ///   it; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#a-busy-lock).
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
@@ -85,7 +85,7 @@ impl RwLock {
         Self { handle }
     }
 
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```

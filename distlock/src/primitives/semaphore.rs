@@ -57,7 +57,7 @@ impl Semaphore {
         Self { handle }
     }
 
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```
@@ -68,7 +68,7 @@ impl Semaphore {
         self.handle.key_text()
     }
 
-    /// Sets after which time without use a semaphore that this handle makes expires, with everything that is stored beside it: 1
+    /// Sets after which time without use a semaphore that this handle makes expires, with everything that is stored for it: 1
     /// ms to 45 days. Without this setting it stays in the server until it is [deleted](Semaphore::delete).
     ///
     /// Each use by a handle with this setting moves the end forward: setting, adding, draining, and each permit that is acquired

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// Returns a name in which every character can be seen: of a key, a client or an owner. Anybody who may lock can choose a key.
 ///
 /// Control characters, characters that reverse the direction of writing, invisible ones, and blanks that nobody would notice
-/// (at an end, or beside another blank) become escapes as in Rust's strings: `\n`, `\u{202e}`, `\u{20}`. A backslash is
+/// (at an end, or next to another blank) become escapes as in Rust's strings: `\n`, `\u{202e}`, `\u{20}`. A backslash is
 /// doubled, so two different names never look the same for that reason. The name is returned as it is if it has none of these.
 ///
 /// # Examples

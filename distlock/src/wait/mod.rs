@@ -47,7 +47,7 @@
 //! listened. In all other cases the acquisition waits for the answer to the release.
 //!
 //! # Waiters that are not polled
-//! A waiter whose future exists but is not polled, such as one beside a `select!` loop, would keep the whole queue waiting.
+//! A waiter whose future exists but is not polled, such as one next to a `select!` loop, would keep the whole queue waiting.
 //! While others need the head, the watchdog's task asks it for a sign once a second. A head that has not given one loses
 //! its place, and the hold in its slot goes to the next waiter. When it is polled again, it joins the end of the queue.
 //!

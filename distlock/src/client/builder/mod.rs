@@ -93,7 +93,7 @@ impl Builder {
     /// [`watchdog_timeout`](Builder::watchdog_timeout), zero by default, in whole milliseconds.
     ///
     /// The client drops the body this long before the lease ends in the server, and the key stays locked until then. A request
-    /// that the body has already sent is therefore less likely to run beside the next owner. Choose a margin as long as such a
+    /// that the body has already sent is therefore less likely to run at the same time as the next owner. Choose a margin as long as such a
     /// request may take. The margin applies when the lease ends because no renewal was confirmed, and to acquisitions with [a
     /// lease of their own](crate::Acquire::lease): the code under the lock has less time by the margin. A release before that
     /// end, and the end of a [`max_hold`](crate::Acquire::max_hold), free the key at once.

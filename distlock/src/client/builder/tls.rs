@@ -205,7 +205,7 @@ impl Builder {
     ///
     /// # Errors
     /// A text that is neither a host name nor an IP address is reported as
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, and so is any text beside a URL without
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, and so is any text with a URL without
     /// TLS.
     ///
     /// # Examples

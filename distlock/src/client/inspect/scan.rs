@@ -49,7 +49,7 @@ impl Client {
     /// several pages. A key that is made or removed meanwhile, or whose slot moves between the nodes of a cluster, may be missed.
     ///
     /// Matching keys of other programs are left out, unless their value is a number: a semaphore is a number as well. A key that
-    /// cannot be read, because what is stored under it or beside it is broken or its name is not UTF-8, is reported as
+    /// cannot be read, because what is stored under it or for it is broken or its name is not UTF-8, is reported as
     /// [unreadable](Primitive::Unreadable), and the scan continues.
     ///
     /// # Errors

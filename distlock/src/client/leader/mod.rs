@@ -92,7 +92,7 @@ impl Client {
 }
 
 impl Leader {
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```

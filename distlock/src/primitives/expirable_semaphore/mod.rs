@@ -68,7 +68,7 @@ impl ExpirableSemaphore {
         Self { handle }
     }
 
-    /// Returns the key, as it was written: without the client's prefix, and also if it is invalid.
+    /// Returns the key, as it was written: without the client's prefix, even if it is invalid.
     ///
     /// # Examples
     /// ```

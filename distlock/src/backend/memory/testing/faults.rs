@@ -166,7 +166,7 @@ impl MemoryServer {
         }
     }
 
-    /// Fails the next commands of all clients: they are not carried out, and the clients are told so. For tests.
+    /// Fails the next commands of all clients: they are not carried out, and the clients learn that. For tests.
     ///
     /// Acquisitions that wait try again, and so do renewals and releases. An acquisition that makes one attempt fails
     /// with [`Error::Unavailable`](crate::Error::Unavailable).
@@ -253,7 +253,7 @@ impl MemoryServer {
         self.store.observed.changed();
     }
 
-    /// Removes what the server has under one key, without a message, as a `DEL` of the key and of the keys beside it
+    /// Removes what the server has under one key, without a message, as a `DEL` of the key and of the keys that belong to it
     /// does. For tests.
     ///
     /// Its lock, read/write lock, semaphore or latch is gone, with its waiters and its last fencing token. `key` is the
