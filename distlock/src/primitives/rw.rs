@@ -54,10 +54,9 @@ use crate::resource::kind::Kind;
 ///   it; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#a-busy-lock).
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
-/// * The watchdog of a Redisson reader shortens longer leases of other readers. Beside Redisson readers, give no read lock a longer
-///   [lease](crate::Acquire::lease) than their watchdog timeout. A multi-lock of Redisson with a lease shortens those of all readers of
-///   its members; see
-///   [`sharing_with_redisson`](crate::guide::sharing_with_redisson#what-has-to-agree).
+/// * The watchdog of a Redisson reader shortens longer leases of other readers. If Redisson reads the lock, give no read lock a
+///   longer [lease](crate::Acquire::lease) than Redisson's watchdog timeout. A multi-lock of Redisson with a lease shortens
+///   those of all readers of its members; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#what-has-to-agree).
 /// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.
 /// * A Java thread can write inside a read inside its own write, because a thread does one thing at a time. In this crate
 ///   that is an [`Error::Deadlock`].
