@@ -275,7 +275,7 @@ async fn identity_with_a_panic(succeeding: u32) -> bool {
     let granted = timeout(SOON, waiter).await;
     let granted = granted.unwrap_or_else(|_| panic!("{what}: it waits"));
     let guard = granted.unwrap().unwrap();
-    assert_eq!(guard.owner().client(), client.id(), "{what}");
+    assert_eq!(guard.owner().client_id(), client.id(), "{what}");
     let freed = timeout(SOON, until_free).await;
     let freed = freed.unwrap_or_else(|_| panic!("{what}: it waits until the lock is free"));
     freed.unwrap().unwrap();

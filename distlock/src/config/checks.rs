@@ -80,13 +80,13 @@ pub(crate) fn check_expire_after(time: Duration) -> Result<(), Error> {
     }
 }
 
-/// Rejects 0 permits and more than `most`.
-pub(crate) fn check_permits(permits: u32, most: u32) -> Result<(), Error> {
-    if (1..=most).contains(&permits) {
+/// Rejects 0 permits and more than `max`.
+pub(crate) fn check_permits(permits: u32, max: u32) -> Result<(), Error> {
+    if (1..=max).contains(&permits) {
         Ok(())
     } else {
         let permits = u64::from(permits);
-        Err(Error::InvalidPermits { permits, most })
+        Err(Error::InvalidPermits { permits, max })
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn check_sum(permits: i64) -> Result<i64, Error> {
         0..=MAX_SUM => Ok(permits),
         permits => Err(Error::InvalidPermits {
             permits,
-            most: MAX_NUMBER,
+            max: MAX_NUMBER,
         }),
     }
 }

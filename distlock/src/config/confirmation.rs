@@ -14,7 +14,7 @@ use crate::error::Error;
 /// assert_eq!(Replicas::from(2), Replicas::Count(2));
 /// ```
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {
     /// So many, at least 1. If fewer are connected, nothing is granted.

@@ -2,7 +2,7 @@
 
 /// How clients of a cluster tell each other that a lock is free. See [`Builder::pub_sub`](crate::Builder::pub_sub).
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Deserialize),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::text::show;
 
 /// What blocked an acquisition that timed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Blocker {
     /// Another owner holds the lock. The duration is the rest of its lease, which the owner may renew. It is `None` if

@@ -4,7 +4,7 @@ use std::fmt;
 ///
 /// As text it is a sentence for people, which may change. Programs that read the serialized form of a
 /// [`LossSnapshot`](crate::LossSnapshot) compare its [`name`](Loss::name).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
     /// The lease ended by this process's clock, and no renewal was confirmed before.

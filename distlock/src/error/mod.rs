@@ -239,7 +239,7 @@ pub enum Error {
     },
 
     /// The key cannot name a lock: it is empty or too long, its braces are in the way of a cluster, or it is the name of what the
-    /// server stores beside another lock.
+    /// server stores for another lock.
     #[error("invalid key {key:?}: {reason}")]
     #[non_exhaustive]
     InvalidKey {
@@ -271,13 +271,13 @@ pub enum Error {
     },
 
     /// The number of permits is 0, or more than a semaphore can have or can grant at once. Nothing was changed.
-    #[error("invalid number of permits {permits}: expected 1 to {most}")]
+    #[error("invalid number of permits {permits}: expected 1 to {max}")]
     #[non_exhaustive]
     InvalidPermits {
         /// The number that was asked for, or that the semaphore would have had.
         permits: u64,
         /// The largest number.
-        most: u32,
+        max: u32,
     },
 
     /// The text is not the id of a permit.

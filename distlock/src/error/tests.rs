@@ -38,7 +38,7 @@ fn messages_have_the_key_the_numbers_and_the_way_out() {
     );
     let permits = Error::InvalidPermits {
         permits: 0,
-        most: 2_147_483_647,
+        max: 2_147_483_647,
     };
     assert_eq!(
         permits.to_string(),

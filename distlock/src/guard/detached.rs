@@ -105,7 +105,7 @@ impl<G> DetachedHold<G> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::in_memory();
     /// let detached = client.lock("order:42").acquire().await?.detach()?;
-    /// assert_eq!(client.attach(&detached).await?.owner().client(), detached.owner().client());
+    /// assert_eq!(client.attach(&detached).await?.owner().client_id(), detached.owner().client_id());
     /// # Ok(()) }
     /// ```
     pub fn owner(&self) -> Owner {

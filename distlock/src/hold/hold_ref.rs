@@ -88,7 +88,7 @@ impl HoldRef {
 
     /// The id of the client that acquired the hold.
     pub(crate) fn client(&self) -> Uuid {
-        self.hold.owner().client()
+        self.hold.owner().client_id()
     }
 
     pub(crate) fn term(&self) -> Term {

@@ -93,10 +93,8 @@ pub struct HoldSnapshot {
     /// The key, without the client's prefix.
     pub key: String,
     /// The kind of the primitive.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub kind: Kind,
     /// The owner under which the server stores the hold.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub owner: Owner,
     /// The time since the grant, or since the hold was handed over by another guard of this client.
     #[cfg_attr(
@@ -129,7 +127,6 @@ pub struct WaitSnapshot {
     /// The key that it waits for now, without the client's prefix. A multi-lock waits for one of its keys at a time.
     pub key: String,
     /// The kind of the primitive.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub kind: Kind,
     /// The time since the acquisition began.
     #[cfg_attr(
@@ -176,10 +173,8 @@ pub struct LossSnapshot {
     /// The key, without the client's prefix.
     pub key: String,
     /// The kind of the primitive.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub kind: Kind,
     /// The owner under which the server stored the hold.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub owner: Owner,
     /// How it was lost. Serialized, it is its [`name`](Loss::name).
     pub loss: Loss,
@@ -222,7 +217,6 @@ pub enum BlockedBy {
     #[non_exhaustive]
     OwnHold {
         /// The owner of the hold.
-        #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
         owner: Owner,
         /// Where in the code it was acquired.
         #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]

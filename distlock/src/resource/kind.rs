@@ -5,7 +5,7 @@ use std::fmt;
 /// The kind of a primitive, in a [`Snapshot`](crate::Snapshot).
 ///
 /// As text a kind is the name that its lock has in this crate, for example `non_reentrant_lock`. Spans, metrics and the log
-/// have the same names.
+/// have the same names, and so has its serialized form, with the feature `serde`.
 ///
 /// # Examples
 /// ```
@@ -263,7 +263,14 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Kind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 

@@ -158,10 +158,10 @@ impl Owner {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::in_memory();
     /// let guard = client.lock("order:42").acquire().await?;
-    /// assert_eq!(guard.owner().client(), client.id());
+    /// assert_eq!(guard.owner().client_id(), client.id());
     /// # Ok(()) }
     /// ```
-    pub fn client(&self) -> Uuid {
+    pub fn client_id(&self) -> Uuid {
         self.client
     }
 

@@ -30,7 +30,7 @@ impl PermitId {
     /// repeated request asks for the same permits.
     pub(crate) fn of(owner: Owner, number: u32) -> Self {
         let name = format!("{}:{number}", owner.number());
-        Self(Uuid::new_v5(&owner.client(), name.as_bytes()).into_bytes())
+        Self(Uuid::new_v5(&owner.client_id(), name.as_bytes()).into_bytes())
     }
 
     /// The ids of all permits of an owner.
@@ -42,7 +42,7 @@ impl PermitId {
     /// ids from it too.
     #[cfg(feature = "redis")]
     pub(crate) fn seed(owner: Owner) -> Vec<u8> {
-        let mut seed = owner.client().into_bytes().to_vec();
+        let mut seed = owner.client_id().into_bytes().to_vec();
         seed.extend_from_slice(format!("{}:", owner.number()).as_bytes());
         seed
     }

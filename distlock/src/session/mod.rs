@@ -213,7 +213,7 @@ impl Session {
     /// How many guards the hold of this owner has, if the owner is of this client. The server may not have heard of it yet.
     pub(crate) fn own_count(&self, owner: &str) -> Option<u32> {
         let owner: Owner = owner.parse().ok()?;
-        let number = (owner.client() == self.id).then(|| owner.number())?;
+        let number = (owner.client_id() == self.id).then(|| owner.number())?;
         self.watchdog.find(number).map(|hold| hold.count())
     }
 

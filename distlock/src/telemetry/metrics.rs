@@ -10,7 +10,6 @@
 use std::collections::HashMap;
 use std::panic::catch_unwind;
 use std::sync::{LazyLock, OnceLock};
-use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use metrics::{

@@ -29,7 +29,7 @@ async fn waiters_of_all_clients_are_counted_in_the_order_in_which_they_came() {
         soon(server.until_waiting("k", at + 1)).await;
     }
     let here = server.waiters("k");
-    let clients: Vec<_> = here.iter().map(|waiter| waiter.client).collect();
+    let clients: Vec<_> = here.iter().map(|waiter| waiter.client_id).collect();
     assert_eq!(clients, [one.id(), two.id(), two.id(), one.id()]);
     for waiter in &here {
         assert!(waiter.call_site.unwrap().file().ends_with("waits.rs"));

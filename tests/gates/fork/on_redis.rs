@@ -268,7 +268,7 @@ async fn other_owner(scene: Scene, original: &mut Original) {
         .await
         .expect("the waiter is granted")
         .unwrap();
-    assert_eq!(guard.owner().client(), client.id());
+    assert_eq!(guard.owner().client_id(), client.id());
     enter(guard, redis.clone()).await;
     original.tell(&take_part(&client, &redis).await);
     original.wait();
@@ -292,7 +292,7 @@ async fn keeper(mut scene: Scene, copy: NewCopy) {
         .await
         .expect("the waiter is granted")
         .unwrap();
-    assert_eq!(guard.owner().client().to_string(), id);
+    assert_eq!(guard.owner().client_id().to_string(), id);
     enter(guard, scene.redis.clone()).await;
     timeout(LONG, &mut scene.waiting)
         .await

@@ -75,7 +75,7 @@ fn lock_in_memory_is_kept_by_the_original_and_ends_with_its_lease_in_the_copy() 
                 assert!(lock.try_acquire().await.unwrap().is_none());
                 // Nobody renews it here.
                 let again = lock.acquire().wait(LEASE * 10).await.unwrap();
-                assert!(again.owner().client() == client.id() && client.id() != id);
+                assert!(again.owner().client_id() == client.id() && client.id() != id);
             });
             original.tell(&json!("acquired"));
         }),

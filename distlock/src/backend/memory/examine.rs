@@ -55,7 +55,7 @@ pub(super) fn examine(state: &State, key: &Key, now: Tick) -> KeyReport {
 }
 
 fn first<T>(items: impl ExactSizeIterator<Item = T>) -> Listed<T> {
-    Listed::first(items, KeyReport::MOST_LISTED)
+    Listed::first(items, KeyReport::MAX_LISTED)
 }
 
 fn value_seen(state: &State, name: &Name, value: Option<&Value>, now: Tick) -> ValueSeen {

@@ -260,7 +260,10 @@ impl Backend for MemoryBackend {
         client: Uuid,
         call_site: Option<&'static Location<'static>>,
     ) -> Option<Box<dyn ShownWait>> {
-        let waiter = Waiter { client, call_site };
+        let waiter = Waiter {
+            client_id: client,
+            call_site,
+        };
         Some(testing::observe::show(&self.store, key, waiter))
     }
 }

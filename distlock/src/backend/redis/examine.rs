@@ -75,7 +75,7 @@ pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<KeyRepo
             .map(|other| if is_whole { other.as_str() } else { name });
         let keys: Vec<&str> = std::iter::once(&**name).chain(beside).collect();
         let call = call.keys(keys.into_iter());
-        let call = call.arg(KeyReport::MOST_LISTED).arg(names::rw_stem(name));
+        let call = call.arg(KeyReport::MAX_LISTED).arg(names::rw_stem(name));
         let call = channels
             .iter()
             .fold(call, |call, channel| call.arg(channel));

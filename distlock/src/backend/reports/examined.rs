@@ -53,7 +53,7 @@ pub(crate) enum ValueSeen {
 /// The first items of a list, and the number of all.
 #[derive(Debug)]
 pub(crate) struct Listed<T> {
-    /// At most [`KeyReport::MOST_LISTED`](KeyReport::MOST_LISTED), or a few more.
+    /// At most [`KeyReport::MAX_LISTED`](KeyReport::MAX_LISTED), or a few more.
     pub(crate) items: Vec<T>,
     /// The number of all items.
     pub(crate) total: u64,
@@ -115,7 +115,7 @@ impl Examined {
             .items
             .sort_unstable_by(|one, two| one.owner.cmp(&two.owner));
         // A page of `HSCAN` may have some fields more than were asked for.
-        holders.items.truncate(KeyReport::MOST_LISTED);
+        holders.items.truncate(KeyReport::MAX_LISTED);
         KeyReport {
             key: key.text().to_owned(),
             primitive,

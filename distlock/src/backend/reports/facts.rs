@@ -46,7 +46,7 @@ pub struct ServerFacts {
     #[cfg_attr(feature = "serde", serde(serialize_with = "fact"))]
     pub rights: Result<Vec<PrimitiveRights>, UnknownFact>,
     /// How many listeners got a message that a script has published, for which nobody waits. The error says why it was not
-    /// published: then nobody is told when a key is free, and waiters find it free when they look.
+    /// published: then no message says that a key is free, and waiters find out when they look.
     #[cfg_attr(feature = "serde", serde(serialize_with = "fact"))]
     pub published: Result<u64, UnknownFact>,
     /// Whether a script may use a key that it does not declare. Read/write locks need that. The error says why not.
@@ -62,7 +62,7 @@ pub struct ServerFacts {
 /// How a client finds a server.
 ///
 /// Serialized, it is its name in snake case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize),
@@ -89,7 +89,7 @@ pub struct PrimitiveRights {
     /// are those of one key.
     ///
     /// If the user may not use this key at all, the locks' list has its pattern `~key`, and no list has the commands and
-    /// channels that name it: which of them the user may use with its own keys cannot be told.
+    /// channels that name it: it is not known which of them the user may use with its own keys.
     pub missing: Vec<String>,
 }
 

@@ -41,11 +41,11 @@ pub struct KeyReport {
     pub key: String,
     /// What lives under the key.
     pub primitive: Primitive,
-    /// Who holds it, in alphabetical order of the owners: at most [`MOST_LISTED`](KeyReport::MOST_LISTED).
+    /// Who holds it, in alphabetical order of the owners: at most [`MAX_LISTED`](KeyReport::MAX_LISTED).
     pub holders: Vec<HolderReport>,
     /// The number of all holders, listed or not.
     pub holder_total: u64,
-    /// Who waits for it in the server's queue, the first one first: at most [`MOST_LISTED`](KeyReport::MOST_LISTED). Only fair
+    /// Who waits for it in the server's queue, the first one first: at most [`MAX_LISTED`](KeyReport::MAX_LISTED). Only fair
     /// locks have such a queue.
     pub waiters: Vec<WaiterReport>,
     /// The number of all waiters in the server's queue, listed or not.
@@ -78,7 +78,7 @@ impl KeyReport {
     ///
     /// # Examples
     /// See [`KeyReport`].
-    pub const MOST_LISTED: usize = 1_000;
+    pub const MAX_LISTED: usize = 1_000;
 
     /// Returns `true` if somebody holds the key, or if it stays taken after a release.
     ///
@@ -138,7 +138,7 @@ pub enum Primitive {
     Number,
     /// A value that is none of the above. The key belongs to another program.
     OtherData,
-    /// What is stored under the key, or beside it, could not be read: see [`KeyReport::fault`]. Only a
+    /// What is stored under the key, or in the keys that belong to it, could not be read: see [`KeyReport::fault`]. Only a
     /// [scan](crate::Client::scan) reports this. [`Client::inspect`](crate::Client::inspect) fails.
     Unreadable,
 }

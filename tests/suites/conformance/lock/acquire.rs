@@ -14,7 +14,7 @@ async fn free_lock_is_granted_and_release_frees_it(stage: &Stage) {
     let client = stage.client().await;
     let guard = client.lock(KEY).acquire().await.unwrap();
     assert!(guard.is_held());
-    assert_eq!((guard.key(), guard.owner().client()), (KEY, client.id()));
+    assert_eq!((guard.key(), guard.owner().client_id()), (KEY, client.id()));
     stage.is_taken(KEY).await;
     guard.release().await.unwrap();
     stage.is_free(KEY).await;

@@ -25,7 +25,7 @@ use crate::sync::{Mutex, foreign};
 #[non_exhaustive]
 pub struct Waiter {
     /// The [id](crate::Client::id) of its client.
-    pub client: Uuid,
+    pub client_id: Uuid,
     /// Where in the code the acquisition was made. `None` for those that wait for a
     /// [`CountDownLatch`](crate::CountDownLatch).
     pub call_site: Option<&'static Location<'static>>,
@@ -178,7 +178,7 @@ impl MemoryServer {
     /// let waiting = client.lock("order:42").acquire();
     /// let _task = tokio::spawn(async move { waiting.await });
     /// server.until_waiting("order:42", 1).await;
-    /// assert_eq!(server.waiters("order:42")[0].client, client.id());
+    /// assert_eq!(server.waiters("order:42")[0].client_id, client.id());
     /// # Ok(()) }
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]

@@ -123,8 +123,8 @@ pub(crate) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
         let Some(first) = batch.first() else {
             return call;
         };
-        let (client, lease) = (first.target.owner.client(), first.lease);
-        let is_of_client = |renewal: &Renewal| renewal.target.owner.client() == client;
+        let (client, lease) = (first.target.owner.client_id(), first.lease);
+        let is_of_client = |renewal: &Renewal| renewal.target.owner.client_id() == client;
         let call = if batch.iter().all(is_of_client) {
             let call = call
                 .arg(first.target.owner.stem())

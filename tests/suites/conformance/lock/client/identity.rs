@@ -72,11 +72,11 @@ async fn waiters_of_a_renewed_client_begin_anew_and_are_granted(stage: &Stage) {
     opened.await.unwrap().unwrap();
     for waiter in waiting {
         let guard = waiter.await.unwrap().unwrap();
-        assert_eq!(guard.owner().client(), id);
+        assert_eq!(guard.owner().client_id(), id);
         guard.release().await.unwrap();
     }
     let guard = several.await.unwrap().unwrap();
-    assert_eq!(guard.owner().client(), id);
+    assert_eq!(guard.owner().client_id(), id);
     guard.release().await.unwrap();
 }
 
@@ -144,7 +144,7 @@ async fn renewed_client_is_closed_if_it_was_closed_and_works_if_it_was_not(stage
         assert!(!client.is_closed() && clone.id() == client.id());
         // A lock of before is one of the client as it is now.
         let guard = lock.acquire().await.unwrap();
-        assert_eq!(guard.owner().client(), client.id());
+        assert_eq!(guard.owner().client_id(), client.id());
         guard.release().await.unwrap();
     }
     client.close(Duration::MAX).await.unwrap();

@@ -210,7 +210,7 @@ fn late_attempt_is_cleaned_up_also_when_the_runtime_changes_meanwhile() {
     drop(first);
     paused().block_on(async {
         drop(client.lock("other").try_acquire().await.unwrap());
-        let verbs = distlock::test_util::Verbs::new(&client, owner.client());
+        let verbs = distlock::test_util::Verbs::new(&client, owner.client_id());
         verbs.attempt(KEY, owner.number(), LEASE).await.unwrap();
         quiet(&server, &client).await;
     });

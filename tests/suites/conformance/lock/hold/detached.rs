@@ -48,7 +48,7 @@ async fn hold_of_each_kind_goes_on_in_another_client_and_keeps_others_out_all_th
         stage.is_taken(KEY).await;
         assert_eq!(sizes(&web), Sizes::default());
         let guard = worker.attach(&detached).await.unwrap();
-        assert_eq!(guard.owner().client(), worker.id());
+        assert_eq!(guard.owner().client_id(), worker.id());
         assert!(server_shows(&stage.client().await, &guard, 1).await);
         stage.is_taken(KEY).await;
         // It is one as any other: it is entered again where its kind allows that, and released.
