@@ -61,6 +61,7 @@ impl Snapshot {
     /// assert_eq!(orders.holds[0].key, "order:42");
     /// # Ok(()) }
     /// ```
+    #[must_use = "this takes the snapshot and returns what is left of it"]
     pub fn matching(mut self, pattern: &str) -> Self {
         let is_match = |key: &str| glob::matches(pattern.as_bytes(), key.as_bytes());
         self.holds.retain(|hold| is_match(&hold.key));

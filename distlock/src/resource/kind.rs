@@ -277,6 +277,20 @@ impl serde::Serialize for Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::mode::Mode;
+
+    #[test]
+    fn names_of_kinds_and_modes_fill_a_width() {
+        assert_eq!(format!("{:<6}|", Kind::Reentrant), "lock  |");
+        assert_eq!(format!("{:>6}", Mode::Fair), "  fair");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn kind_is_serialized_as_its_text() {
+        let json = serde_json::to_string(&Kind::Read).unwrap();
+        assert_eq!(json, format!("\"{}\"", Kind::Read));
+    }
 
     #[test]
     fn nesting_is_again_inside_apart_or_never() {

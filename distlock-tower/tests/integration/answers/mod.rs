@@ -212,4 +212,8 @@ async fn error_of_a_key_function_is_the_answer_without_axum_too() {
         (answer.status.as_u16(), answer.text.as_str()),
         (418, "short")
     );
+
+    let any_body = |_: &Parts| Err::<String, _>(Response::new(String::from("own")));
+    let answer = refused(keyed(&Client::in_memory(), any_body)).await;
+    assert_eq!(answer.text, "own");
 }
