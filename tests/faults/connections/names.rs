@@ -1,16 +1,19 @@
 //! Rows 100 and 115: the name in the URL is pointed at another server, or stands for several masters.
 
+use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock::Client;
 use distlock_tests::log::lines_with;
+use distlock_tests::proxy::{Flow, Way};
 use distlock_tests::{
-    ByNames, Names, Proxy, RedisCluster, RedisServer, eventually, eventually_eq, lock_once,
+    ByNames, Names, Proxy, RedisCluster, RedisServer, Select, eventually, eventually_eq, listened,
+    lock_once,
 };
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, ms};
+use crate::support::{SOON, default_client, ms};
 
 /// A name that no other play of a row has. All rows share one log, and a row finds its own lines by its name.
 fn own_name(begins: &str) -> String {
@@ -80,6 +83,34 @@ async fn client_by(names: &Names, name: &str, to: &[SocketAddr]) -> Client {
     builder.connect(&format!("redis://{name}")).await.unwrap()
 }
 
+async fn f100_connection_for_messages_that_hangs_at_the_old_address_is_made_at_the_new_one(
+    row: &Row,
+) {
+    let name = &*own_name("hanging");
+    let server = RedisServer::start().await;
+    let [old, new] = [server.addr(); 2].map(Proxy::start);
+    let (old, new) = (old.await, new.await);
+    let names = Names::new();
+    names.lead(name, [old.addr()]);
+    let builder = Client::builder().by_names(&names).look_up_interval(ms(50));
+    // Without the move, the connection hangs for longer than this test.
+    let builder = builder.connect_timeout(10 * SOON);
+    let client = builder.connect(&format!("redis://{name}")).await.unwrap();
+    let holder = default_client(&server.url()).await;
+    let guard = holder.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(client.lock("k").acquire().wait(10 * SOON).into_future());
+    listened(&server, "k", 1).await;
+    let hangs = old.flow(Select::NEW, Way::Both, Flow::Stall);
+    assert!(old.cut(Select::SUBSCRIBERS) > 0);
+    listened(&server, "k", 0).await;
+    hangs.reach(1, SOON).await;
+    names.lead(name, [new.addr()]);
+    listened(&server, "k", 1).await;
+    row.injected("handshake that hangs", hangs.hits());
+    guard.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+}
+
 async fn f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_once(row: &Row) {
     let name = &*own_name("twins");
     let servers = [RedisServer::start().await, RedisServer::start().await];
@@ -144,6 +175,7 @@ rows! {
     Real:
         f115_name_of_two_masters_leads_programs_to_one_of_them_and_each_warns_once,
         f115_replica_and_second_address_of_the_server_are_no_other_masters,
+        f100_connection_for_messages_that_hangs_at_the_old_address_is_made_at_the_new_one,
         f100_answers_that_change_again_after_a_move_are_told_in_one_warning,
         f100_seed_whose_answers_change_again_after_a_move_is_told_of_in_one_warning;
 }

@@ -4,6 +4,7 @@ mod confirmed;
 mod connected;
 mod cut_off;
 mod grace;
+mod hanging;
 mod one_address;
 pub(crate) mod pair;
 mod promoted;
@@ -16,6 +17,7 @@ pub(crate) fn rows() -> Vec<Listed> {
         confirmed::rows(),
         cut_off::rows(),
         grace::rows(),
+        hanging::rows(),
         one_address::rows(),
         connected::rows(),
         sentinel::rows(),

@@ -33,6 +33,11 @@ impl ReconnectPause {
         }
     }
 
+    /// The next pause is the shortest one: what was tried until now says nothing of the next try.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self::new(self.longest);
+    }
+
     /// How long it is at most.
     pub(crate) fn next(&self) -> Duration {
         self.next

@@ -59,6 +59,7 @@ impl Link {
             config: &self.config,
             member: &**self,
             on_push: &on_push,
+            elsewhere: &self.elsewhere,
         };
         self.opening.connect(link).await
     }
@@ -150,9 +151,10 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         let useless = link.useless.load(Ordering::Relaxed);
         let pause = ReconnectPause::after(useless, link.config.longest_pause);
         let outages = Arc::clone(&link.config.outages);
-        (useless, pause, outages, Arc::clone(&link.wanted))
+        let (wanted, elsewhere) = (Arc::clone(&link.wanted), Arc::clone(&link.elsewhere));
+        (useless, pause, outages, wanted, elsewhere)
     };
-    let Some((useless, mut pause, outages, wanted)) = link.upgrade().map(before) else {
+    let Some((useless, mut pause, outages, wanted, elsewhere)) = link.upgrade().map(before) else {
         return;
     };
     if useless > 0 {
@@ -180,7 +182,11 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         };
         // Not held during the pause, so that the link can be dropped.
         drop(link);
-        pause.sleep(was_refused, &wanted).await;
+        let moved = elsewhere.next();
+        tokio::select! {
+            () = pause.sleep(was_refused, &wanted) => {}
+            () = moved => pause.begin_again(),
+        }
     }
 }
 

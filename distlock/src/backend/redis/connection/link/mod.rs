@@ -60,6 +60,8 @@ pub(crate) struct Link {
     settled: Changes,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
     wanted: Arc<Notify>,
+    /// The server is elsewhere now. A try to connect to where it was ends, as does the pause after a failed one.
+    elsewhere: Arc<Changes>,
     /// The number of the current connection, or of the last one. It changes while `phase` is changed, as the two below do.
     epoch: AtomicU64,
     /// The number of the last connection that replaced another one; 0 if there was none.
@@ -95,6 +97,7 @@ impl Link {
         Arc::new(Self {
             config,
             wanted: Arc::default(),
+            elsewhere: Arc::default(),
             phase: watch::Sender::new(Phase::new()),
             settled: Changes::default(),
             epoch: AtomicU64::new(0),
@@ -327,12 +330,15 @@ impl Link {
     }
 
     /// Replaces the current connection, because it leads to the wrong server. What that server answers from now on must
-    /// not be believed; see [`has_left`](Link::has_left).
+    /// not be believed; see [`has_left`](Link::has_left). A try to connect that is under way begins again.
     pub(crate) fn leave(self: &Arc<Self>) {
         let epoch = self.epoch();
         // Release, before the replacement: who reads an answer after it finds the number.
         self.left.fetch_max(epoch, Ordering::AcqRel);
-        let _was_current = self.replace(epoch);
+        if !self.replace(epoch) && self.phase.borrow().connects() {
+            // It may wait for the wrong server, which may hang, or pause before it looks where the server is.
+            self.elsewhere.announce();
+        }
     }
 
     pub(crate) fn has_left(&self, epoch: u64) -> bool {

@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout};
 use super::config::{LinkConfig, OnPush};
 use super::together::Member;
 use crate::backend::Fault;
-use crate::backend::redis::connection::addresses::{Endpoint, first_of, in_common_order};
+use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of, in_common_order};
 use crate::backend::redis::connection::connect::rejection::{connect_or_reason, rejection};
 use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, info};
 use crate::config::{GOODBYE_AGAIN_AFTER, PIPELINE_BUFFER};
-use crate::sync::Mutex;
+use crate::sync::{Changes, Mutex};
 
 /// An established connection.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub(super) struct For<'a> {
     pub(super) member: &'a dyn Member,
     /// Gets what the server sends unrequested.
     pub(super) on_push: &'a OnPush,
+    /// The server is elsewhere now.
+    pub(super) elsewhere: &'a Changes,
 }
 
 impl Opening {
@@ -56,19 +58,42 @@ impl Opening {
         *self.goodbye.lock() = None;
     }
 
-    /// Connects once, within the time that the client sets for that.
+    /// Connects once, within the time that the client sets for that. If the server moves meanwhile, it begins again.
     pub(super) async fn connect(&self, link: For<'_>) -> Result<(Connected, Endpoint), Fault> {
         let within = link.config.connector.timeout();
-        match timeout(within, self.establish(link)).await {
-            Ok(connected) => connected,
-            Err(_) => Err(self.unfinished(within)),
+        loop {
+            match timeout(within, self.establish(link)).await {
+                Ok(Ok(Some(connected))) => return Ok(connected),
+                Ok(Ok(None)) => {}
+                Ok(Err(fault)) => return Err(fault),
+                Err(_) => return Err(self.unfinished(within)),
+            }
         }
     }
-    /// Connects to the server, where it is at the moment, and checks that it is the server that is expected.
-    async fn establish(&self, link: For<'_>) -> Result<(Connected, Endpoint), Fault> {
+
+    /// Connects to the server, where it is at the moment, and checks that it is the server that is expected. `None`: the server is
+    /// elsewhere by now.
+    async fn establish(&self, link: For<'_>) -> Result<Option<(Connected, Endpoint)>, Fault> {
         let config = link.config;
         *self.step.lock() = Step::Connection;
         let address = config.server.locate().await?;
+        // From here on: a search announces what it finds itself.
+        let moved = link.elsewhere.next();
+        tokio::select! {
+            // In this order: a connection that was made is taken, and left again if it leads to the wrong server.
+            biased;
+            connected = self.establish_to(link, address) => connected.map(Some),
+            () = moved => Ok(None),
+        }
+    }
+
+    /// Connects to the server at this address.
+    async fn establish_to(
+        &self,
+        link: For<'_>,
+        address: Address,
+    ) -> Result<(Connected, Endpoint), Fault> {
+        let config = link.config;
         *self.step.lock() = Step::LookUp(address.clone());
         let mut endpoints = config.connector.endpoints(&address).await?;
         if config.expected == Expected::Server {
