@@ -119,10 +119,13 @@ impl Expansion<'_> {
         };
         let on_busy = self.handler(on_busy);
         quote_spanned! {Span::mixed_site()=>
-            if __error.is_held_by_another() {
-                #on_busy.make(__error)
-            } else {
-                #on_error
+            {
+                let __refused = &__error;
+                if __refused.is_held_by_another() {
+                    #on_busy.make(__error)
+                } else {
+                    #on_error
+                }
             }
         }
     }

@@ -11,6 +11,9 @@ use crate::options::template::{Piece, Placeholder, Template};
 
 impl Expansion<'_> {
     /// `let mut __keys = ..`, with a statement for each key.
+    ///
+    /// The keys, and each template, are named through a reference: its methods come before those that a trait of the user gives to
+    /// all types, also if these take `self` or `&self`.
     pub(super) fn keys(&self) -> TokenStream {
         let keys: Vec<_> = match &self.args.keys {
             Keys::Single(key) => vec![self.add(key)],
@@ -22,6 +25,7 @@ impl Expansion<'_> {
         };
         quote_spanned! {Span::mixed_site()=>
             let mut __keys = __distlock_private::Keys::new();
+            let __list = &mut __keys;
             #(#keys)*
         }
     }
@@ -35,13 +39,13 @@ impl Expansion<'_> {
 
     fn add(&self, key: &Key) -> TokenStream {
         let key = self.key(key);
-        quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
+        quote_spanned!(Span::mixed_site()=> #key __list.add(__key);)
     }
 
     /// The span is that of the expression, where rustc reports a type that yields no keys.
     fn add_all(&self, all: &Expr) -> TokenStream {
         let span = mixed_site_at(all.span());
-        quote_spanned!(span=> __distlock_private::KeyList::add_to(#all, &mut __keys);)
+        quote_spanned!(span=> __distlock_private::KeyList::add_to(#all, __list);)
     }
 
     /// `let __key = ..`, with a statement for each placeholder.
@@ -61,14 +65,15 @@ impl Expansion<'_> {
         // The span of the literal, so that an error about a placeholder underlines the literal only.
         let span = mixed_site_at(template.literal.span());
         let pieces = template.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => quote_spanned!(span=> __key.text(#text);),
+            Piece::Text(text) => quote_spanned!(span=> __pieces.text(#text);),
             Piece::Placeholder(Placeholder { source, expr }) => {
                 let expr = self.resolve_parameters(expr.to_token_stream());
-                quote_spanned!(span=> __key.part(#source, &(#expr));)
+                quote_spanned!(span=> __pieces.part(#source, &(#expr));)
             }
         });
         quote_spanned! {span=>
             let mut __key = __distlock_private::Template::new();
+            let __pieces = &mut __key;
             #(#pieces)*
             let __key = __key.finish();
         }

@@ -159,7 +159,9 @@ impl Expansion<'_> {
     /// `let __token = ..`, if the option `token` is set.
     fn token(&self) -> Option<TokenStream> {
         self.args.token.as_ref()?;
-        Some(quote_spanned!(Span::mixed_site()=> let __token = __held.token();))
+        Some(
+            quote_spanned!(Span::mixed_site()=> let __token = __distlock_private::Held::token(&__held);),
+        )
     }
 
     /// The import of everything that the expansion calls.

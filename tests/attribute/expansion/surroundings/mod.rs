@@ -2,6 +2,7 @@
 
 pub mod depth;
 pub mod dollar_crate;
+pub mod extension_traits;
 pub mod forbidden_lints;
 pub mod lints;
 pub mod macro_rules;
