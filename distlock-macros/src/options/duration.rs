@@ -86,9 +86,11 @@ fn bare_number(name: &str, number: &str) -> Result<Duration, String> {
         Ok(_) => Err(format!(
             "`{name} = {number}` needs quotes; write \"{number}\""
         )),
-        Err(_) => Err(format!(
+        Err(_) if is_number(number) => Err(format!(
             "`{name} = {number}` has no unit; write \"{number}s\""
         )),
+        // Its unit is none, such as that of `5min`.
+        Err(invalid) => Err(invalid),
     }
 }
 
@@ -167,5 +169,22 @@ mod tests {
             seen += 1;
         }
         assert!(seen > 15, "{seen} texts");
+    }
+
+    #[test]
+    fn number_without_quotes_is_told_of_its_unit_only_if_it_has_none() {
+        for (number, says) in [
+            ("5", "`wait = 5` has no unit; write \"5s\""),
+            ("0.5", "`wait = 0.5` has no unit; write \"0.5s\""),
+            ("5s", "`wait = 5s` needs quotes; write \"5s\""),
+            ("5min", "invalid duration `5min`; expected e.g. `500ms`"),
+            ("5sec", "invalid duration `5sec`; expected e.g. `500ms`"),
+            ("1_000ms", "invalid duration `1_000ms`; expected e.g."),
+            ("5M", "`M` means month in `5M`; write `5m` for minutes"),
+        ] {
+            let said = bare_number("wait", number).unwrap_err();
+            assert!(said.starts_with(says), "{number}: {said}");
+        }
+        assert_eq!(bare_number("wait", "0"), Ok(Duration::ZERO));
     }
 }
