@@ -167,7 +167,7 @@ pub(crate) fn async_body(function: &Function) -> Result<AsyncBody> {
     }
     let message = if sig.ident.to_string().starts_with("expect_") {
         ON_A_MOCK
-    } else if return_type::future_output(&function.return_type()).is_some() {
+    } else if return_type::is_future(&function.return_type()) {
         "`#[distributed_lock]` on a function that returns a future needs `async move { .. }` or \
          `Box::pin(async move { .. })` as its whole body: code outside of it would run without the lock"
     } else {
@@ -305,6 +305,17 @@ mod tests {
             let text = refusal(item);
             assert!(text.contains(says) && !text.contains("mock"), "{text}");
         }
+    }
+
+    #[test]
+    fn function_whose_future_is_an_alias_is_told_what_its_body_has_to_be() {
+        let boxed = quote!(
+            fn pay(id: u64) -> BoxFuture<'static, u64> {
+                async move { id }.boxed()
+            }
+        );
+        let text = refusal(boxed);
+        assert!(text.contains("as its whole body"), "{text}");
     }
 
     #[test]

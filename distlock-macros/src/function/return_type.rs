@@ -93,6 +93,18 @@ pub(crate) fn future_output(ty: &Type) -> Option<Type> {
     }
 }
 
+/// Whether a type is a future. An alias is one by its name, such as `BoxFuture<'a, T>`.
+pub(crate) fn is_future(ty: &Type) -> bool {
+    let is_named_so = match ty {
+        Type::Path(path) => {
+            let last = path.path.segments.last();
+            last.is_some_and(|last| last.ident.to_string().ends_with("Future"))
+        }
+        _ => false,
+    };
+    is_named_so || future_output(ty).is_some()
+}
+
 fn output_of_bound(bound: &TypeParamBound) -> Option<Type> {
     let TypeParamBound::Trait(bound) = bound else {
         return None;
