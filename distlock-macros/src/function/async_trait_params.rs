@@ -85,11 +85,18 @@ fn retain(block: &Group, mut wanted: impl FnMut(&[TokenTree]) -> bool) -> Group 
 fn let_statement_end(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
     let starts = before.last().is_none_or(|tree| match tree {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-        other => other.to_string() == ";",
+        other => is_semicolon(other),
     });
-    let is_let = without_attributes(trees).first()?.to_string() == "let";
-    let end = trees.iter().position(|tree| tree.to_string() == ";")?;
-    (starts && is_let).then_some(end + 1)
+    let is_let = matches!(without_attributes(trees), [TokenTree::Ident(word), ..] if word == "let");
+    if !(starts && is_let) {
+        return None;
+    }
+    let end = trees.iter().position(is_semicolon)?;
+    Some(end + 1)
+}
+
+fn is_semicolon(tree: &TokenTree) -> bool {
+    matches!(tree, TokenTree::Punct(punct) if punct.as_char() == ';')
 }
 
 /// The tokens behind the attributes of a statement: `async_trait` repeats the `#[cfg]` of a parameter there.
