@@ -37,6 +37,10 @@ pub(crate) enum KeyError {
         name: String,
         others: Vec<String>,
     },
+    /// The route has several captures of this name of the template.
+    SeveralCaptures {
+        name: String,
+    },
     /// The body cannot be read as what the key function needs.
     Body(BodyError),
 }
@@ -76,7 +80,9 @@ impl KeyError {
 
     pub(crate) fn rejection(&self) -> Rejection {
         match self {
-            Self::Misspelt { .. } | Self::NoCapture { .. } => Rejection::new(Reason::Config),
+            Self::Misspelt { .. } | Self::NoCapture { .. } | Self::SeveralCaptures { .. } => {
+                Rejection::new(Reason::Config)
+            }
             Self::Body(error) => error.rejection(),
             _ => Rejection::new(Reason::Key),
         }
@@ -135,6 +141,11 @@ impl fmt::Display for KeyError {
                 "the key template has `<path.{name}>`, and the route has no capture `{name}`; it has `{}`. Name one of these, put \
                  the layer on the routes that have the capture, or make it `optional()`",
                 others.join("`, `")
+            ),
+            Self::SeveralCaptures { name } => write!(
+                f,
+                "the key template has `<path.{name}>`, and the route has several captures `{name}`; give them different names, or \
+                 take the key from the extractor `Path`"
             ),
             Self::Body(error) => error.fmt(f),
         }

@@ -40,7 +40,8 @@ pub enum ViaTemplate {}
 /// A request that lacks a value is answered with 400, or runs unlocked if the layer's key is
 /// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: the
 /// layer does not know which of the repeated values the handler will use. A capture that the route does not have, where it has others,
-/// is a mistake of the program: 500 `urn:distlock:config`, unless the key is optional, and the log names the captures of the route.
+/// is a mistake of the program: 500 `urn:distlock:config`, unless the key is optional, and the log names the captures of the route. So is
+/// a capture of which the route has several, as in `/tenants/{id}/orders/{id}`.
 ///
 /// Values are not escaped. Clients choose them, so separate two values with a character that neither can contain.
 ///
@@ -135,10 +136,7 @@ impl Template {
                     Value::Present(value) => key.push_str(&value),
                     Value::Missing => missing = missing.or(Some(placeholder)),
                     // Even if another value is missing: a client must not skip an optional lock by repeating a value.
-                    Value::Ambiguous => {
-                        let what = placeholder.to_string();
-                        return Err(KeyError::Ambiguous { what });
-                    }
+                    Value::Ambiguous => return Err(placeholder.ambiguous(captures)),
                 },
             }
         }
@@ -186,6 +184,20 @@ impl Placeholder {
                 others: captures.iter().map(|(own, _)| own.clone()).collect(),
             },
             _ => KeyError::Missing {
+                what: self.to_string(),
+            },
+        }
+    }
+
+    /// Several captures of one name are a mistake of the program as well.
+    fn ambiguous(&self, captures: &Captures) -> KeyError {
+        let times = |name: &String| {
+            let captures = captures.iter().flatten();
+            captures.filter(|(own, _)| own == name).count()
+        };
+        match self {
+            Self::Path(name) if times(name) > 1 => KeyError::SeveralCaptures { name: name.clone() },
+            _ => KeyError::Ambiguous {
                 what: self.to_string(),
             },
         }

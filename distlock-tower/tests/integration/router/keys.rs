@@ -102,6 +102,18 @@ async fn template_reads_captures_of_outer_routers_and_the_full_path() {
 }
 
 #[tokio::test]
+async fn capture_of_which_the_route_has_several_is_500() {
+    let layer = LockLayer::new(Client::in_memory()).key_template("<path.id>");
+    let orders = Router::new()
+        .route("/orders/{id}", post(held_key))
+        .route_layer(layer);
+    let nested = Router::new().nest("/tenants/{id}", orders);
+    send(nested, post_to("/tenants/1/orders/7"))
+        .await
+        .is_problem("config", 500, false);
+}
+
+#[tokio::test]
 async fn optional_capture_that_is_not_utf8_is_400() {
     let layer = |template: &str| {
         let layer = LockLayer::new(Client::in_memory()).key_template(template);
