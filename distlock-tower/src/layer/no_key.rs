@@ -33,6 +33,7 @@ settings_without_a_key!(
     wait(value),
     lease(value),
     max_hold(value),
+    hold_at_least(value),
     request_body_timeout(value),
     drain_limit(value),
     max_waiters(value),

@@ -33,6 +33,31 @@ fn refusal<T>(making: impl FnOnce() -> T) -> String {
 }
 
 #[test]
+fn each_setting_of_a_layer_without_a_key_says_what_is_missing() {
+    let without_a_key = include_str!("../../src/layer/no_key.rs");
+    let settings = [
+        include_str!("../../src/layer/mod.rs"),
+        include_str!("../../src/layer/setters.rs"),
+        include_str!("../../src/lock_setters.rs"),
+    ];
+    let methods = settings
+        .iter()
+        .flat_map(|file| file.split("pub fn ").skip(1));
+    let setters: Vec<_> = methods
+        .filter_map(|method| {
+            let (head, _) = method.split_once(')')?;
+            let name = head.split(['(', '<']).next()?;
+            head.contains("self").then_some(name)
+        })
+        .collect();
+    assert!(setters.len() > 15, "{setters:?}");
+    for name in setters {
+        let explained = without_a_key.contains(&format!("    {name}("));
+        assert!(explained, "`{name}` before the key is an unknown method");
+    }
+}
+
+#[test]
 fn settings_that_cannot_work_are_refused_where_the_layer_is_made() {
     let client = Client::in_memory();
     let servers = || {
