@@ -13,6 +13,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::runtime::{Handle, Id};
 use crate::sync::task::boxed;
+use crate::telemetry;
 
 /// Which tasks run, and where the next one is started.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct Tasks {
     runtimes: Mutex<Runtimes>,
     /// The tasks of holds that have ended with their runtimes, until another runtime is known.
     hold_tasks: Mutex<Vec<Weak<dyn HoldTask>>>,
+    /// Whether the log says already that the last runtime has ended too early, and no task has run since.
+    is_end_told: AtomicBool,
 }
 
 /// The task of a single hold. It needs a runtime as the tasks of a client do.
@@ -192,6 +195,18 @@ impl Session {
         }
     }
 
+    /// Says once that the last known runtime has ended before all was released: nobody does it if the program ends now. What is in
+    /// memory ends with the program.
+    fn tell_early_end(&self) {
+        let is_left = self.backend.has_connection()
+            && !self.closed.is_set()
+            && (!self.watchdog.is_empty() || self.releaser.pending() > 0);
+        // Relaxed: nothing else depends on who says it.
+        if is_left && !self.tasks.is_end_told.swap(true, Ordering::Relaxed) {
+            telemetry::runtime_ended_early(&self.backend.servers());
+        }
+    }
+
     /// Starts the task of a hold again, which has ended with the runtime `ended`: in the newest of the others, or by the next call of
     /// this client in another one.
     pub(crate) fn restart_elsewhere(&self, task: Weak<dyn HoldTask>, ended: Id) {
@@ -233,6 +248,12 @@ impl ServingTask {
         drop(runtime.spawn(boxed(async move {
             // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
             let mut serving = serving;
+            // A runtime that runs tasks is not ending. Relaxed: nothing else depends on it.
+            serving
+                .session
+                .tasks
+                .is_end_told
+                .store(false, Ordering::Relaxed);
             // The task wakes waiters, and a user's waker may panic. The task is then run again, because the other holds
             // still need it.
             while let Err(_panic) = AssertUnwindSafe(run(Arc::clone(&serving.session)))
@@ -274,7 +295,7 @@ impl Drop for ServingTask {
         tasks.note_cut_off();
         tasks.forget_runtime(self.runtime);
         let Some(newest) = tasks.newest_runtime() else {
-            return;
+            return self.session.tell_early_end();
         };
         if self.session.retirement.has_begun() {
             // Releases are all that a client without a handle still has to do.

@@ -94,7 +94,7 @@ pub(super) enum Value {
     ReadersWait,
     /// The number of a semaphore or a latch.
     Number(i64),
-    /// What is remembered of one request to change a number.
+    /// What is remembered of one request to change a number, or of an owner of permits that was withdrawn.
     Mark(number::Mark),
     /// Which opening of a latch was the last one.
     Opened(u64),

@@ -122,6 +122,15 @@ pub(crate) fn held_after_close(
     );
 }
 
+/// The last runtime in which the client had tasks has ended, and something is left to be released.
+pub(crate) fn runtime_ended_early(server: &str) {
+    log!(
+        warn, target: TARGET, server,
+        "the runtime ended before all was released; if the program ends now, keys stay taken until their leases end, and permits of a \
+         plain semaphore for good: call `Client::close` before the program ends"
+    );
+}
+
 pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
     log!(
         info, target: TARGET, %former, %new,

@@ -1,4 +1,5 @@
-//! What semaphores and latches share in memory: a number under a key, and a mark for each request to change it.
+//! What semaphores and latches share in memory: a number under a key, and a mark for each request to change it. Expirable
+//! semaphores mark their requests here as well.
 //!
 //! # Invariants
 //! 1. A change and the mark of its request are stored in one step, so a request that is sent twice takes effect once.

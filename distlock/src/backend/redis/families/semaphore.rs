@@ -27,7 +27,7 @@ pub(crate) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
     reply::attempted_permits(value.await?, false)
 }
 
-/// The keys and arguments of the script that states what an owner has. It states one.
+/// The keys and arguments of the script that states what an owner has. The script takes one, so a batch has one.
 pub(crate) fn statements(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     |call| {
         let targets = batch.iter().map(|renewal| &renewal.target);
