@@ -8,6 +8,7 @@ pub mod kinds;
 mod latch;
 mod lock;
 mod multi;
+mod not_awaited;
 mod red_lock;
 mod rw;
 mod semaphore;
