@@ -77,6 +77,10 @@ async fn default_user_has_a_password_alone() {
     set.query_async::<()>(&mut admin).await.unwrap();
     let error = Client::connect(&server.url()).await.unwrap_err();
     assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+    assert!(
+        error.to_string().contains("redis://:password@host"),
+        "{error}"
+    );
     let builder = Client::builder()
         .credentials_from(|| async { Ok::<_, io::Error>(Credentials::of_default_user("other")) });
     let by_url = server.url().replace("//", "//:other@");

@@ -8,6 +8,10 @@ use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Form, Publish};
 use crate::backend::{Fault, cause};
 
+/// Why a login was refused that had no password, and what to do. The server's own words are about the command HELLO.
+const NO_PASSWORD: &str = "NOAUTH: the server asks for a password, and the client has none; write it in the URL, as in \
+    `redis://:password@host` or `redis://user:password@host`, and that of Sentinels as `sentinel_password=..`";
+
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
 /// executed.
 pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
@@ -36,6 +40,7 @@ pub(crate) fn refused(server: &str, error: RedisError) -> Fault {
         return Fault::NotNow(cause(text));
     }
     match reply::fault(error) {
+        Fault::Denied(..) if text.contains("NOAUTH") => Fault::LoginDenied(cause(NO_PASSWORD)),
         Fault::Denied(_, cause) => Fault::LoginDenied(cause),
         Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
         other => other,

@@ -8,6 +8,9 @@ pub(super) fn looks_like(text: &str) -> Option<&'static str> {
     if text.starts_with(['"', '\'', '`']) {
         return Some("the text has quotes around it; leave them out");
     }
+    if text.starts_with('$') {
+        return Some("it is the name of a variable, which nothing has replaced by its value");
+    }
     let lower = text.to_ascii_lowercase();
     if lower.starts_with("redis-cli") || lower.starts_with("valkey-cli") {
         return Some("it looks like a command; take the URL that stands in it");
@@ -28,6 +31,9 @@ pub(super) fn looks_like(text: &str) -> Option<&'static str> {
                 "it is an address of HTTP; use the provider's address for the protocol of Redis",
             ),
             "sentinel" => Some("write `redis+sentinel://`"),
+            "memory" | "mem" => Some(
+                "locks in memory have no URL; call `Client::in_memory` or `Builder::in_memory`",
+            ),
             _ => None,
         };
     }

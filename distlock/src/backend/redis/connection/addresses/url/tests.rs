@@ -327,6 +327,8 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
             "looks like `host:port`; write `redis://`",
         ),
         ("\"redis://h\"", "has quotes around it"),
+        ("${REDIS_URL}", "the name of a variable"),
+        ("memory://", "call `Client::in_memory`"),
         ("tcp://h:6379", "instead of `tcp://`"),
         ("redis:h:6379", "no `//` after the scheme"),
         ("/run/redis.sock", "write `unix://`"),
