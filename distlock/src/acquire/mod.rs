@@ -145,6 +145,7 @@ impl<G: FromGuard> Acquire<G> {
     /// assert!(lock.acquire().wait(Duration::ZERO).await.unwrap_err().is_busy());
     /// # Ok(()) }
     /// ```
+    #[doc(alias("timeout", "wait_time"))]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = Some(wait);
         self
@@ -264,6 +265,7 @@ impl<G: FromGuard> Acquire<G> {
     /// assert_eq!(sum, 3);
     /// # Ok(()) }
     /// ```
+    #[doc(alias("using", "with_lock"))]
     pub fn run<F: Future>(self, body: F) -> Run<F> {
         Run::new(self.acquiring(), body)
     }
@@ -333,6 +335,7 @@ impl<G: Leased> Acquire<G> {
     /// assert!(!guard.is_held());
     /// # Ok(()) }
     /// ```
+    #[doc(alias("ttl", "lease_time"))]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = Some(lease);
         self
@@ -366,6 +369,7 @@ impl<G: Leased> Acquire<G> {
     /// assert!(client.lock("report").try_acquire().await?.is_some());
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "lock_at_most_for")]
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.bounds().max_hold = Some(most);
         self
@@ -402,6 +406,7 @@ impl<G: Leased> Acquire<G> {
     /// job.run(async {}).await
     /// # }
     /// ```
+    #[doc(alias = "lock_at_least_for")]
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.bounds().hold_at_least = time;
         self

@@ -26,6 +26,7 @@ impl Client {
     /// let client = distlock::Client::connect("redis://127.0.0.1:6379").await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "open")]
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }

@@ -30,6 +30,7 @@ impl Client {
     /// assert!(refused.unwrap_err().is_permanent());
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_lock")]
     pub fn lock(&self, key: impl Into<String>) -> Lock {
         self.lock_of(key)
     }
@@ -62,6 +63,7 @@ impl Client {
     /// let _guard = lock.acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_spin_lock")]
     pub fn spin_lock(&self, key: impl Into<String>) -> SpinLock {
         self.lock_of(key)
     }
@@ -78,6 +80,7 @@ impl Client {
     /// let _guard = lock.acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_fenced_lock")]
     pub fn fenced_lock(&self, key: impl Into<String>) -> FencedLock {
         self.lock_of(key)
     }
@@ -94,6 +97,7 @@ impl Client {
     /// let _guard = client.multi_lock(["order:42", "stock:7", "item:9"]).acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_multi_lock")]
     pub fn multi_lock<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter();
         MultiLock::new(keys.map(|key| self.handle(Kind::Reentrant, key)))
@@ -112,6 +116,7 @@ impl Client {
     /// let _permit = seats.acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_permit_expirable_semaphore")]
     pub fn expirable_semaphore(&self, key: impl Into<String>) -> ExpirableSemaphore {
         ExpirableSemaphore::new(self.handle(Kind::ExpirableSemaphore, key))
     }
@@ -128,6 +133,7 @@ impl Client {
     /// let _guard = lock.acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_fair_lock")]
     pub fn fair_lock(&self, key: impl Into<String>) -> FairLock {
         self.lock_of(key)
     }
@@ -162,6 +168,7 @@ impl Client {
     /// assert!(lock.write().try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_read_write_lock")]
     pub fn rw_lock(&self, key: impl Into<String>) -> RwLock {
         RwLock::new(self.handle(Kind::Read, key))
     }
@@ -180,6 +187,7 @@ impl Client {
     /// let _permit = pool.acquire().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_semaphore")]
     pub fn semaphore(&self, key: impl Into<String>) -> Semaphore {
         Semaphore::new(self.handle(Kind::Semaphore, key))
     }
@@ -196,6 +204,7 @@ impl Client {
     /// started.wait().await?; // no count is set, so there is nothing to wait for
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "get_count_down_latch")]
     pub fn count_down_latch(&self, key: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(self.handle(Kind::CountDownLatch, key))
     }

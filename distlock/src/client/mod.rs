@@ -70,6 +70,7 @@ use crate::telemetry;
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
+#[doc(alias("RedissonClient", "LockManager"))]
 #[derive(Clone)]
 pub struct Client {
     lives: Arc<Lives>,
@@ -230,6 +231,7 @@ impl Client {
     /// client.close(Duration::from_secs(5)).await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "shutdown")]
     pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
         let registry = self.lives.close();
         let session = &registry.session;

@@ -46,6 +46,7 @@ use crate::resource::kind::Kind;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "Redlock")]
 #[derive(Clone, Debug)]
 pub struct Quorum {
     clients: Arc<[Client]>,

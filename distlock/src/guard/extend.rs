@@ -75,6 +75,7 @@ impl Guard {
     /// guard.release().await
     /// # }
     /// ```
+    #[doc(alias = "renew")]
     pub async fn extend(&self, lease: Duration) -> Result<Instant, Error> {
         let shares = self.share_refs();
         self.check_extension(&shares, lease)?;

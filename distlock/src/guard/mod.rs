@@ -55,6 +55,7 @@ use crate::wait::quorum::QuorumHold;
 /// assert!(!client.lock("order:42").is_locked().await?);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "MutexGuard")]
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard(Shares);
 

@@ -39,6 +39,7 @@ impl Guard {
     /// assert!(guard.release().await.unwrap_err().is_lost());
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "unlock")]
     pub async fn release(self) -> Result<(), Error> {
         let share = match self.0 {
             Shares::One(share) => share,

@@ -47,6 +47,7 @@ use crate::primitives::kinds::{Fair, NonReentrantFair};
 /// assert!(one? <= two?);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RFairLock")]
 pub type FairLock = Lock<Fair>;
 
 /// A lock that is granted in the order of arrival and cannot be entered again inside its own scope; made by

@@ -46,4 +46,5 @@ use crate::primitives::kinds::Fenced;
 /// assert!(lock.acquire().await?.token() > token);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RFencedLock")]
 pub type FencedLock = Lock<Fenced>;

@@ -56,6 +56,7 @@ use crate::error::Error;
 /// assert_eq!(left?, 0);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RCountDownLatch")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its methods is called and awaited"]
 pub struct CountDownLatch {

@@ -58,6 +58,7 @@ use crate::resource::owner::Holder;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
+#[doc(alias("RLock", "Mutex"))]
 #[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct Lock<K: LockKind = Reentrant> {
     pub(super) handle: Handle,
@@ -128,6 +129,7 @@ impl<K: LockKind> Lock<K> {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "lock")]
     #[track_caller]
     pub fn acquire(&self) -> Acquire<K::Guard> {
         Acquire::new(LockSet::One(self.handle.clone()))
@@ -155,6 +157,7 @@ impl<K: LockKind> Lock<K> {
     /// assert!(lock.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "try_lock")]
     #[track_caller]
     pub fn try_acquire(
         &self,
@@ -308,6 +311,7 @@ impl<K: LockKind> Lock<K> {
     /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
     /// # Ok(()) }
     /// ```
+    #[doc(alias("remain_time_to_live", "ttl"))]
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         self.handle.remaining_lease().await
     }
@@ -352,6 +356,7 @@ impl<K: LockKind> Lock<K> {
     /// assert!(!lock.is_locked().await?);
     /// # Ok(()) }
     /// ```
+    #[doc(alias = "force_unlock")]
     pub async fn force_release(&self) -> Result<bool, Error> {
         self.handle.force_release().await
     }

@@ -56,6 +56,7 @@ use crate::sync::try_all;
 /// assert_eq!(placed, "placed");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RedissonMultiLock")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct MultiLock {

@@ -45,6 +45,7 @@ use crate::wait::quorum::majority_of;
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RedissonRedLock")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct RedLock {

@@ -73,6 +73,7 @@ use crate::resource::kind::Kind;
 /// assert_eq!((shown, written), ("shown", "written"));
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RReadWriteLock")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `.read().acquire()` or `.write().acquire()` and await it"]
 pub struct RwLock {

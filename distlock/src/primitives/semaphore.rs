@@ -46,6 +46,7 @@ use crate::guard::permit::Permit;
 /// assert_eq!(printed, "printed");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RSemaphore")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct Semaphore {

@@ -33,6 +33,7 @@ use crate::primitives::kinds::Spin;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RedissonSpinLock")]
 pub type SpinLock = Lock<Spin>;
 
 impl Lock<Spin> {

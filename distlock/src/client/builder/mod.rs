@@ -84,6 +84,7 @@ impl Builder {
     ///     .in_memory(&distlock::MemoryServer::new())?;
     /// # Ok::<(), distlock::Error>(())
     /// ```
+    #[doc(alias("lock_watchdog_timeout", "ttl"))]
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
         self.settings.watchdog_timeout = Some(lease);
         self
@@ -141,6 +142,7 @@ impl Builder {
     ///     .in_memory(&distlock::MemoryServer::new())?;
     /// # Ok::<(), distlock::Error>(())
     /// ```
+    #[doc(alias = "namespace")]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.key_prefix = Some(prefix.into());
         self

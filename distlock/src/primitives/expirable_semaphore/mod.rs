@@ -57,6 +57,7 @@ use crate::guard::expirable_permit::ExpirablePermit;
 /// assert_eq!(seats.available_permits().await?, 2);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "RPermitExpirableSemaphore")]
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `.acquire()` and await it"]
 pub struct ExpirableSemaphore {
