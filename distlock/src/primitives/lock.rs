@@ -141,6 +141,10 @@ impl<K: LockKind> Lock<K> {
     /// this method does not join. A [read lock](crate::ReadLock) is free while there are readers, but not while a writer
     /// holds the lock or waits for it.
     ///
+    /// Keep the guard for as long as the work lasts: `if let Some(_guard) = lock.try_acquire().await? { .. }`. With
+    /// `if lock.try_acquire().await?.is_some() { .. }` the guard is dropped before the block begins, so the block runs without the lock,
+    /// and after `lock.try_acquire().await?;` all further code does. The compiler does not warn of either.
+    ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
