@@ -36,14 +36,15 @@ use crate::telemetry;
 
 /// A client of one lock server.
 ///
-/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands to each server that has its
-/// keys. From its first wait there on, it uses a second one for messages. A watchdog task renews its leases, and another task sends the releases of dropped
+/// A client is cheap to clone, and all clones are the same client, so it needs no `Arc` around it. It uses one connection for commands
+/// to each server that has its keys. From its first wait there on, it uses a second one for messages. A watchdog task renews its leases, and another task sends the releases of dropped
 /// guards. These tasks end when the last clone of the client and its last lock and guard are dropped. Releases that are pending
 /// at that moment are retried for at most one lease.
 ///
 /// # Runtimes
 /// A client needs a tokio runtime, and may outlive one. Its tasks and connections move to the runtime of the newest
-/// call, or are started again by the next call. If a runtime exists but is no longer driven, the tasks in it stop and
+/// call, or are started again by the next call. The runtime needs its timers, and for a real server its I/O: one that is made by hand
+/// calls `enable_all()`, and otherwise these tasks panic, and nothing renews the leases. If a runtime exists but is no longer driven, the tasks in it stop and
 /// holds end with their leases: do not use a client from a runtime that is only driven now and then.
 ///
 /// # Copies of a process

@@ -84,7 +84,7 @@ impl MultiLock {
     }
 
     /// Returns a multi-lock of these locks, which may be of different kinds and clients. Each fenced one has its
-    /// [token](crate::Guard::fencing_token).
+    /// [token](crate::Guard::fencing_token). A list of locks is converted by `locks.into_iter().map(Into::into)`.
     ///
     /// # Examples
     /// ```

@@ -292,7 +292,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires several permits, all of them or none.
+    /// Acquires several permits, all of them or none. If the semaphore has fewer permits in all, the acquisition waits until its
+    /// [wait](Acquire::wait) is over, and without a limit for ever.
     ///
     /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
     ///
