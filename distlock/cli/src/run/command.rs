@@ -1,6 +1,7 @@
 //! The command while the lock is held: its start, the signals for it, and its end.
 
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::held::{Held, KEY_VARIABLE};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
 use crate::output::{names, note};
-use crate::signals::Signals;
+use crate::signals::{Signals, is_passed_on};
 
 /// What runs so long after a kill may not be signalled, or is in the hands of the kernel, such as of a server of files that does not
 /// answer.
@@ -41,8 +42,9 @@ pub(super) enum Ended {
     },
 }
 
-/// Runs the command until it has ended: by itself, because the lock is lost, or because the longest hold is over. In the last case
-/// the lock stays held until the command and its group have ended. A signal ends the wait for what a kill has not ended. If a signal has come already, the command is not started.
+/// Runs the command until it has ended: by itself, of a signal, because the lock is lost, or because the longest hold is over. If the
+/// longest hold is over, or the command has died of a signal that is passed on, the lock stays held until its group has ended as well.
+/// A signal ends the wait for what a kill has not ended. If a signal has come already, the command is not started.
 pub(super) async fn command(
     args: &Run,
     held: &Held,
@@ -61,8 +63,13 @@ pub(super) async fn command(
     loop {
         tokio::select! {
             ended = child.ended() => {
+                // A shell dies of a signal at once, while what it has started still handles the same signal.
+                let died_of = ended.as_ref().ok().and_then(ExitStatusExt::signal);
+                let is_told = died_of.is_some_and(is_passed_on);
+                let is_held = is_overdue || kill_at.is_none();
+                let kill_at = kill_at.or_else(|| is_told.then(|| Instant::now() + args.kill_after));
                 if let Some(kill_at) = kill_at {
-                    end_group(&mut child, kill_at, is_overdue, signals).await;
+                    end_group(&mut child, kill_at, is_held, signals).await;
                 }
                 let status = ended.map_err(|error| Failed::new(Status::Software, error))?;
                 return Ok(Ended::Command { status, is_overdue });

@@ -221,23 +221,25 @@ async fn longest_hold_is_over_and_the_command_is_killed_and_the_lock_is_released
     assert_eq!(said["released"], true, "{said}");
 }
 
-#[tokio::test]
-async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_command_has_ended() {
+/// Runs a shell that dies of SIGTERM, and its child that does not. While the child runs, nobody else gets the lock.
+async fn is_held_until_the_group_ends(args: &[&str], is_told: bool, code: i32) {
     let server = RedisServer::start().await;
-    // A shell that dies of SIGTERM, and its child that does not.
     let child = format!("trap \"exit\" USR1; {}", IGNORES_TERM.replace('\'', "\""));
     let child = child.replace("running", "running $$");
     let script = format!("echo program $PPID; echo leader $$; sh -c '{child}' & wait");
     let url = server.url();
-    let args = ["run", "job", "--max-hold", "6s", "--kill-after", "1h"];
+    let run = ["run", "job", "--kill-after", "1h"];
     let program = ["--wait", PROGRAM, "--url", &url];
     let command = ["--", "sh", "-c", &script];
     // In a session without a terminal.
-    let mut run = Process::start("setsid", [&program, &args[..], &command].concat());
+    let mut run = Process::start("setsid", [&program, &run[..], args, &command].concat());
     let id = |line: String| line.split_whitespace().last()?.parse().ok().map(pid);
     let program = id(run.expect("program", SOON).await).unwrap();
     let leader = id(run.expect("leader", SOON).await).unwrap();
     run.expect("running", SOON).await;
+    if is_told {
+        kill_process(program, Signal::TERM).unwrap();
+    }
     run.expect("term", SOON).await;
     eventually(SOON, "the command has ended", || async {
         test_kill_process(leader).is_err()
@@ -247,8 +249,18 @@ async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_com
     assert_eq!(beside.status.code(), Some(75), "{}", stderr(&beside));
     // It reaches what is left of the group.
     kill_process(program, Signal::USR1).unwrap();
-    assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+    assert_eq!(run.wait(SOON).await.code(), Some(code), "{}", run.stderr());
     assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn longest_hold_is_over_and_the_lock_stays_held_until_the_group_of_the_command_has_ended() {
+    is_held_until_the_group_ends(&["--max-hold", "6s"], false, 79).await;
+}
+
+#[tokio::test]
+async fn command_dies_of_a_signal_and_the_lock_stays_held_until_its_group_has_ended() {
+    is_held_until_the_group_ends(&[], true, 128 + 15).await;
 }
 
 /// What a program is started by that may not signal its command, and what that command is started by. The command has another user.
