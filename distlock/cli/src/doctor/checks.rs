@@ -284,18 +284,23 @@ fn memory(info: &Info) -> Finding {
 fn persistence(info: &Info) -> Finding {
     let is_on = field(info, "aof_enabled") == "1";
     let write = field(info, "aof_last_write_status");
-    match (is_on, write) {
-        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
+    let snapshot = field(info, "rdb_last_bgsave_status");
+    match (is_on, write, snapshot) {
+        (_, _, "err") => Finding::new("persistence", Verdict::Bad, "its last snapshot has failed").advice(
+            "With save points and stop-writes-on-bgsave-error yes, which are the defaults, the server refuses commands that change \
+             something until a snapshot succeeds (MISCONF). Look at its disk, its memory and its log.",
+        ),
+        (true, "ok" | "", _) => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
             "If the machine crashes, the file lacks the locks of about the last second, except with appendfsync always. Clients can \
              wait after a restart, by `restart_grace` in their URL.",
         ),
-        (true, write) => {
+        (true, write, _) => {
             let value = format!("append-only file, its last write: {write}");
             Finding::new("persistence", Verdict::Bad, value).advice(
                 "The server cannot write, and refuses commands that change something. Look at its disk and its log.",
             )
         }
-        (false, _) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
+        (false, ..) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
             "A server that crashes comes back without its latest locks, and grants them again while their holders are at \
              work. Set appendonly yes, or have clients wait after a restart, by `restart_grace` in their URL.",
         ),
@@ -308,6 +313,14 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
     if role != "master" {
         return Finding::new("replicas", Verdict::Bad, format!("the role is {role}")).advice(
             "Locks are granted by masters. A replica refuses them: use the URL of the master.",
+        );
+    }
+    // The server tells it only if it has the setting.
+    if field(info, "min_slaves_good_slaves") == "0" {
+        let value = "min-replicas-to-write is set, and no replica follows";
+        return Finding::new("replicas", Verdict::Bad, value).advice(
+            "The server refuses commands that change something until replicas follow it (NOREPLICAS). Look at the replicas and at the \
+             network between.",
         );
     }
     let value = match count {

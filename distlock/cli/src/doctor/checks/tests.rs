@@ -38,6 +38,32 @@ fn full_memory_failed_writes_and_a_replica_are_told() {
 }
 
 #[test]
+fn server_that_refuses_writes_after_a_failed_snapshot_or_without_replicas_is_bad() {
+    for aof in ["0", "1"] {
+        let failed = info(&[
+            ("aof_enabled", aof),
+            ("aof_last_write_status", "ok"),
+            ("rdb_last_bgsave_status", "err"),
+        ]);
+        let found = persistence(&failed);
+        assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
+        assert!(found.advice.contains("MISCONF"), "{found:?}");
+    }
+    let master = ("role", "master");
+    let lonely = info(&[master, ("min_slaves_good_slaves", "0")]);
+    let found = replicas(&lonely, ServerLayout::Single);
+    assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
+    assert!(found.advice.contains("NOREPLICAS"), "{found:?}");
+    let followed = [
+        master,
+        ("min_slaves_good_slaves", "1"),
+        ("connected_slaves", "1"),
+    ];
+    let found = replicas(&info(&followed), ServerLayout::Single);
+    assert_eq!(found.verdict, Verdict::Ok, "{found:?}");
+}
+
+#[test]
 fn cluster_without_all_slots_is_bad() {
     let with = |served| {
         info(&[
