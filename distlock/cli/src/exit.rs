@@ -112,6 +112,11 @@ impl Failed {
         self
     }
 
+    /// The same with another status.
+    pub(crate) fn with(self, status: Status) -> Self {
+        Self { status, ..self }
+    }
+
     /// The same with more to say.
     pub(crate) fn and(mut self, more: impl fmt::Display) -> Self {
         self.message = format!("{}; {more}", self.message);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock::{
     Acquire, Client, Error, ExpirablePermit, ExpirableSemaphore, Guard, Leased, LockSource,
+    Primitive,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,13 +32,13 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// Acquires it. If the wait ends without the lock, the error says who holds it.
+    /// Acquires it. If the wait ends without the lock, the error says who holds it, or that the key has other data.
     pub(super) async fn acquire(client: &Client, args: &Run) -> Result<Self, Failed> {
         match Self::acquire_or_tell(client, args).await {
             Err(failed) if failed.status == Status::Busy => {
                 let seen = timeout(LAST_LOOK, last_look(client, args)).await;
                 Err(match seen.ok().flatten() {
-                    Some(seen) => failed.and(seen),
+                    Some((status, seen)) => failed.and(seen).with(status),
                     None => failed,
                 })
             }
@@ -110,11 +111,17 @@ impl Held {
     }
 }
 
-/// Who holds the first of the keys that is held, with the names of the clients, which a refusal does not tell. `None` if that is
-/// not known, or nobody holds them any more.
-async fn last_look(client: &Client, args: &Run) -> Option<String> {
+/// Who holds the first of the keys that is held, with the names of the clients, which a refusal does not tell. Or that a key has data of
+/// another program, which an acquisition takes for a lock. `None` if that is not known, or nobody holds them any more.
+async fn last_look(client: &Client, args: &Run) -> Option<(Status, String)> {
     for key in &args.keys {
         let report = client.inspect(key).await.ok()?;
+        if report.primitive == Primitive::OtherData {
+            let seen = format!(
+                "{key:?} has data of another program and is no lock: nobody gets it while the data is there"
+            );
+            return Some((Status::Software, seen));
+        }
         let mut holders = report.holders.iter();
         if let Some((holder, client)) = holders.find_map(|one| Some((one, one.client.as_ref()?))) {
             let name = plain(&client.name);
@@ -124,9 +131,10 @@ async fn last_look(client: &Client, args: &Run) -> Option<String> {
                 more => format!(" and {more} more"),
             };
             let owner = plain(&holder.owner);
-            return Some(format!(
+            let seen = format!(
                 "after the wait {key:?} was held by {name} from {address}, owner {owner}{more}"
-            ));
+            );
+            return Some((Status::Busy, seen));
         }
     }
     None

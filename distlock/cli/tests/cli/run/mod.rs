@@ -140,6 +140,23 @@ async fn wait_that_ends_looks_once_more_and_says_which_machine_has_the_lock() {
 }
 
 #[tokio::test]
+async fn key_with_data_of_another_program_is_no_busy_lock() {
+    let server = RedisServer::start().await;
+    server.cli(&["HSET", "cart", "article", "7"]).await;
+    server.cli(&["SET", "text", "7 articles"]).await;
+    for keys in [&["cart"] as &[&str], &["job", "cart"], &["text"]] {
+        let wait = ["--wait", "0", "--busy-status", "0", "--", "true"];
+        let refused = output(&server, &[&["run"], keys, &wait].concat()).await;
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(70), "{keys:?}: {said}");
+        assert!(
+            said.contains("another program") || said.contains("another type of value"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn server_that_is_away_exits_with_69() {
     let url = format!("redis://:hush@127.0.0.1:{}", free_port());
     let args = ["--url", &url, "--connect-timeout", "200ms"];
