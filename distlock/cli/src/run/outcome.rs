@@ -180,7 +180,9 @@ impl<'a> Outcome<'a> {
             _ if json => {
                 // A map of numbers and text has a form in JSON.
                 let line = serde_json::to_string(self).unwrap_or_default();
-                note(format_args!("{line}"));
+                // The command may have left a line without an end, such as of its progress.
+                let start = self.command.as_ref().map_or("", |_| "\n");
+                note(format_args!("{start}{line}"));
             }
             Some(message) => note(format_args!("distlock: {message}")),
             None => {}

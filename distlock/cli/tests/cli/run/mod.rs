@@ -223,7 +223,7 @@ async fn readers_run_side_by_side_and_a_writer_alone() {
 }
 
 #[tokio::test]
-async fn outcome_is_one_line_of_json_on_stderr() {
+async fn outcome_is_one_line_of_json_on_stderr_also_behind_a_line_without_an_end() {
     let server = RedisServer::start().await;
     let args = [
         "run",
@@ -234,11 +234,14 @@ async fn outcome_is_one_line_of_json_on_stderr() {
         "--",
         "sh",
         "-c",
-        "echo out; exit 3",
+        "echo out; printf '50 %%' >&2; exit 3",
     ];
     let output = output(&server, &args).await;
     assert_eq!(stdout(&output), "out\n");
-    let said: Value = serde_json::from_str(&stderr(&output)).unwrap();
+    let said = stderr(&output);
+    let (progress, said) = said.split_once('\n').unwrap();
+    assert_eq!(progress, "50 %");
+    let said: Value = serde_json::from_str(said).unwrap();
     assert_eq!(said["keys"], serde_json::json!(["job"]));
     assert_eq!(said["outcome"], "exited");
     assert_eq!(
