@@ -27,7 +27,8 @@ const RECORDED: &str = "SELECT account, amount FROM debit WHERE request = ?";
 /// The second table that the transaction writes to.
 pub const DEBITS: &str = "CREATE TABLE debit (request TEXT PRIMARY KEY, account INTEGER NOT NULL, amount INTEGER NOT NULL)";
 
-/// Takes money from an account, once for each `request`. Whoever makes the request chooses its id, and keeps it for repetitions.
+/// Takes money from an account, once for each `request`. Whoever makes the request chooses its id, and keeps it for repetitions. The
+/// amount has no sign, since a negative one would put money into the account.
 ///
 /// # Errors
 /// Those of the lock and of the database, and if the account has too little money, a newer holder has written to it, or the id belongs
@@ -39,7 +40,7 @@ pub async fn withdraw(
     pool: &SqlitePool,
     request: &str,
     account: i64,
-    amount: i64,
+    amount: u32,
 ) -> Result<(), Failure> {
     debit(pool, request, account, amount, token).await
 }
@@ -50,11 +51,12 @@ async fn debit(
     pool: &SqlitePool,
     request: &str,
     account: i64,
-    amount: i64,
+    amount: u32,
     token: u64,
 ) -> Result<(), Failure> {
     // A token is below 2^63. Databases have no unsigned column for it.
     let token = i64::try_from(token)?;
+    let amount = i64::from(amount);
     let mut transaction = pool.begin().await?;
     let record = sqlx::query(RECORD).bind(request).bind(account).bind(amount);
     if record.execute(&mut *transaction).await?.rows_affected() == 0 {

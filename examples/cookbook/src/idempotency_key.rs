@@ -46,7 +46,7 @@ pub struct Provider {
 
 impl Provider {
     /// Charges, and returns the number of the payment. A real provider charges once for each key.
-    async fn charge(&self, _key: &str, _amount: i64) -> u64 {
+    async fn charge(&self, _key: &str, _amount: u32) -> u64 {
         let number = self.charged.fetch_add(1, Ordering::Relaxed) + 1;
         sleep(self.answers_after).await;
         number
@@ -67,8 +67,8 @@ pub struct Shop {
 /// A payment.
 #[derive(Deserialize)]
 pub struct Payment {
-    /// How much.
-    pub amount: i64,
+    /// How much. Without a sign: the provider would give a negative amount to the customer.
+    pub amount: u32,
 }
 
 /// The routes of a replica.
@@ -118,16 +118,16 @@ async fn pay(
 
 /// Waits for a copy of the request that is under way, and then gives the same answer. `None` if the key belongs to another payment.
 #[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s", max_hold = "30s")]
-async fn pay_once(shop: &Shop, key: &str, amount: i64) -> Result<Option<String>, Failure> {
+async fn pay_once(shop: &Shop, key: &str, amount: u32) -> Result<Option<String>, Failure> {
     let answered = sqlx::query_as::<_, (i64, String)>(ANSWERED).bind(key);
     if let Some((paid, answer)) = answered.fetch_optional(&shop.pool).await? {
-        return Ok((paid == amount).then_some(answer));
+        return Ok((paid == i64::from(amount)).then_some(answer));
     }
     let payment = timeout(CHARGE_TIMEOUT, shop.provider.charge(key, amount)).await?;
     let answer = format!("payment {payment} of {amount}");
     let record = sqlx::query("INSERT INTO answer VALUES (?, ?, ?)")
         .bind(key)
-        .bind(amount)
+        .bind(i64::from(amount))
         .bind(&answer);
     record.execute(&shop.pool).await?;
     Ok(Some(answer))
@@ -197,6 +197,19 @@ mod tests {
         let (status, text) = answer(replicas[0].clone(), "a", 6).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
         assert_eq!(provider.charged.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn payment_of_a_negative_amount_is_refused_before_anything_is_charged() {
+        let (locks, pool, provider) = (Client::in_memory(), database().await, Provider::default());
+        let replica = app(Shop {
+            locks,
+            pool,
+            provider: provider.clone(),
+        });
+        let (status, text) = answer(replica, "a", -5).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
+        assert_eq!(provider.charged.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
