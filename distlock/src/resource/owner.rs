@@ -128,7 +128,6 @@ impl Owner {
 
     /// The owner that the server stores with this text, also as a writer. `None` for other texts, such as that of a key which
     /// stays taken without a holder.
-    #[cfg(feature = "redis")]
     pub(crate) fn of_text(text: &[u8]) -> Option<Self> {
         let (client, rest) = std::str::from_utf8(text).ok()?.split_once(':')?;
         let (number, more) = rest.split_once(':').unwrap_or((rest, ""));

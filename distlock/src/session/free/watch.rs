@@ -8,6 +8,7 @@ use crate::clock::Tick;
 use crate::error::HeldBy;
 use crate::resource::key::Resource;
 use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 use crate::session::{Retry, Session, next_peek, over_at};
 
 /// What a look has found.
@@ -113,10 +114,8 @@ impl Watch<'_> {
         let until = found.ttl.map(|ttl| now.after(ttl));
         let others = found.holders.len().saturating_sub(1) as u64;
         let first = found.holders.first();
-        let holder = first.map(|(name, _)| {
-            let name = String::from_utf8_lossy(name).into_owned();
-            Box::new(HeldBy::new(name, others))
-        });
+        let owner = first.and_then(|(name, _)| Owner::of_text(name));
+        let holder = owner.map(|owner| Box::new(HeldBy::new(owner.text(), others)));
         let (free, resource) = (&self.session.free, &self.target.resource);
         let seen = SeenHolder { until, holder };
         free.note(resource, |key| {

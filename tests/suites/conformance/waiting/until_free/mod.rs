@@ -182,7 +182,6 @@ async fn wait_that_is_over_says_who_holds_the_lock_and_for_how_long(stage: &Stag
         let named = by.as_ref().and_then(|by| by.owner.clone());
         let expected = match mode {
             Mode::Read => None,
-            Mode::Write => Some(format!("{}:write", guard.owner())),
             _ => Some(guard.owner().to_string()),
         };
         assert_eq!(named, expected, "{mode:?}");
@@ -194,6 +193,25 @@ async fn wait_that_is_over_says_who_holds_the_lock_and_for_how_long(stage: &Stag
     let guard = holder.lock(KEY).acquire().await.unwrap();
     assert!(refused(client.lock(KEY).until_free().await).is_busy());
     guard.release().await.unwrap();
+}
+
+async fn wait_for_a_lock_that_was_released_and_stays_taken_names_nobody_as_an_acquisition(
+    stage: &Stage,
+) {
+    let (holder, client) = (stage.client().await, stage.client().await);
+    let lock = client.lock(KEY);
+    let held = holder.lock(KEY).acquire().hold_at_least(stage.lease());
+    held.await.unwrap().release().await.unwrap();
+    let wait = stage.part(10);
+    let acquired = refused(lock.acquire().wait(wait).await);
+    let free = refused(lock.until_free().wait(wait).await);
+    for error in [acquired, free] {
+        assert!(
+            matches!(&error, Error::Timeout { holder: None, .. }),
+            "{error}"
+        );
+    }
+    assert!(lock.force_release().await.unwrap());
 }
 
 async fn read_write_lock_is_free_when_there_are_neither_readers_nor_a_writer(stage: &Stage) {
@@ -362,6 +380,7 @@ on_every_backend![
     thousand_waiters_of_a_client_are_one_waiter_for_the_server,
     waits_of_no_time_that_come_together_share_a_look,
     wait_that_is_over_says_who_holds_the_lock_and_for_how_long,
+    wait_for_a_lock_that_was_released_and_stays_taken_names_nobody_as_an_acquisition,
     read_write_lock_is_free_when_there_are_neither_readers_nor_a_writer,
     waiter_goes_on_when_the_lease_of_a_crashed_holder_ends,
     holder_that_renews_keeps_its_waiters_beyond_its_first_lease,
