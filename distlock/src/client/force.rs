@@ -138,7 +138,16 @@ impl Client {
     /// The present report of a key that is not as the caller has seen it.
     async fn changed_from(&self, seen: &KeyReport) -> Result<ForceRelease, Error> {
         let now = self.inspect(&*seen.key).await?;
-        let is_free = now.primitive == Primitive::Nothing;
+        // What a lock leaves behind, such as its last token, is no holder.
+        let is_free = match now.primitive {
+            Primitive::Nothing => true,
+            Primitive::Lock
+            | Primitive::FencedLock
+            | Primitive::FairLock
+            | Primitive::ReadLock
+            | Primitive::WriteLock => !now.is_held(),
+            _ => false,
+        };
         Ok(if is_free && seen.primitive == Primitive::Nothing {
             ForceRelease::WasFree
         } else {

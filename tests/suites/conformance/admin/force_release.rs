@@ -14,6 +14,7 @@ on_every_backend! {
     holder_that_came_after_the_look_keeps_the_lock_and_is_named,
     own_hold_that_was_freed_is_not_handed_over_to_the_next_waiter,
     lock_that_was_released_after_the_look_was_free,
+    lock_that_was_taken_and_released_after_a_look_at_nothing_was_free,
     owner_that_has_another_token_than_was_seen_keeps_the_lock,
     fair_lock_is_freed_from_the_holder_that_was_seen_and_the_first_waiter_gets_it,
     waiter_of_a_fair_lock_that_came_after_the_look_gets_it_at_once,
@@ -98,6 +99,18 @@ async fn lock_that_was_released_after_the_look_was_free(stage: &Stage) {
     assert_eq!(force(&client, &shown).await, ForceRelease::WasFree);
     let free = seen(&client).await;
     assert_eq!(force(&client, &free).await, ForceRelease::WasFree);
+}
+
+/// Also if the server keeps the token of the last grant.
+async fn lock_that_was_taken_and_released_after_a_look_at_nothing_was_free(stage: &Stage) {
+    let client = stage.client().await;
+    let nothing = seen(&client).await;
+    assert_eq!(nothing.primitive, Primitive::Nothing);
+    let guard = client.fenced_lock("k").acquire().await.unwrap();
+    let now = is_refused(&client, &nothing).await;
+    assert_eq!(now.holders[0].owner, guard.owner().to_string());
+    guard.release().await.unwrap();
+    assert_eq!(force(&client, &nothing).await, ForceRelease::WasFree);
 }
 
 /// As a thread of Redisson, which is the same owner each time that it locks.
