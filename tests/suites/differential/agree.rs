@@ -51,6 +51,9 @@ pub(crate) fn with_pauses<S: Step>(
     prop_oneof![steps => step.prop_map(Event::Step), 1 => pause]
 }
 
+/// For a server in real time: how far two times may differ on a machine that stands still now and then.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(40);
+
 /// A number that no owner has, and no request.
 pub(crate) fn unused() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1_000_000);
@@ -175,6 +178,25 @@ async fn same_data(one: &Side, two: &Side) -> TestCaseResult {
     Ok(())
 }
 
+/// Whether both sides answered a step alike, and named the same holder.
+pub(super) fn same_answers<S: Step>(
+    (at, step): (usize, &S),
+    (one, two): (&Answer, &Answer),
+    (first, second): (&Verbs, &Verbs),
+    tolerance: Duration,
+) -> TestCaseResult {
+    prop_assert!(
+        alike(one, two, tolerance),
+        "step {at}, {step:?}: {one:?} and {two:?}"
+    );
+    let named = (first.take_refused_by(), second.take_refused_by());
+    prop_assert!(
+        names_the_same(&named.0, &named.1),
+        "step {at}, {step:?}: refused by {named:?}"
+    );
+    Ok(())
+}
+
 async fn compare<S: Step>(
     round: u64,
     events: &[Event<S>],
@@ -192,16 +214,9 @@ async fn compare<S: Step>(
     for (at, event) in events.iter().enumerate() {
         match event {
             Event::Step(step) => {
-                let (first, second) = tokio::join!(step.take(&first), step.take(&second));
-                prop_assert!(
-                    alike(&first, &second, tolerance),
-                    "step {at}, {step:?}: {first:?} and {second:?}"
-                );
-                let named = (one.verbs.take_refused_by(), two.verbs.take_refused_by());
-                prop_assert!(
-                    names_the_same(&named.0, &named.1),
-                    "step {at}, {step:?}: refused by {named:?}"
-                );
+                let answers = tokio::join!(step.take(&first), step.take(&second));
+                let answers = (&answers.0, &answers.1);
+                same_answers((at, step), answers, (&first, &second), tolerance)?;
             }
             Event::Pause(time) => tokio::time::sleep(*time).await,
             Event::Loses(loss) => {
@@ -218,7 +233,7 @@ async fn compare<S: Step>(
 }
 
 /// The seed that the environment asks for, or any.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     let asked = std::env::var("SEED").ok();
     asked.map_or_else(rand::random, |seed| seed.parse().unwrap())
 }
@@ -298,8 +313,7 @@ fn in_real_time<S: Step>(
     event: impl Strategy<Value = Event<S>>,
     full: (u32, usize),
 ) {
-    let tolerance = Duration::from_secs(40);
-    agree(runtime, sides, tolerance, event, size((30, 100), full));
+    agree(runtime, sides, TOLERANCE, event, size((30, 100), full));
 }
 
 /// The same on two memory servers in paused time: what depends on anything but the operations shows here.

@@ -169,6 +169,13 @@ agree::agree_on_all_servers!(
 
 agree::agrees_with_itself!(Kind::NonReentrantFair, with_pauses(step, 5), (300, 120));
 
+super::passing::agree_while_time_passes!(
+    memory_and_redis_agree_while_time_passes,
+    Kind::Fair,
+    step(super::passing::leases()),
+    (100, 150)
+);
+
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]
 async fn verbs_answer_what_they_promise() {

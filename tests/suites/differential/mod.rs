@@ -9,6 +9,7 @@ mod fenced;
 mod glob;
 mod lock;
 mod multi;
+mod passing;
 mod permit;
 mod rw;
 mod semaphore;

@@ -88,7 +88,7 @@ fn id(verbs: &Verbs, owner: u64, number: usize) -> PermitId {
     ids[number % ids.len()]
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made(lease: impl Strategy<Value = Duration>) -> impl Strategy<Value = Made> {
     let owner = 1..9_u64;
     prop_oneof![
         2 => (0..9_u32).prop_map(Made::TrySet),
@@ -97,7 +97,7 @@ fn made() -> impl Strategy<Value = Made> {
         1 => Just(Made::Add(i32::MAX)),
         1 => Just(Made::Add(i32::MIN)),
         2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
-        2 => (owner, 0..3_usize, agree::long_leases())
+        2 => (owner, 0..3_usize, lease)
             .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
     ]
 }
@@ -111,7 +111,9 @@ fn looked() -> impl Strategy<Value = Looked> {
     ]
 }
 
-fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = PermitStep> {
+fn step(
+    lease: impl Strategy<Value = Duration> + Clone + 'static,
+) -> impl Strategy<Value = PermitStep> {
     let key = 0..KEYS.len();
     let owner = 1..9_u64;
     let renewal = (key.clone(), owner.clone(), lease.clone());
@@ -119,7 +121,7 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
     prop_oneof![
         8 => (key.clone(), owner.clone(), lease.clone())
             .prop_map(|(key, owner, lease)| PermitStep::Attempt { key, owner, lease }),
-        3 => (key.clone(), owner.clone(), owner, lease)
+        3 => (key.clone(), owner.clone(), owner, lease.clone())
             .prop_map(|(key, former, owner, lease)| PermitStep::Attach { key, former, owner, lease }),
         3 => prop::collection::vec(renewal, 1..5).prop_map(PermitStep::Renew),
         4 => held.clone().prop_map(|(key, owner)| PermitStep::Release { key, owner }),
@@ -128,7 +130,7 @@ fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value =
         2 => (key.clone(), 1..4_u64)
             .prop_map(|(key, owner)| PermitStep::DeleteSeen { key, owner }),
         2 => key.clone().prop_map(|key| PermitStep::Inspect { key }),
-        8 => (key.clone(), 100..160_u64, made())
+        8 => (key.clone(), 100..160_u64, made(lease))
             .prop_map(|(key, request, change)| PermitStep::Change { key, request, change }),
         4 => (key, looked()).prop_map(|(key, change)| PermitStep::Look { key, change }),
     ]
@@ -244,6 +246,13 @@ agree::agree_on_all_servers!(
 );
 
 agree::agrees_with_itself!(Kind::ExpirableSemaphore, with_pauses(step, 10), (500, 120));
+
+super::passing::agree_while_time_passes!(
+    memory_and_redis_agree_while_time_passes,
+    Kind::ExpirableSemaphore,
+    step(super::passing::leases()),
+    (100, 150)
+);
 
 /// The answers that both backends must give are right, and not only alike.
 #[tokio::test(start_paused = true)]

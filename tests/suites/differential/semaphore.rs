@@ -211,6 +211,20 @@ fn latches_in_memory_and_redis_agree() {
     agree::memory_and_redis_agree(Kind::CountDownLatch, event, (80, 200));
 }
 
+super::passing::agree_while_time_passes!(
+    latches_in_memory_and_redis_agree_while_time_passes,
+    Kind::CountDownLatch,
+    some_expiring(latch_step()),
+    (80, 150)
+);
+
+super::passing::agree_while_time_passes!(
+    semaphores_in_memory_and_redis_agree_while_time_passes,
+    Kind::Semaphore,
+    some_expiring(semaphore_step()),
+    (80, 150)
+);
+
 /// In a cluster, the name of a latch has no braces: its channel has braces of its own.
 mod latch {
     use super::*;
