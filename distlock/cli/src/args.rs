@@ -98,7 +98,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// How long a command may take to end after SIGTERM. Then it gets SIGKILL.
+    /// How long a command may take to end after it got SIGTERM because the lock is lost or --max-hold is over. Then it gets SIGKILL. A
+    /// signal that is passed on to the command has no such limit.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) kill_after: Duration,
 

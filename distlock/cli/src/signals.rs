@@ -17,11 +17,6 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Whether a signal is one of those that are passed on.
-pub(crate) fn is_passed_on(signal: i32) -> bool {
-    PASSED_ON.iter().any(|one| one.as_raw() == signal)
-}
-
 /// The signals of this process, from now on. They do not end it any more.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 

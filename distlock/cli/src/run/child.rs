@@ -10,19 +10,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, wait};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::{Instant, sleep};
 
 use super::group;
 use crate::output::note;
-
-/// How often the rest of a group is checked for its end. The kernel reports the end of the leader alone.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What becomes of a command that the system does not let this process signal.
 pub(crate) const UNREACHED: &str =
@@ -139,29 +134,12 @@ impl Child {
         }
     }
 
-    /// Waits until the rest of the group has ended, after the command has. From `kill_at` on it is killed. `until_gone`: waits also for
-    /// those that a kill does not end at once, as long as the system tells of them.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost.
-    pub(crate) async fn group_ended(&mut self, kill_at: Instant, until_gone: bool) {
-        let mut is_killed = false;
-        while self.has_group && group::runs(self.pid, !is_killed) {
-            if Instant::now() >= kill_at {
-                if !self.signal(Signal::KILL) && !is_killed {
-                    note(format_args!(
-                        "distlock: what is left of the command's process group {UNREACHED}"
-                    ));
-                }
-                if !until_gone {
-                    return;
-                }
-                is_killed = true;
-            }
-            sleep(LOOK_AGAIN_AFTER).await;
-            // Those that cannot be asked count by what runs.
-            let _asked = self.reap();
-        }
+    /// Whether the rest of the group runs, after the command has ended. Without a group it has none. `untold`: whether one runs of which
+    /// the system does not tell that.
+    pub(crate) fn group_runs(&mut self, untold: bool) -> bool {
+        // Those that cannot be asked count by what runs.
+        let _asked = self.reap();
+        self.has_group && group::runs(self.pid, untold)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command while the lock is held: its start, the signals for it, and its end.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use rustix::process::Signal;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::bound::Bound;
 use super::child::{Child, UNREACHED};
@@ -17,11 +17,19 @@ use super::held::{Held, KEY_VARIABLE};
 use crate::args::Run;
 use crate::exit::{Failed, Status};
 use crate::output::{names, note};
-use crate::signals::{Signals, is_passed_on};
+use crate::signals::Signals;
 
 /// What runs so long after a kill may not be signalled, or is in the hands of the kernel, such as of a server of files that does not
 /// answer.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(1);
+
+/// How long until the rest of a process group is looked for again: the kernel reports the end of its leader alone. Each time this takes
+/// twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What else a command has started, in words.
+const REST: &str = "the rest of the command's process group";
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +50,9 @@ pub(super) enum Ended {
     },
 }
 
-/// Runs the command until it has ended: by itself, of a signal, because the lock is lost, or because the longest hold is over. If the
-/// longest hold is over, or the command has died of a signal that is passed on, the lock stays held until its group has ended as well.
-/// A signal ends the wait for what a kill has not ended. If a signal has come already, the command is not started.
+/// Runs the command until it has ended: by itself, of a signal, because the lock is lost, or because the longest hold is over. Except in
+/// the first case, the rest of its process group has ended as well, or was killed after a loss. A signal ends the wait for what a kill has
+/// not ended. If a signal has come already, the command is not started.
 pub(super) async fn command(
     args: &Run,
     held: &Held,
@@ -55,66 +63,161 @@ pub(super) async fn command(
     if let Some(signal) = arrived(signals).await {
         return Ok(Ended::NotStarted(signal));
     }
-    let mut child = start(args, held, json)?;
+    let mut running = Running::new(args, start(args, held, json)?);
     let mut lost = held.lost();
-    let mut is_overdue = false;
-    let mut kill_at = None;
-    let mut is_killed = false;
     loop {
         tokio::select! {
-            ended = child.ended() => {
-                // A shell dies of a signal at once, while what it has started still handles the same signal.
-                let died_of = ended.as_ref().ok().and_then(ExitStatusExt::signal);
-                let is_told = died_of.is_some_and(is_passed_on);
-                let is_held = is_overdue || kill_at.is_none();
-                let kill_at = kill_at.or_else(|| is_told.then(|| Instant::now() + args.kill_after));
-                if let Some(kill_at) = kill_at {
-                    end_group(&mut child, kill_at, is_held, signals).await;
-                }
-                let status = ended.map_err(|error| Failed::new(Status::Software, error))?;
-                return Ok(Ended::Command { status, is_overdue });
+            ended = running.child.ended(), if running.ended.is_none() => running.command_ended(ended),
+            () = sleep(running.pause), if running.ended.is_some() => running.look_later(),
+            () = &mut lost, if !running.is_lost => running.lock_lost(),
+            Some(()) = OptionFuture::from(longest.map(Bound::reached)), if running.kill_at.is_none() => {
+                running.is_overdue = true;
+                running.terminate("the time of --max-hold is over");
             }
-            () = &mut lost, if kill_at.is_none() => {
-                let names = names(&args.keys);
-                kill_at = Some(terminate(&child, args, &format!("the lock {names} is lost")));
-            }
-            Some(()) = OptionFuture::from(longest.map(Bound::reached)), if kill_at.is_none() => {
-                is_overdue = true;
-                kill_at = Some(terminate(&child, args, "the time of --max-hold is over"));
-            }
-            Some(()) = OptionFuture::from(kill_at.map(sleep_until)), if !is_killed => {
-                let outcome = outcome(child.signal(Signal::KILL), "gets SIGKILL");
-                is_killed = true;
-                let after = humantime::format_duration(args.kill_after);
-                note(format_args!("distlock: the command still runs after {after}: it {outcome}"));
-            }
+            Some(()) = OptionFuture::from(running.kill_at.map(sleep_until)), if !running.is_killed => running.kill(),
             signal = signals.next() => {
-                child.pass_on(signal);
-                if is_killed && kill_at.is_some_and(is_unkillable) {
-                    return Ok(Ended::StillRuns { signal, is_overdue });
+                running.child.pass_on(signal);
+                if running.is_unkillable() {
+                    let is_overdue = running.is_overdue;
+                    return running.result().unwrap_or(Ok(Ended::StillRuns { signal, is_overdue }));
                 }
             }
+        }
+        if running.is_over()
+            && let Some(result) = running.result()
+        {
+            return result;
         }
     }
 }
 
-/// Whether a command that was killed at this time, and still runs, may never end. From then on a signal ends the wait for it.
-fn is_unkillable(killed_at: Instant) -> bool {
-    Instant::now() >= killed_at + UNKILLABLE_AFTER
+/// A command from its start to the end of all that is waited for.
+struct Running<'a> {
+    args: &'a Run,
+    child: Child,
+    /// How the command has ended. The rest of its process group may still run.
+    ended: Option<io::Result<ExitStatus>>,
+    /// How long until the rest of the group is looked for again.
+    pause: Duration,
+    is_lost: bool,
+    /// Whether the time of `--max-hold` is over.
+    is_overdue: bool,
+    /// When what still runs is killed. Set when it is told to end.
+    kill_at: Option<Instant>,
+    is_killed: bool,
 }
 
-/// Ends what is left of the group of a command that has ended. While the lock is held, nothing of it is left to run: `is_held`.
-async fn end_group(child: &mut Child, kill_at: Instant, is_held: bool, signals: &mut Signals) {
-    loop {
-        tokio::select! {
-            () = child.group_ended(kill_at, is_held) => return,
-            signal = signals.next() => {
-                child.pass_on(signal);
-                if is_unkillable(kill_at) {
-                    return;
-                }
-            }
+impl<'a> Running<'a> {
+    fn new(args: &'a Run, child: Child) -> Self {
+        Self {
+            args,
+            child,
+            ended: None,
+            pause: FIRST_PAUSE,
+            is_lost: false,
+            is_overdue: false,
+            kill_at: None,
+            is_killed: false,
         }
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(&mut self) -> bool {
+        let Some(ended) = &self.ended else {
+            return false;
+        };
+        // A shell dies of a signal at once, while what it has started handles the same signal. A command that exits may leave something
+        // behind that is to stay.
+        let died = ended.as_ref().is_ok_and(|ended| ended.signal().is_some());
+        let is_told = self.kill_at.is_some();
+        // What a kill does not end would be waited for to keep others out, and after a loss nobody is kept out.
+        let is_given_up = self.is_killed && self.is_lost;
+        !(died || is_told) || is_given_up || !self.child.group_runs(!self.is_killed)
+    }
+
+    /// How it has ended, if the command has.
+    fn result(&mut self) -> Option<Result<Ended, Failed>> {
+        let is_overdue = self.is_overdue;
+        let ended = self.ended.take()?;
+        Some(match ended {
+            Ok(status) => Ok(Ended::Command { status, is_overdue }),
+            Err(error) => Err(Failed::new(Status::Software, error)),
+        })
+    }
+
+    /// The command has ended, and the rest of its group may not have.
+    fn command_ended(&mut self, ended: io::Result<ExitStatus>) {
+        self.ended = Some(ended);
+        // The rest may have another user.
+        if self.is_killed && self.child.group_runs(false) && !self.child.signal(Signal::KILL) {
+            note(format_args!("distlock: {REST} {UNREACHED}"));
+        }
+    }
+
+    /// The rest of the group has run for a pause. It may run for hours, and each look reads the list of all processes, so the pauses
+    /// grow. Most ends take a moment, and a longer one is told once.
+    fn look_later(&mut self) {
+        let is_long = self.pause < LONGEST_PAUSE && self.pause * 2 >= LONGEST_PAUSE;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let ended = self.ended.as_ref().and_then(|ended| ended.as_ref().ok());
+        if let Some(signal) = ended.and_then(ExitStatus::signal)
+            && is_long
+            && self.kill_at.is_none()
+            && !self.is_over()
+        {
+            let names = names(&self.args.keys);
+            note(format_args!(
+                "distlock: signal {signal} has ended the command: the lock {names} stays held until {REST} has ended"
+            ));
+        }
+    }
+
+    fn lock_lost(&mut self) {
+        self.is_lost = true;
+        if self.kill_at.is_none() {
+            let names = names(&self.args.keys);
+            self.terminate(&format!("the lock {names} is lost"));
+        }
+    }
+
+    /// What still runs, in words.
+    fn what(&self) -> &'static str {
+        match self.ended {
+            None => "the command",
+            Some(_) => REST,
+        }
+    }
+
+    /// Tells what runs to end, and says why. It has a time to do so.
+    fn terminate(&mut self, why: &str) {
+        let outcome = outcome(self.child.signal(Signal::TERM), "gets SIGTERM");
+        // A command that is stopped would not see it.
+        self.child.signal(Signal::CONT);
+        note(format_args!("distlock: {why}: {} {outcome}", self.what()));
+        self.kill_at = Some(Instant::now() + self.args.kill_after);
+        self.pause = FIRST_PAUSE;
+    }
+
+    /// Kills what runs, and says so.
+    fn kill(&mut self) {
+        // The last look was a moment ago.
+        if self.is_over() {
+            return;
+        }
+        let outcome = outcome(self.child.signal(Signal::KILL), "gets SIGKILL");
+        self.is_killed = true;
+        self.pause = FIRST_PAUSE;
+        let after = humantime::format_duration(self.args.kill_after);
+        let what = self.what();
+        note(format_args!(
+            "distlock: {what} still runs after {after}: it {outcome}"
+        ));
+    }
+
+    /// Whether it was killed a while ago, and may never end. From then on a signal ends the wait for it.
+    fn is_unkillable(&self) -> bool {
+        let is_late = |killed_at| Instant::now() >= killed_at + UNKILLABLE_AFTER;
+        self.is_killed && self.kill_at.is_some_and(is_late)
     }
 }
 
@@ -143,22 +246,13 @@ fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
     })
 }
 
-/// Tells the command to end, and says why. Returns when it is killed.
-fn terminate(child: &Child, args: &Run, why: &str) -> Instant {
-    let outcome = outcome(child.signal(Signal::TERM), "gets SIGTERM");
-    // A command that is stopped would not see it.
-    child.signal(Signal::CONT);
-    note(format_args!("distlock: {why}: the command {outcome}"));
-    Instant::now() + args.kill_after
-}
-
 /// What becomes of a command to which a signal was sent.
 fn outcome(is_allowed: bool, gets: &str) -> &str {
     if is_allowed { gets } else { UNREACHED }
 }
 
 /// The error and the exit status of a command that cannot be started.
-pub(crate) fn cannot_run(program: &str, error: &std::io::Error) -> Failed {
+pub(crate) fn cannot_run(program: &str, error: &io::Error) -> Failed {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NotFound,
         _ => Status::CannotRun,

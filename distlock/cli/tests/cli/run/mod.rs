@@ -1,6 +1,7 @@
 //! `distlock run`.
 
 mod ends;
+mod rest;
 mod signals;
 #[cfg(target_os = "linux")]
 mod stderr;
