@@ -44,7 +44,7 @@ Exit status: that of the command, or
     of_every_server!(),
     "
   69   also if the lock was lost before the command was started
-  70   also if a key holds other data
+  70   also if a key holds other data; for a hash, only if the user may look at it, as `who` does
   75   the lock was still taken when the wait was over, see --busy-status
   79   the lock was lost while the command ran, or the command was ended after --max-hold
   126  the command cannot be run

@@ -1,5 +1,6 @@
 //! What a command runs under: a lock of one or several keys, or a permit of a semaphore.
 
+use std::fmt::Display;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use distlock::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::Run;
-use crate::exit::{Failed, Status};
+use crate::exit::{Failed, Status, by_options};
 use crate::output::{note, plain};
 
 /// The variable in which a command finds the keys around it, each on a line.
@@ -19,7 +20,7 @@ pub(super) const KEY_VARIABLE: &str = "DISTLOCK_KEY";
 /// After this time, a wait for the key of a `run` around this one is reported.
 const NESTED_WAIT: Duration = Duration::from_secs(1);
 
-/// How long the look may take that finds the name of the holder when the wait is over.
+/// How long the look may take that finds the holder, or data of another program, when the wait is over.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The shortest time of a hold, as in the library.
@@ -36,10 +37,11 @@ impl Held {
     pub(super) async fn acquire(client: &Client, args: &Run) -> Result<Self, Failed> {
         match Self::acquire_or_tell(client, args).await {
             Err(failed) if failed.status == Status::Busy => {
-                let seen = timeout(LAST_LOOK, last_look(client, args)).await;
-                Err(match seen.ok().flatten() {
-                    Some((status, seen)) => failed.and(seen).with(status),
-                    None => failed,
+                Err(match timeout(LAST_LOOK, last_look(client, args)).await {
+                    Ok(Ok(Some((status, seen)))) => failed.and(seen).with(status),
+                    Ok(Ok(None)) => failed,
+                    Ok(Err(error)) => failed.and(not_looked(by_options(&error))),
+                    Err(_) => failed.and(not_looked("the server did not answer in time")),
                 })
             }
             acquired => acquired.map_err(Failed::before_the_start),
@@ -112,15 +114,15 @@ impl Held {
 }
 
 /// Who holds the first of the keys that is held, with the names of the clients, which a refusal does not tell. Or that a key has data of
-/// another program, which an acquisition takes for a lock. `None` if that is not known, or nobody holds them any more.
-async fn last_look(client: &Client, args: &Run) -> Option<(Status, String)> {
+/// another program, which an acquisition takes for a lock. `None` if their names are not known, or nobody holds them any more.
+async fn last_look(client: &Client, args: &Run) -> Result<Option<(Status, String)>, Error> {
     for key in &args.keys {
-        let report = client.inspect(key).await.ok()?;
+        let report = client.inspect(key).await?;
         if report.primitive == Primitive::OtherData {
             let seen = format!(
                 "{key:?} has data of another program and is no lock: nobody gets it while the data is there"
             );
-            return Some((Status::Software, seen));
+            return Ok(Some((Status::Software, seen)));
         }
         let mut holders = report.holders.iter();
         if let Some((holder, client)) = holders.find_map(|one| Some((one, one.client.as_ref()?))) {
@@ -134,10 +136,17 @@ async fn last_look(client: &Client, args: &Run) -> Option<(Status, String)> {
             let seen = format!(
                 "after the wait {key:?} was held by {name} from {address}, owner {owner}{more}"
             );
-            return Some((Status::Busy, seen));
+            return Ok(Some((Status::Busy, seen)));
         }
     }
-    None
+    Ok(None)
+}
+
+/// The key may have data of another program all the same.
+fn not_looked(why: impl Display) -> String {
+    format!(
+        "the look that tells a lock from data of another program has failed, and needs the rights of `who`: {why}"
+    )
 }
 
 fn bounded<G>(mut acquire: Acquire<G>, args: &Run) -> Acquire<G>

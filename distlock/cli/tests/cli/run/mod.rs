@@ -7,6 +7,7 @@ mod signals;
 mod stderr;
 
 use distlock_tests::eventually;
+use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use serde_json::Value;
 
@@ -154,6 +155,29 @@ async fn key_with_data_of_another_program_is_no_busy_lock() {
             said.contains("another program") || said.contains("another type of value"),
             "{said}"
         );
+    }
+}
+
+#[tokio::test]
+async fn hash_of_another_program_is_found_if_the_user_may_look_and_otherwise_the_look_is_said_to_fail()
+ {
+    let server = RedisServer::builder().without_default_user().start().await;
+    server.cli(&["HSET", "shop:cart", "article", "7"]).await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let args = ["--url", &url, "run", "shop:cart", "--wait", "0"];
+    let args = [&args[..], &["--busy-status", "3", "--", "true"]].concat();
+    let looks = [rights::of(rights::LOCKS), rights::of(rights::LOOKS)].concat();
+    let failed = "the look that tells a lock from data of another program has failed";
+    for (rights, status, says) in [
+        (rights::of(rights::LOCKS), 3, failed),
+        (looks, 70, "has data of another program and is no lock"),
+    ] {
+        server.set_user("shop", &rights).await;
+        let refused = plain_output(args.iter().copied()).await;
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(status), "{said}");
+        assert!(said.contains(says), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
