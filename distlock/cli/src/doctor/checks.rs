@@ -284,27 +284,44 @@ fn memory(info: &Info) -> Finding {
 fn persistence(info: &Info) -> Finding {
     let is_on = field(info, "aof_enabled") == "1";
     let write = field(info, "aof_last_write_status");
-    let snapshot = field(info, "rdb_last_bgsave_status");
-    match (is_on, write, snapshot) {
-        (_, _, "err") => Finding::new("persistence", Verdict::Bad, "its last snapshot has failed").advice(
-            "With save points and stop-writes-on-bgsave-error yes, which are the defaults, the server refuses commands that change \
-             something until a snapshot succeeds (MISCONF). Look at its disk, its memory and its log.",
-        ),
-        (true, "ok" | "", _) => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
+    if field(info, "rdb_last_bgsave_status") == "err" {
+        return failed_snapshot(info);
+    }
+    match (is_on, write) {
+        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
             "If the machine crashes, the file lacks the locks of about the last second, except with appendfsync always. Clients can \
              wait after a restart, by `restart_grace` in their URL.",
         ),
-        (true, write, _) => {
+        (true, write) => {
             let value = format!("append-only file, its last write: {write}");
             Finding::new("persistence", Verdict::Bad, value).advice(
                 "The server cannot write, and refuses commands that change something. Look at its disk and its log.",
             )
         }
-        (false, ..) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
+        (false, _) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
             "A server that crashes comes back without its latest locks, and grants them again while their holders are at \
              work. Set appendonly yes, or have clients wait after a restart, by `restart_grace` in their URL.",
         ),
     }
+}
+
+/// The settings by which a failed snapshot ends all writes are not in `INFO`. The refusals are.
+fn failed_snapshot(info: &Info) -> Finding {
+    let advice = "With save points and stop-writes-on-bgsave-error yes, which are the defaults, the server refuses commands that \
+                  change something until a snapshot succeeds (MISCONF). Look at its disk, its memory and its log. \
+                  If the settings have changed since a refusal, CONFIG RESETSTAT forgets it.";
+    let (verdict, value) = if has_refused(info, "MISCONF") {
+        let value = "its last snapshot has failed, and it has refused commands for that";
+        (Verdict::Bad, value)
+    } else {
+        (Verdict::Warn, "its last snapshot has failed")
+    };
+    Finding::new("persistence", verdict, value).advice(advice)
+}
+
+/// Whether the server has refused commands by this error since its start. Servers before Redis 6.2 do not tell.
+fn has_refused(info: &Info, error: &str) -> bool {
+    info.contains_key(&format!("errorstat_{error}"))
 }
 
 fn replicas(info: &Info, layout: ServerLayout) -> Finding {
@@ -315,13 +332,10 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
             "Locks are granted by masters. A replica refuses them: use the URL of the master.",
         );
     }
-    // The server tells it only if it has the setting.
-    if field(info, "min_slaves_good_slaves") == "0" {
-        let value = "min-replicas-to-write is set, and no replica follows";
-        return Finding::new("replicas", Verdict::Bad, value).advice(
-            "The server refuses commands that change something until replicas follow it (NOREPLICAS). Look at the replicas and at the \
-             network between.",
-        );
+    if let Some(good) = info.get("min_slaves_good_slaves")
+        && let Some(finding) = too_few_replicas(info, good)
+    {
+        return finding;
     }
     let value = match count {
         0 => "none".to_owned(),
@@ -338,6 +352,26 @@ fn replicas(info: &Info, layout: ServerLayout) -> Finding {
              granted only what the connected replicas have, as Redisson's are by default.",
         ),
     }
+}
+
+/// The server tells the number of its good replicas only if it needs some for a write, and not how many: the refusals tell whether
+/// there were too few.
+fn too_few_replicas(info: &Info, good: &str) -> Option<Finding> {
+    if good == "0" {
+        let value = "min-replicas-to-write is set, and no replica follows";
+        return Some(Finding::new("replicas", Verdict::Bad, value).advice(
+            "The server refuses commands that change something until replicas follow it (NOREPLICAS). Look at the replicas and at the \
+             network between.",
+        ));
+    }
+    has_refused(info, "NOREPLICAS").then(|| {
+        let value = format!("good replicas: {good}; with fewer than min-replicas-to-write it has refused commands");
+        Finding::new("replicas", Verdict::Warn, value).advice(
+            "Compare with CONFIG GET min-replicas-to-write. If the number is below it, the server refuses commands that change \
+             something (NOREPLICAS): look at the replicas and at the network between. If not, that was earlier, and CONFIG RESETSTAT \
+             forgets it.",
+        )
+    })
 }
 
 fn cluster(info: &Info) -> Finding {

@@ -1,5 +1,6 @@
 //! `distlock doctor`.
 
+use distlock_tests::eventually_eq;
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use serde_json::Value;
@@ -66,6 +67,39 @@ async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
         stdout(&text)
     );
     assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn failed_snapshot_is_bad_once_the_server_has_refused_a_command_for_it() {
+    // Once there is a folder of that name, no file can be.
+    let builder = RedisServer::builder().arg("--dbfilename", "blocked");
+    let server = builder.start().await;
+    std::fs::create_dir(server.dir().join("blocked")).unwrap();
+    server.cli(&["BGSAVE"]).await;
+    eventually_eq(SOON, "the snapshot", "err".to_owned(), || async {
+        let mut info = server.info("persistence").await;
+        info.remove("rdb_last_bgsave_status").unwrap_or_default()
+    })
+    .await;
+    let url = server.url();
+    // Without save points it refuses nothing.
+    server.cli(&["CONFIG", "SET", "save", ""]).await;
+    let free = report(&["--url", &url], 0).await;
+    assert_eq!(verdict(&free, "persistence"), "warn");
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]).await;
+    let refused = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
+    assert_ne!(refused.status.code(), Some(0), "{}", stderr(&refused));
+    let refusing = report(&["--url", &url], 1).await;
+    assert_eq!(verdict(&refusing, "persistence"), "bad");
+}
+
+#[tokio::test]
+async fn too_few_replicas_for_a_write_are_bad() {
+    let server = RedisServer::start().await;
+    let setting = ["CONFIG", "SET", "min-replicas-to-write", "1"];
+    server.cli(&setting).await;
+    let lonely = report(&["--url", &server.url()], 1).await;
+    assert_eq!(verdict(&lonely, "replicas"), "bad");
 }
 
 #[tokio::test]

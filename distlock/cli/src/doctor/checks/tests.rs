@@ -40,27 +40,48 @@ fn full_memory_failed_writes_and_a_replica_are_told() {
 #[test]
 fn server_that_refuses_writes_after_a_failed_snapshot_or_without_replicas_is_bad() {
     for aof in ["0", "1"] {
-        let failed = info(&[
+        let failed = [
             ("aof_enabled", aof),
             ("aof_last_write_status", "ok"),
             ("rdb_last_bgsave_status", "err"),
-        ]);
-        let found = persistence(&failed);
-        assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
+        ];
+        // Without save points, for one, it refuses nothing.
+        let found = persistence(&info(&failed));
+        assert_eq!(found.verdict, Verdict::Warn, "{found:?}");
         assert!(found.advice.contains("MISCONF"), "{found:?}");
+        let refused = [("errorstat_MISCONF", "count=3")];
+        let found = persistence(&info(&[&failed[..], &refused].concat()));
+        assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
     }
-    let master = ("role", "master");
-    let lonely = info(&[master, ("min_slaves_good_slaves", "0")]);
-    let found = replicas(&lonely, ServerLayout::Single);
-    assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
-    assert!(found.advice.contains("NOREPLICAS"), "{found:?}");
-    let followed = [
-        master,
-        ("min_slaves_good_slaves", "1"),
-        ("connected_slaves", "1"),
-    ];
-    let found = replicas(&info(&followed), ServerLayout::Single);
-    assert_eq!(found.verdict, Verdict::Ok, "{found:?}");
+    let after = info(&[
+        ("rdb_last_bgsave_status", "ok"),
+        ("aof_enabled", "1"),
+        ("errorstat_MISCONF", "count=3"),
+    ]);
+    assert_eq!(persistence(&after).verdict, Verdict::Ok);
+}
+
+#[test]
+fn replicas_that_a_write_needs_are_told_if_none_follows_or_writes_were_refused() {
+    let with = |good, refused: &[(&str, &str)]| {
+        let master = [
+            ("role", "master"),
+            ("connected_slaves", good),
+            ("min_slaves_good_slaves", good),
+        ];
+        replicas(&info(&[&master, refused].concat()), ServerLayout::Single)
+    };
+    let refused = [("errorstat_NOREPLICAS", "count=3")];
+    for (good, refused, verdict) in [
+        ("0", &[] as &[_], Verdict::Bad),
+        ("1", &[], Verdict::Ok),
+        ("1", &refused, Verdict::Warn),
+    ] {
+        let found = with(good, refused);
+        assert_eq!(found.verdict, verdict, "{found:?}");
+        let is_told = found.advice.contains("NOREPLICAS");
+        assert_eq!(is_told, verdict != Verdict::Ok, "{found:?}");
+    }
 }
 
 #[test]
