@@ -72,7 +72,7 @@ async fn every_outcome_and_reason_exists_after_the_first_acquisition_and_the_mak
     let renewals = ["renewed", "gone", "failed"].map(str::to_owned);
     let shown = values_of(recorder, "distlock_renewals_total", "outcome");
     assert_eq!(shown, renewals.into());
-    let losses = words_of_the_guide("also if only the release found it:", "; see");
+    let losses = words_of_the_guide("even if only the release found it:", "; see");
     assert_eq!(losses.len(), 4, "{losses:?}");
     assert_eq!(
         values_of(recorder, "distlock_losses_total", "reason"),
