@@ -122,7 +122,7 @@ impl Client {
     /// Pings the lock server, and returns how long the answer took. In a cluster, all masters are asked at the same time, and the
     /// slowest one counts.
     ///
-    /// It connects if there is no connection.
+    /// A client without a connection connects first.
     ///
     /// # Errors
     /// * [`Error::Unreachable`]: a server did not answer within the [response timeout](crate::Builder::response_timeout). It is

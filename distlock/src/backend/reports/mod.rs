@@ -45,8 +45,8 @@ pub struct KeyReport {
     pub holders: Vec<HolderReport>,
     /// The number of all holders, listed or not.
     pub holder_total: u64,
-    /// Who waits for it in the server's queue, the first one first: at most [`MAX_LISTED`](KeyReport::MAX_LISTED). Only fair
-    /// locks have such a queue.
+    /// The waiters in the server's queue, in their order: at most [`MAX_LISTED`](KeyReport::MAX_LISTED). Only fair locks have such a
+    /// queue.
     pub waiters: Vec<WaiterReport>,
     /// The number of all waiters in the server's queue, listed or not.
     pub waiter_total: u64,

@@ -24,7 +24,7 @@ struct Shared {
     changed: Changes,
 }
 
-/// Changes the signal. When all senders are gone, it stays as it is, and nobody is told.
+/// Changes the signal. The end of all senders changes nothing and wakes nobody.
 #[derive(Clone, Debug)]
 pub struct Sender(Arc<Shared>);
 

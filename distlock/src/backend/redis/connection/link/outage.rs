@@ -48,7 +48,7 @@ struct ConnectionOutage {
 }
 
 impl OutageLog {
-    /// The log of a server that `gauge` shows, perhaps together with others. An end while nothing is at stake is no outage.
+    /// The log of one server. `gauge` may show other servers as well. A connection that ends while nothing is at stake is no outage.
     pub(crate) fn new(server: String, gauge: Arc<ConnectedGauge>, stake: Arc<Stake>) -> Self {
         Self {
             server,
