@@ -30,6 +30,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// The buckets of the histograms, in seconds. Without them the exporter makes summaries, which cannot be added up.
 const BUCKETS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0];
 
+/// How long a task rests after an order that was not served.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
+
 #[derive(Debug, Parser)]
 struct Args {
     /// Keep the locks in this Redis, e.g. redis://127.0.0.1:6379, instead of in memory
@@ -132,6 +135,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 // The metrics count it as well.
                 if let Err(error) = serve_order(&client, task % 3).await {
                     tracing::warn!(%error, "an order was not served");
+                    // Some errors come at once, and the next order would meet them again.
+                    sleep(AFTER_A_FAILURE).await;
                 }
             }
         });

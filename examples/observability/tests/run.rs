@@ -94,3 +94,21 @@ async fn hold_that_the_server_has_lost_is_in_the_log() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn error_that_comes_at_once_is_not_repeated_without_a_pause() {
+    let server = RedisServer::start().await;
+    for key in ["order:0", "order:1", "order:2"] {
+        server.cli(&["SET", key, "data of another program"]).await;
+    }
+    let metrics = loopback(free_port()).to_string();
+    let url = server.url();
+    let run = Command::new(env!("CARGO_BIN_EXE_observability"))
+        .args(["--redis", &url, "--metrics", &metrics, "--seconds", "1"])
+        .output();
+    let output = run.await.unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    let failures = log.matches("an order was not served").count();
+    // Ten tasks, each of which pauses for half a second. Without a pause there are thousands.
+    assert!((10..200).contains(&failures), "{failures}");
+}
