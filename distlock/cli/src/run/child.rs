@@ -3,7 +3,8 @@
 //! Without a terminal the command has a process group of its own, as under `timeout` or `consul-template`, and a signal
 //! reaches all of the group: ending a shell alone would leave what the shell has started running, without the lock. A
 //! program in another group than the terminal's may not read from it, so with a terminal the command stays in the group of
-//! this process, as under `flock`, and signals reach the command alone.
+//! this process, as under `flock`. The group may have others then, such as the rest of a pipe, and no signal is sent to all of it: what
+//! the command has started is found by its parents.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -59,6 +60,8 @@ impl Child {
         }
         if has_group {
             starting.process_group(0);
+        } else {
+            group::adopt_orphans();
         }
         // Before the start, so that no end is missed.
         let children = unix::signal(SignalKind::child())?;
@@ -104,29 +107,41 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command, and to what it has started if that is in its group. Returns whether the system allows that for
-    /// one of them: it does not for a command that has changed its user, as under `sudo`.
+    /// Sends a signal to the command and to what it has started. Returns whether the system allows that for one of them: it does not for a
+    /// command that has changed its user, as under `sudo`.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
-        let sent = if self.has_group {
-            kill_process_group(self.pid, signal)
-        } else if self.ended.is_some() {
-            // It was reaped, so its number may belong to another process by now.
-            Ok(())
-        } else {
-            kill_process(self.pid, signal)
-        };
-        // Other errors mean that it has ended.
-        sent != Err(Errno::PERM)
+        if self.has_group {
+            return is_allowed(kill_process_group(self.pid, signal));
+        }
+        let mut all = group::started();
+        // Once it was reaped, its number may belong to another process.
+        if self.ended.is_none() && !all.contains(&self.pid) {
+            all.push(self.pid);
+        }
+        let allowed: Vec<_> = all
+            .into_iter()
+            .map(|one| is_allowed(kill_process(one, signal)))
+            .collect();
+        allowed.is_empty() || allowed.contains(&true)
     }
 
     /// Passes a signal on that this process has received.
     pub(crate) fn pass_on(&self, signal: Signal) {
         // The terminal sends these to the whole group, so the command has it already.
         let by_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
-        if !self.has_group && by_terminal && is_in_foreground() {
-            return;
+        if self.has_group || !by_terminal || !is_in_foreground() {
+            self.send(signal);
         }
-        if !self.signal(signal) {
+    }
+
+    /// Sends a signal to the command, and to what it has started if that has a group of its own, or is all that is left.
+    pub(crate) fn send(&self, signal: Signal) {
+        let is_allowed = if self.has_group || self.ended.is_some() {
+            self.signal(signal)
+        } else {
+            is_allowed(kill_process(self.pid, signal))
+        };
+        if !is_allowed {
             let signal = signal.as_raw();
             note(format_args!(
                 "distlock: signal {signal} for the command: it {UNREACHED}"
@@ -134,13 +149,22 @@ impl Child {
         }
     }
 
-    /// Whether the rest of the group runs, after the command has ended. Without a group it has none. `untold`: whether one runs of which
-    /// the system does not tell that.
+    /// Whether the rest of what the command has started runs, after the command has ended. `untold`: whether one runs of which the system
+    /// does not tell that.
     pub(crate) fn group_runs(&mut self, untold: bool) -> bool {
         // Those that cannot be asked count by what runs.
         let _asked = self.reap();
-        self.has_group && group::runs(self.pid, untold)
+        if self.has_group {
+            group::runs(self.pid, untold)
+        } else {
+            !group::started().is_empty()
+        }
     }
+}
+
+/// Whether the system has allowed a signal. Other errors mean that there is nobody any more.
+fn is_allowed(sent: rustix::io::Result<()>) -> bool {
+    sent != Err(Errno::PERM)
 }
 
 /// The terminal that this process can read from and is interrupted by.

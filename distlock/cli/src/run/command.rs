@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// What else a command has started, in words.
-const REST: &str = "the rest of the command's process group";
+const REST: &str = "what the command has started";
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug)]

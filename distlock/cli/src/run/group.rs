@@ -1,7 +1,63 @@
-//! Whether anything of a process group still runs.
+//! What a command has started: whether anything of its process group still runs, and what runs at the same terminal.
 
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, test_kill_process_group};
+
+/// From here on a process that loses its parent, and that a command of this process has started, becomes a child of this process. It
+/// would become one of the first process otherwise, and nobody could tell who has started it.
+#[cfg(target_os = "linux")]
+pub(super) fn adopt_orphans() {
+    // Without it, as before Linux 3.4, what has lost its parent is not found.
+    let _adopts = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn adopt_orphans() {}
+
+/// What this process has started, itself or by others, and what is still in its session: not what has left the terminal, as a daemon
+/// does, and not the rest of a pipe or of a script that this process is a part of.
+#[cfg(target_os = "linux")]
+pub(super) fn started() -> Vec<Pid> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let Some(session) = stat(own).map(|own| own.session) else {
+        return Vec::new();
+    };
+    let is_here = |id: &i32| {
+        *id != own && stat(*id).is_some_and(|one| one.is_alive && one.session == session)
+    };
+    let here = processes().filter(is_here);
+    here.filter(|id| descends(*id, own))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// Other systems do not tell.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn started() -> Vec<Pid> {
+    Vec::new()
+}
+
+/// How often a line of parents is followed. A process of it that ends meanwhile breaks it: its children have another parent then.
+#[cfg(target_os = "linux")]
+const LOOKS: usize = 3;
+
+#[cfg(target_os = "linux")]
+fn descends(process: i32, ancestor: i32) -> bool {
+    let parent = |id: &i32| Some(stat(*id)?.parent);
+    (0..LOOKS).any(|_| std::iter::successors(Some(process), parent).any(|id| id == ancestor))
+}
+
+#[cfg(target_os = "linux")]
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// `None` for a process that has ended, and for one that the system hides.
+#[cfg(target_os = "linux")]
+fn stat(process: i32) -> Option<Stat> {
+    parsed(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
 
 /// Whether a process of the group runs. A process that has ended and whose parent has not asked how (a zombie) does not, though
 /// the kernel counts it as one of the group. `untold`: whether one of which the system does not tell that runs.
@@ -23,23 +79,10 @@ fn counts(answer: Result<()>, untold: bool, told: impl FnOnce() -> Option<bool>)
 /// `None` if the system does not tell. It may also hide the processes of other users (`hidepid`), and then shows none of the group.
 #[cfg(target_os = "linux")]
 fn has_living(group: Pid) -> Option<bool> {
-    let processes = std::fs::read_dir("/proc").ok()?;
-    let mut is_any_told = false;
-    for process in processes.flatten() {
-        // Those that end at this moment, and what is no process, have none.
-        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else {
-            continue;
-        };
-        if let Some((is_alive, of_group)) = state(&stat)
-            && of_group == group.as_raw_nonzero().get()
-        {
-            if is_alive {
-                return Some(true);
-            }
-            is_any_told = true;
-        }
-    }
-    is_any_told.then_some(false)
+    let of_group = |one: &Stat| one.group == group.as_raw_nonzero().get();
+    let told = processes().filter_map(stat).filter(of_group);
+    told.map(|one| one.is_alive)
+        .reduce(|one, other| one || other)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -47,15 +90,30 @@ fn has_living(_: Pid) -> Option<bool> {
     None
 }
 
-/// Whether a process lives, and its group, by `/proc/PID/stat`: `1 (sh) S 0 1 ..`. The name may have blanks and brackets.
+/// What `/proc/PID/stat` tells of a process.
 #[cfg(any(target_os = "linux", test))]
-fn state(stat: &str) -> Option<(bool, i32)> {
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    /// Whether it has not ended.
+    is_alive: bool,
+    parent: i32,
+    group: i32,
+    session: i32,
+}
+
+/// Reads `1 (sh) S 0 1 1 ..`. The name may have blanks and brackets.
+#[cfg(any(target_os = "linux", test))]
+fn parsed(stat: &str) -> Option<Stat> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;
-    let _parent = fields.next()?;
-    let group = fields.next()?;
-    Some((!matches!(state, "Z" | "X"), group.parse().ok()?))
+    let mut number = || fields.next()?.parse().ok();
+    Some(Stat {
+        is_alive: !matches!(state, "Z" | "X"),
+        parent: number()?,
+        group: number()?,
+        session: number()?,
+    })
 }
 
 #[cfg(test)]
@@ -86,10 +144,30 @@ mod tests {
         assert_eq!(has_living(hidden), None);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_started_is_found_by_its_parents_and_nothing_else_is() {
+        use rustix::process::{getpid, getppid};
+        use std::process::Command;
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let id = Pid::from_raw(child.id().cast_signed()).unwrap();
+        let started = started();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(started.contains(&id), "{started:?}");
+        assert!(!started.contains(&getpid()) && !started.contains(&getppid().unwrap()));
+    }
+
     #[test]
     fn zombies_do_not_live_and_names_may_have_brackets() {
-        assert_eq!(state("12 (a) Z b) S 1 7 7 0\n"), Some((true, 7)));
-        assert_eq!(state("12 (sh) Z 1 7 7 0\n"), Some((false, 7)));
-        assert_eq!(state("cpu 1 2 3\n"), None);
+        let told = |is_alive| Stat {
+            is_alive,
+            parent: 1,
+            group: 7,
+            session: 5,
+        };
+        assert_eq!(parsed("12 (a) Z b) S 1 7 5 0\n"), Some(told(true)));
+        assert_eq!(parsed("12 (sh) Z 1 7 5 0\n"), Some(told(false)));
+        assert_eq!(parsed("cpu 1 2 3\n"), None);
     }
 }

@@ -14,20 +14,24 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use super::*;
 
 /// The program in a session with a terminal for itself, ended by `Drop`.
-struct Terminal {
-    program: Child,
+pub(super) struct Terminal {
+    pub(super) program: Child,
     master: File,
     /// What was written to it so far.
     screen: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    fn start(server: &RedisServer, args: &[&str]) -> Self {
+    pub(super) fn start(server: &RedisServer, args: &[&str]) -> Self {
         Self::start_with(&server.url(), &[], args)
     }
 
     /// Starts it for the server at this URL, with these variables.
     fn start_with(url: &str, variables: &[(&str, &str)], args: &[&str]) -> Self {
+        Self::start_command(variables, &[&[PROGRAM, "--url", url], args].concat())
+    }
+
+    fn start_command(variables: &[(&str, &str)], words: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -44,8 +48,8 @@ impl Terminal {
         let program = environment::clean(&mut Command::new("setsid"))
             .envs([("TERM", "xterm")])
             .envs(variables.iter().copied())
-            .args(["--ctty", PROGRAM, "--url", url])
-            .args(args)
+            .arg("--ctty")
+            .args(words)
             .stdin(copy())
             .stdout(copy())
             .stderr(copy())
@@ -71,7 +75,7 @@ impl Terminal {
         }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
@@ -85,7 +89,7 @@ impl Terminal {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    async fn shows(&self, what: &str) {
+    pub(super) async fn shows(&self, what: &str) {
         let look = || async {
             self.text()
                 .contains(what)
@@ -95,7 +99,7 @@ impl Terminal {
         eventually(SOON, format!("the terminal shows {what:?}"), look).await;
     }
 
-    async fn ended(&mut self) -> ExitStatus {
+    pub(super) async fn ended(&mut self) -> ExitStatus {
         for _ in 0..1_500 {
             if let Some(status) = self.program.try_wait().unwrap() {
                 return status;

@@ -1,4 +1,4 @@
-//! The rest of the process group of a command that has died of a signal, and of one that was told to end.
+//! What a command has started, after the command has died of a signal, and when it is told to end.
 
 use distlock_tests::eventually;
 use futures_util::future::join_all;
@@ -6,6 +6,8 @@ use rustix::process::test_kill_process;
 use tokio::time::timeout;
 
 use super::*;
+#[cfg(target_os = "linux")]
+use crate::terminal::Terminal;
 
 /// A shell that dies of each signal, and its child, which says that it got one and goes on, until it gets USR2. If a test fails, the
 /// child ends after a minute or two.
@@ -13,7 +15,7 @@ const SHELL_WITH_A_CHILD: &str = "echo program $PPID; echo leader $$; sh -c '\
     trap \"echo got\" TERM HUP USR1; trap \"echo over; exit\" USR2; echo running; \
     n=0; while [ $n -lt 300 ]; do sleep 0.2; n=$((n+1)); done' & wait";
 
-const STAYS_HELD: &str = "stays held until the rest of the command's process group has ended";
+const STAYS_HELD: &str = "stays held until what the command has started has ended";
 
 struct Group {
     run: Process,
@@ -75,8 +77,8 @@ impl Group {
         let said = self.run.stderr();
         assert_eq!(ended.code(), Some(79), "{said}");
         for words in [
-            &*format!("{why}: the rest of the command's process group gets SIGTERM"),
-            "the rest of the command's process group still runs after 5s: it gets SIGKILL",
+            &*format!("{why}: what the command has started gets SIGTERM"),
+            "what the command has started still runs after 5s: it gets SIGKILL",
         ] {
             assert!(said.contains(words), "{words}: {said}");
         }
@@ -183,9 +185,42 @@ async fn rest_of_a_group_that_may_not_be_signalled_keeps_the_lock_and_is_left_af
     is_busy(&server, "job").await;
     server.cli(&["DEL", "job"]).await;
     assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
-    let told =
-        "the rest of the command's process group still runs after 1s: it may not be signalled";
+    let told = "what the command has started still runs after 1s: it may not be signalled";
     assert!(run.stderr().contains(told), "{}", run.stderr());
     // If this test may not do that either, it ends by itself.
     let _killed = kill_process(rest, Signal::KILL);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn lock_is_lost_at_a_terminal_and_what_the_command_has_started_is_told_and_then_killed() {
+    let server = RedisServer::start().await;
+    let command = ["--", "sh", "-c", SHELL_WITH_A_CHILD];
+    let args = [&["run", "job", "--kill-after", "5s"], &command[..]].concat();
+    let mut run = Terminal::start(&server, &args);
+    run.shows("running").await;
+    server.cli(&["DEL", "job"]).await;
+    run.shows("got").await;
+    run.shows("what the command has started still runs after 5s: it gets SIGKILL")
+        .await;
+    assert_eq!(run.ended().await.code(), Some(79), "{}", run.text());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn command_dies_at_a_terminal_and_the_lock_stays_held_until_what_it_has_started_has_ended() {
+    let server = RedisServer::start().await;
+    let command = ["--", "sh", "-c", SHELL_WITH_A_CHILD];
+    let args = [&["run", "job", "--kill-after", "1ms"], &command[..]].concat();
+    let mut run = Terminal::start(&server, &args);
+    run.shows("running").await;
+    let text = run.text();
+    let leader = text.lines().find(|line| line.starts_with("leader"));
+    kill_process(id(leader.unwrap()), Signal::TERM).unwrap();
+    run.shows(STAYS_HELD).await;
+    is_busy(&server, "job").await;
+    kill_process(pid(run.program.id()), Signal::USR2).unwrap();
+    run.shows("over").await;
+    assert_eq!(run.ended().await.code(), Some(128 + 15), "{}", run.text());
+    assert!(server.keys().await.is_empty());
 }
