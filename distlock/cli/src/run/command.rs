@@ -64,6 +64,7 @@ pub(super) async fn command(
         return Ok(Ended::NotStarted(signal));
     }
     let mut running = Running::new(args, start(args, held, json)?);
+    send_missed(signals, |signal| running.child.send(signal)).await;
     let mut lost = held.lost();
     loop {
         tokio::select! {
@@ -229,6 +230,14 @@ async fn arrived(signals: &mut Signals) -> Option<Signal> {
     signals.next().now_or_never()
 }
 
+/// Sends the command what came during its start. The terminal has sent it to this process, and to the command only if that was there
+/// already. A command that is there has it twice, before its program has begun.
+async fn send_missed(signals: &mut Signals, send: impl Fn(Signal)) {
+    while let Some(signal) = arrived(signals).await {
+        send(signal);
+    }
+}
+
 fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
     if held.lost().now_or_never().is_some() {
         let names = names(&args.keys);
@@ -262,6 +271,8 @@ pub(crate) fn cannot_run(program: &str, error: &io::Error) -> Failed {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use clap::Parser;
     use distlock::Client;
     use rustix::process::{getpid, kill_process};
@@ -288,6 +299,18 @@ mod tests {
         assert_eq!(outcome(true, "gets SIGTERM"), "gets SIGTERM");
         let outcome = outcome(false, "gets SIGTERM");
         assert!(outcome.contains("may not be signalled"), "{outcome}");
+    }
+
+    #[tokio::test]
+    async fn signal_during_the_start_is_sent_to_the_command() {
+        let _alone = SIGNALS.lock().await;
+        let mut signals = Signals::listen().unwrap();
+        let mut others = Signals::listen().unwrap();
+        kill_process(getpid(), Signal::USR1).unwrap();
+        assert_eq!(others.next().await, Signal::USR1);
+        let sent = RefCell::new(Vec::new());
+        send_missed(&mut signals, |signal| sent.borrow_mut().push(signal)).await;
+        assert_eq!(sent.into_inner(), [Signal::USR1]);
     }
 
     #[tokio::test]
