@@ -7,7 +7,7 @@ use std::{mem, thread};
 
 use distlock::{Client, Error, KeyReport};
 use futures_util::{Stream, StreamExt, stream};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,9 +21,10 @@ use crate::report::Table;
 use crate::signals::Signals;
 use crate::{ls, output, report, terminal};
 
-/// The other screen of the terminal, without a cursor; and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// The other screen of the terminal, without a cursor, and with lines that end at the edge: one with characters of double width would
+/// take a second line otherwise, and the first lines would leave the screen. And back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// To the first line; and the end of a line, and of the screen, without what was there.
 const HOME: &str = "\x1b[H";
@@ -43,7 +44,8 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
     let software = |error: io::Error| Failed::new(Status::Software, error);
     let mut signals = Signals::listen().map_err(software)?;
     let mut resized = signal(SignalKind::window_change()).map_err(software)?;
-    let _screen = Screen::enter()?;
+    let mut stopped = signal(SignalKind::from_raw(Signal::TSTP.as_raw())).map_err(software)?;
+    let screen = Screen::enter()?;
     let mut keys = keys();
     let mut picture = Picture::default();
     let mut looks = pin!(looks(client, args));
@@ -63,6 +65,7 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
                 }
             }
             _ = resized.recv() => {}
+            _ = stopped.recv() => screen.stop()?,
             Some(news) = looks.next() => picture.take(news),
         }
     }
@@ -188,30 +191,46 @@ fn keys() -> mpsc::UnboundedReceiver<u8> {
     keys
 }
 
-/// The terminal without an echo and without waiting for the end of a line, until this is dropped.
+/// The other screen of the terminal, without an echo and without waiting for the end of a line, until this is dropped. It has the modes
+/// that the terminal had before.
 struct Screen(Option<Termios>);
 
 impl Screen {
     fn enter() -> Result<Self, Failed> {
-        let before = tcgetattr(stdin()).ok();
-        if let Some(before) = &before {
+        let screen = Self(tcgetattr(stdin()).ok());
+        screen.show()?;
+        Ok(screen)
+    }
+
+    fn show(&self) -> Result<(), Failed> {
+        if let Some(before) = &self.0 {
             let mut modes = before.clone();
             modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
             // Without it, `q` needs an Enter.
             let _set = tcsetattr(stdin(), OptionalActions::Now, &modes);
         }
-        // Made before the text is written: if that fails, its drop puts the modes back.
-        let screen = Self(before);
-        output::text(ENTER)?;
-        Ok(screen)
+        output::text(ENTER)
+    }
+
+    fn leave(&self) {
+        let _written = output::text(LEAVE);
+        if let Some(before) = &self.0 {
+            let _set = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+    }
+
+    /// Leaves the screen to the shell until it continues this process, as after Ctrl-Z.
+    fn stop(&self) -> Result<(), Failed> {
+        self.leave();
+        // It stops this process as SIGTSTP does, which has a handler by now. Unlike SIGSTOP it does nothing where no shell could
+        // continue this process.
+        let _sent = kill_process(getpid(), Signal::TTIN);
+        self.show()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _written = output::text(LEAVE);
-        if let Some(before) = &self.0 {
-            let _set = tcsetattr(stdin(), OptionalActions::Now, before);
-        }
+        self.leave();
     }
 }

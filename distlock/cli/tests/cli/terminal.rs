@@ -212,6 +212,35 @@ async fn watch_ends_by_q_at_once_after_another_key() {
 }
 
 #[tokio::test]
+async fn watch_that_is_stopped_leaves_the_screen_to_the_shell_and_draws_again_when_it_goes_on() {
+    let server = RedisServer::start().await;
+    let script = format!(
+        "{PROGRAM} --url {} watch --interval 100ms; echo the shell; read line; fg; echo over",
+        server.url()
+    );
+    let mut shell = Terminal::start_command(&[], &["sh", "-mc", &script]);
+    shell.shows("0 locks").await;
+    shell.type_in("\x1a");
+    shell.shows("the shell").await;
+    let text = shell.text();
+    let (watch, _) = text.split_once("the shell").unwrap();
+    assert!(watch.contains("\x1b[?25h\x1b[?1049l"), "{watch:?}");
+    let modes = tcgetattr(&shell.master).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+    shell.type_in("\n");
+    eventually(SOON, "it draws again", || async {
+        let text = shell.text();
+        let (_, since) = text.split_once("the shell").unwrap();
+        let drawn = since.contains("\x1b[?1049h") && since.contains("0 locks");
+        drawn.then_some(()).ok_or(text)
+    })
+    .await;
+    shell.type_in("q");
+    shell.shows("over").await;
+    assert_eq!(shell.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn interrupt_from_the_terminal_reaches_the_command_once() {
     let server = RedisServer::start().await;
     let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo usr1' USR1; \
