@@ -175,6 +175,7 @@ fn check_longest(args: &Run) -> Result<(), Failed> {
 }
 
 /// Acquires a permit of a semaphore with so many. If the semaphore is deleted during the wait, it is made again, and the wait goes on.
+/// If its number was changed before the grant, the permit is given back, and the new number counts as at the start.
 async fn permit(
     client: &Client,
     key: &str,
@@ -192,18 +193,25 @@ async fn permit(
         if let Some(wait) = wait {
             acquire = acquire.wait(wait.saturating_sub(since.elapsed()));
         }
-        match acquire.await {
-            Err(error) if error.is_lost() => {}
-            acquired => return Ok(acquired?),
+        let permit = match acquire.await {
+            Err(error) if error.is_lost() => continue,
+            acquired => acquired?,
+        };
+        let there = semaphore.permits().await;
+        if matches!(there, Ok(there) if there == i64::from(permits)) {
+            return Ok(permit);
         }
+        permit.release().await?;
+        there?;
     }
 }
 
 /// Gives the semaphore its number of permits. Another number is replaced only while no permit is taken: two runs with
 /// different numbers would let more commands run than one of them allows.
 ///
-/// The check and the change are two steps, and a permit that is taken between them keeps the former number. A forced release of what
-/// was seen would not be safer: a run that has just set two permits and taken one leaves the same number as one free permit of one.
+/// The check and the change are two steps, and a run that gets its permit between them goes on under the former number. A forced
+/// release of what was seen would not be safer: a run that has just set two permits and taken one leaves the same number as one free
+/// permit of one.
 async fn set_permits(
     semaphore: &ExpirableSemaphore,
     key: &str,

@@ -140,6 +140,32 @@ async fn semaphore_is_deleted_and_a_run_that_waits_sets_the_number_again_and_get
 }
 
 #[tokio::test]
+async fn number_of_permits_that_changes_during_a_wait_is_refused_and_the_permit_is_given_back() {
+    let server = RedisServer::start().await;
+    let run = ["run", "export", "--permits", "1", "--"];
+    let mut holder = running(&server, &run[..4]).await;
+    let mut waiting = start(&server, &[&run[..], &["echo", "started"]].concat());
+    eventually(SOON, "the second waits", || async {
+        let channels = server.pubsub_channels().await;
+        channels.iter().any(|one| one.contains("export"))
+    })
+    .await;
+    let other = distlock::Client::connect(&server.url()).await.unwrap();
+    let semaphore = other.expirable_semaphore("export");
+    semaphore.set_permits(3).await.unwrap();
+    let ended = waiting.wait(SOON).await;
+    let said = waiting.stderr();
+    assert_eq!(ended.code(), Some(64), "{said}");
+    assert!(
+        said.contains("\"export\" has 3 permits, of which 1 are taken, and --permits says 1"),
+        "{said}"
+    );
+    assert_eq!(semaphore.acquired_permits().await.unwrap(), 1);
+    holder.send("end");
+    assert_eq!(holder.wait(SOON).await.code(), Some(7));
+}
+
+#[tokio::test]
 async fn number_of_permits_changes_while_none_is_taken_and_is_refused_otherwise() {
     let server = RedisServer::start().await;
     let mut run = running(&server, &["run", "export", "--permits", "1"]).await;
