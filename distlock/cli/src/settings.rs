@@ -19,6 +19,14 @@ pub(crate) fn option_of(word: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingArgs(pub(crate) Settings);
 
+/// What is wrong with the text of a setting, without the name that the setting has in the library.
+pub(crate) fn wrong(error: distlock::Error) -> String {
+    match error {
+        distlock::Error::InvalidConfig { value, .. } => value,
+        other => other.to_string(),
+    }
+}
+
 fn rows() -> impl Iterator<Item = &'static SettingWord> {
     let rows = Settings::words().iter();
     rows.filter(|row| OF_RUN.iter().all(|(word, _)| *word != row.word))
@@ -57,11 +65,7 @@ impl FromArgMatches for SettingArgs {
             if let Some(text) = matches.get_one::<String>(row.word) {
                 row.set(&mut self.0, text).map_err(|error| {
                     let option = option_of(row.word);
-                    let wrong = match error {
-                        // It says what is wrong with the text.
-                        distlock::Error::InvalidConfig { value, .. } => value,
-                        other => other.to_string(),
-                    };
+                    let wrong = wrong(error);
                     Error::raw(ErrorKind::ValueValidation, format!("--{option}: {wrong}\n"))
                 })?;
             }
