@@ -151,19 +151,22 @@ impl From<Error> for Failed {
     }
 }
 
-/// The text of an error, with the options of this program in place of the library's settings.
+/// The text of an error, with the options of this program in place of the library's settings. A URL has the words of the settings.
 pub(crate) fn by_options(error: &Error) -> String {
-    let mut words: Vec<_> = Settings::words().iter().map(|row| row.word).collect();
-    words.push("hold_at_least");
-    // What the library takes as bytes, this program takes as files.
     let text = error
         .to_string()
-        .replace("tls_ca_pem", "tls_ca_file")
-        .replace("tls_client_pem", "tls_client_cert_file")
         // No text says these.
         .replace(" (`Duration::MAX` in code)", "")
         .replace(", and see `connect_lazy`", "");
-    words.into_iter().fold(text, |text, word| {
+    if let Error::InvalidUrl { .. } = error {
+        return text;
+    }
+    // What the library takes as bytes, this program takes as files.
+    let text = text
+        .replace("tls_ca_pem", "tls_ca_file")
+        .replace("tls_client_pem", "tls_client_cert_file");
+    let words = Settings::words().iter().map(|row| row.word);
+    words.chain(["hold_at_least"]).fold(text, |text, word| {
         let option = format!("--{}", option_of(word));
         text.replace(&format!("`{word}`"), &option)
             .replace(&format!("setting {word} "), &format!("{option} "))

@@ -48,7 +48,10 @@ pub(crate) fn part(text: &str) -> Result<bool, Failed> {
         Ok(()) => Ok(true),
         // As of `distlock ls | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failed::new(Status::Software, error)),
+        Err(error) => Err(Failed::new(
+            Status::Software,
+            format!("stdout cannot be written: {error}"),
+        )),
     }
 }
 

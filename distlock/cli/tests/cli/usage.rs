@@ -197,6 +197,35 @@ async fn texts_of_errors_name_options_and_no_settings_of_the_library() {
 }
 
 #[tokio::test]
+async fn error_of_a_url_names_the_words_of_a_url_and_no_options() {
+    for (word, says) in [
+        ("connect_timeout=5", "connect_timeout"),
+        ("odd=5", "`key_prefix`"),
+    ] {
+        let url = format!("redis://127.0.0.1:1?{word}");
+        let wrong = plain_output(["--url", &url, "ls"]).await;
+        assert_eq!(wrong.status.code(), Some(64), "{word}");
+        let said = stderr(&wrong);
+        assert!(said.contains(says) && !said.contains("--"), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn output_that_cannot_be_written_is_said_to_be_the_output() {
+    let script = format!("exec '{PROGRAM}' man >/dev/full");
+    let mut command = program("sh");
+    command.args(["-c", &script]);
+    let output = command.output().await.unwrap();
+    assert_eq!(output.status.code(), Some(70));
+    assert!(
+        stderr(&output).contains("stdout cannot be written: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[tokio::test]
 async fn lease_of_a_run_is_its_option_or_that_of_the_url() {
     let server = RedisServer::start().await;
     let url = format!("{}?watchdog_timeout=90s", server.url());
