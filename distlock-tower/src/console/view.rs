@@ -141,9 +141,11 @@ pub(super) struct Detail<'a> {
     pub(super) past: Vec<PastHold>,
     /// How many waited, and since when that number.
     pub(super) waiting: Vec<(Millis, u64)>,
-    /// The holds and the waits of this process for the key, as in [`Own`].
+    /// The holds and the waits of this process for the key, and how many there are, as in [`Own`].
     pub(super) own_holds: Vec<OwnHold>,
+    pub(super) own_hold_total: usize,
     pub(super) own_waits: Vec<OwnWait>,
+    pub(super) own_wait_total: usize,
     pub(super) is_closed: bool,
     pub(super) trouble: Option<Trouble>,
     pub(super) may_force_release: bool,

@@ -91,6 +91,12 @@ async fn many_waits_are_counted_and_some_are_shown() {
     let own = &json(&app(&watcher), "/locks/api/locks").await["own"];
     assert_eq!(own["wait_total"], 150);
     assert_eq!(own["waits"].as_array().unwrap().len(), 100);
+    let one = json(&app(&watcher), "/locks/api/lock?key=own").await;
+    assert_eq!(
+        (&one["own_wait_total"], &one["own_hold_total"]),
+        (&json!(150), &json!(1))
+    );
+    assert_eq!(one["own_waits"].as_array().unwrap().len(), 100);
 }
 
 /// How many wait for a key: in the list, on its own page, and in the sum of all keys.

@@ -54,7 +54,7 @@ function showKey(detail) {
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);
   $("one-own").hidden = !(detail.own_holds.length || detail.own_waits.length);
-  showOwn("one-own", detail.own_holds, detail.own_waits);
+  showOwn("one-own", detail);
   spark($("one-contention"), detail.waiting);
   fill("one-past", 5, "No earlier hold was seen. Holds are noted while somebody watches.", detail.past, pastRow);
   $("release").hidden = !(detail.may_force_release && (lock?.can_be_released || $("released").textContent));

@@ -3,11 +3,11 @@
 // What the process that serves the page holds and waits for itself, with the lines of its code. Its functions use those of the other files.
 
 // On the page of a key: each hold and each wait. `id` begins the ids of the tables.
-function showOwn(id, holds, waits) {
-  $(`${id}-waits`).hidden = !waits.length;
-  $(`${id}-holds`).hidden = !holds.length;
-  fill(`${id}-wait-rows`, 4, "", waits, ownWaitRow);
-  fill(`${id}-hold-rows`, 5, "", holds, ownHoldRow);
+function showOwn(id, detail) {
+  $(`${id}-waits`).hidden = !detail.own_waits.length;
+  $(`${id}-holds`).hidden = !detail.own_holds.length;
+  fill(`${id}-wait-rows`, 4, "", detail.own_waits, ownWaitRow, { total: detail.own_wait_total });
+  fill(`${id}-hold-rows`, 5, "", detail.own_holds, ownHoldRow, { total: detail.own_hold_total });
 }
 
 const WAIT_HEADS = ["Waits for", "Line that waits", "Has waited", "Behind"];
@@ -32,7 +32,7 @@ function showLines(id, items, heads, make, summary) {
     const oldest = Math.min(...group.map((it) => it.since));
     made.tell = (node) => { node.textContent = `${summary(group.length)} ${duration(serverNow() - oldest)}`; };
     made.tell(made.facts);
-    fill(name, heads.length, "", group, make, made.rows);
+    fill(name, heads.length, "", group, make, { body: made.rows });
     return made.details;
   });
   for (const name of lines.keys()) {
@@ -65,7 +65,9 @@ function lineGroup(line, heads) {
 function ownCount(own) {
   if (!own.hold_total && !own.wait_total) return "It holds no lock, and nothing waits.";
   const holds = plural(own.hold_total, "lock", "locks");
-  return `It holds ${holds}, and ${plural(own.wait_total, "acquisition waits", "acquisitions wait")}.`;
+  const isCut = own.hold_total > own.holds.length || own.wait_total > own.waits.length;
+  const cut = isCut ? " The lines below have only the oldest of them." : "";
+  return `It holds ${holds}, and ${plural(own.wait_total, "acquisition waits", "acquisitions wait")}.${cut}`;
 }
 
 function ownKey(own, label) {

@@ -7,12 +7,13 @@ const filled = {};
 // Rows with the same content stay, and so does what is selected in them.
 const MOST_ROWS = 200;
 
-function fill(id, columns, nothing, items, make, body = $(id)) {
-  const text = JSON.stringify([items, nothing]);
+// There may be more than these `items`: `total`.
+function fill(id, columns, nothing, items, make, { body = $(id), total = items.length } = {}) {
+  const text = JSON.stringify([items, nothing, total]);
   if (filled[id] === text) return;
   filled[id] = text;
   const rows = items.slice(0, MOST_ROWS).map(make);
-  const rest = items.length - rows.length;
+  const rest = total - rows.length;
   if (rest > 0) rows.push(emptyRow(columns, `and ${number(rest)} more`));
   body.replaceChildren(...(rows.length ? rows : [emptyRow(columns, nothing)]));
 }
