@@ -1,11 +1,15 @@
 //! What the facts of a server mean.
 
-use std::collections::BTreeMap;
+mod info;
+mod writes;
+
 use std::fmt::Display;
 use std::time::Duration;
 
 use distlock::{ServerFacts, ServerLayout};
 
+use self::info::{Info, field, number};
+use self::writes::{persistence, replicas};
 use super::{Finding, Verdict};
 
 /// Longer round trips are reported: each acquisition takes at least one.
@@ -17,13 +21,14 @@ const TOO_SLOW: Duration = Duration::from_secs(1);
 /// Clocks may differ by so much: a third of the time that a waiter of a fair lock has, 5 s by default.
 const CLOCKS_DIFFER_MS: u64 = 1_600;
 
+/// How often clients send a command over a connection that is idle, by default, in seconds.
+const PING_INTERVAL: u64 = 30;
+
 /// The oldest version that speaks RESP3.
 const OLDEST: u32 = 6;
 
 /// The slots of a cluster.
 const SLOTS: &str = "16384";
-
-type Info = BTreeMap<String, String>;
 
 /// All findings of one server, in the order in which one reads them.
 pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
@@ -38,12 +43,17 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
         findings.extend([messages(facts), undeclared_keys(facts)]);
     }
     findings.push(losses(facts));
+    let config = facts.config.as_ref().ok();
+    let refusal = facts
+        .pings
+        .as_ref()
+        .map_or_else(ToString::to_string, |_| String::new());
     match &facts.info {
         Ok(info) => findings.extend([
             eviction(info),
             memory(info),
-            persistence(info),
-            replicas(info, facts.layout),
+            persistence(info, config, &refusal),
+            replicas(info, config, facts.layout),
         ]),
         Err(unknown) => {
             for check in ["eviction", "memory", "persistence", "replicas"] {
@@ -65,7 +75,7 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
             ))
         }
     }
-    findings.extend([latency(facts), clock(facts)]);
+    findings.extend([idle(facts), latency(facts), clock(facts)]);
     findings
 }
 
@@ -89,14 +99,6 @@ fn unreached(layout: ServerLayout, why: impl Display) -> Finding {
 
 fn not_known(check: &'static str, why: impl Display) -> Finding {
     Finding::new(check, Verdict::Unknown, why.to_string())
-}
-
-fn field<'a>(info: &'a Info, name: &str) -> &'a str {
-    info.get(name).map_or("", String::as_str)
-}
-
-fn number(info: &Info, name: &str) -> u64 {
-    field(info, name).parse().unwrap_or_default()
 }
 
 fn version(facts: &ServerFacts) -> Finding {
@@ -281,99 +283,6 @@ fn memory(info: &Info) -> Finding {
     }
 }
 
-fn persistence(info: &Info) -> Finding {
-    let is_on = field(info, "aof_enabled") == "1";
-    let write = field(info, "aof_last_write_status");
-    if field(info, "rdb_last_bgsave_status") == "err" {
-        return failed_snapshot(info);
-    }
-    match (is_on, write) {
-        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file").advice(
-            "If the machine crashes, the file lacks the locks of about the last second, except with appendfsync always. Clients can \
-             wait after a restart, by `restart_grace` in their URL.",
-        ),
-        (true, write) => {
-            let value = format!("append-only file, its last write: {write}");
-            Finding::new("persistence", Verdict::Bad, value).advice(
-                "The server cannot write, and refuses commands that change something. Look at its disk and its log.",
-            )
-        }
-        (false, _) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
-            "A server that crashes comes back without its latest locks, and grants them again while their holders are at \
-             work. Set appendonly yes, or have clients wait after a restart, by `restart_grace` in their URL.",
-        ),
-    }
-}
-
-/// The settings by which a failed snapshot ends all writes are not in `INFO`. The refusals are.
-fn failed_snapshot(info: &Info) -> Finding {
-    let advice = "With save points and stop-writes-on-bgsave-error yes, which are the defaults, the server refuses commands that \
-                  change something until a snapshot succeeds (MISCONF). Look at its disk, its memory and its log. \
-                  If the settings have changed since a refusal, CONFIG RESETSTAT forgets it.";
-    let (verdict, value) = if has_refused(info, "MISCONF") {
-        let value = "its last snapshot has failed, and it has refused commands for that";
-        (Verdict::Bad, value)
-    } else {
-        (Verdict::Warn, "its last snapshot has failed")
-    };
-    Finding::new("persistence", verdict, value).advice(advice)
-}
-
-/// Whether the server has refused commands by this error since its start. Servers before Redis 6.2 do not tell.
-fn has_refused(info: &Info, error: &str) -> bool {
-    info.contains_key(&format!("errorstat_{error}"))
-}
-
-fn replicas(info: &Info, layout: ServerLayout) -> Finding {
-    let role = field(info, "role");
-    let count = number(info, "connected_slaves");
-    if role != "master" {
-        return Finding::new("replicas", Verdict::Bad, format!("the role is {role}")).advice(
-            "Locks are granted by masters. A replica refuses them: use the URL of the master.",
-        );
-    }
-    if let Some(good) = info.get("min_slaves_good_slaves")
-        && let Some(finding) = too_few_replicas(info, good)
-    {
-        return finding;
-    }
-    let value = match count {
-        0 => "none".to_owned(),
-        1 => "1 replica".to_owned(),
-        count => format!("{count} replicas"),
-    };
-    match (count, layout) {
-        (0, ServerLayout::Single) => Finding::new("replicas", Verdict::Ok, value)
-            .advice("Nothing takes over while the server is away. Sentinel or a cluster would."),
-        (0, _) => Finding::new("replicas", Verdict::Warn, value)
-            .advice("If this server fails, nothing can take over. Add a replica."),
-        _ => Finding::new("replicas", Verdict::Ok, value).advice(
-            "A replica that takes over may not have the latest grants. With replicas=connected&replicas_timeout=1s in their URL, clients are \
-             granted only what the connected replicas have, as Redisson's are by default.",
-        ),
-    }
-}
-
-/// The server tells the number of its good replicas only if it needs some for a write, and not how many: the refusals tell whether
-/// there were too few.
-fn too_few_replicas(info: &Info, good: &str) -> Option<Finding> {
-    if good == "0" {
-        let value = "min-replicas-to-write is set, and no replica follows";
-        return Some(Finding::new("replicas", Verdict::Bad, value).advice(
-            "The server refuses commands that change something until replicas follow it (NOREPLICAS). Look at the replicas and at the \
-             network between.",
-        ));
-    }
-    has_refused(info, "NOREPLICAS").then(|| {
-        let value = format!("good replicas: {good}; with fewer than min-replicas-to-write it has refused commands");
-        Finding::new("replicas", Verdict::Warn, value).advice(
-            "Compare with CONFIG GET min-replicas-to-write. If the number is below it, the server refuses commands that change \
-             something (NOREPLICAS): look at the replicas and at the network between. If not, that was earlier, and CONFIG RESETSTAT \
-             forgets it.",
-        )
-    })
-}
-
 fn cluster(info: &Info) -> Finding {
     let state = field(info, "cluster_state");
     let served = field(info, "cluster_slots_ok");
@@ -389,6 +298,30 @@ fn cluster(info: &Info) -> Finding {
             Finding::new("cluster", Verdict::Bad, value)
                 .advice("Locks in the other slots cannot be acquired. Look at CLUSTER NODES for the node that has failed.")
         }
+    }
+}
+
+/// How long a connection may be idle.
+fn idle(facts: &ServerFacts) -> Finding {
+    let config = match &facts.config {
+        Ok(config) => config,
+        Err(unknown) => {
+            return not_known("idle", unknown).advice(
+                "The user needs the right +config|get for this line. With it, `doctor` also reads appendfsync and \
+                 min-replicas-to-write. Locks do not need it.",
+            );
+        }
+    };
+    let closed =
+        |seconds| format!("the server closes connections after {seconds} s without a command");
+    match config.get("timeout").and_then(|seconds| seconds.parse::<u64>().ok()) {
+        None => not_known("idle", "the server does not tell its timeout"),
+        Some(0) => Finding::new("idle", Verdict::Ok, "the server closes no idle connection"),
+        Some(seconds) if seconds <= PING_INTERVAL => Finding::new("idle", Verdict::Warn, closed(seconds)).advice(
+            "Clients send a command every 30 s by default. Shorter pauses end their connections, and the next command waits for \
+             another one. Set timeout 0, or a shorter `ping_interval` in their URL.",
+        ),
+        Some(seconds) => Finding::new("idle", Verdict::Ok, closed(seconds)),
     }
 }
 

@@ -33,6 +33,10 @@ async fn report(args: &[&str], status: i32) -> Value {
 #[tokio::test]
 async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
     let server = RedisServer::builder().appendonly(true).start().await;
+    // The default of a server, and not that of the harness.
+    server
+        .cli(&["CONFIG", "SET", "appendfsync", "everysec"])
+        .await;
     let report_of = |status| {
         let url = server.url();
         async move { report(&["--url", &url], status).await }
@@ -48,6 +52,7 @@ async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
         "memory",
         "persistence",
         "replicas",
+        "idle",
         "clock",
     ] {
         assert_eq!(verdict(&healthy, check), "ok", "{check}: {healthy:#}");
@@ -70,7 +75,7 @@ async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
 }
 
 #[tokio::test]
-async fn failed_snapshot_is_bad_once_the_server_has_refused_a_command_for_it() {
+async fn failed_snapshot_is_bad_if_the_server_refuses_commands_for_it() {
     // Once there is a folder of that name, no file can be.
     let builder = RedisServer::builder().arg("--dbfilename", "blocked");
     let server = builder.start().await;
@@ -87,10 +92,26 @@ async fn failed_snapshot_is_bad_once_the_server_has_refused_a_command_for_it() {
     let free = report(&["--url", &url], 0).await;
     assert_eq!(verdict(&free, "persistence"), "warn");
     server.cli(&["CONFIG", "SET", "save", "3600 1"]).await;
+    // A user who may not read the settings sees it as well.
+    let rights = ["~*", "&*", "+@all", "-config"];
+    server.set_user("shop", &rights).await;
+    let blind = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    for url in [url, blind] {
+        let refusing = report(&["--url", &url], 1).await;
+        assert_eq!(verdict(&refusing, "persistence"), "bad");
+    }
     let refused = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
     assert_ne!(refused.status.code(), Some(0), "{}", stderr(&refused));
-    let refusing = report(&["--url", &url], 1).await;
-    assert_eq!(verdict(&refusing, "persistence"), "bad");
+}
+
+#[tokio::test]
+async fn server_that_closes_idle_connections_before_clients_use_them_again_is_a_warning() {
+    let server = RedisServer::start().await;
+    for (timeout, expected) in [("0", "ok"), ("30", "warn"), ("300", "ok")] {
+        server.cli(&["CONFIG", "SET", "timeout", timeout]).await;
+        let found = report(&["--url", &server.url()], 0).await;
+        assert_eq!(verdict(&found, "idle"), expected, "{timeout}: {found:#}");
+    }
 }
 
 #[tokio::test]
@@ -112,7 +133,7 @@ async fn lines_that_the_user_may_not_ask_for_are_unknown() {
     assert_eq!(shown.status.code(), Some(0), "{}", stdout(&shown));
     assert!(!stdout(&shown).contains(PASSWORD));
     let report: Value = serde_json::from_str(&stdout(&shown)).unwrap();
-    for check in ["eviction", "persistence", "replicas", "clock"] {
+    for check in ["eviction", "persistence", "replicas", "idle", "clock"] {
         assert_eq!(verdict(&report, check), "unknown", "{report:#}");
     }
     // Other primitives need more.

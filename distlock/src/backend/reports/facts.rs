@@ -28,10 +28,15 @@ pub struct ServerFacts {
     /// The fields of `INFO`, such as `maxmemory_policy`. They need the right `+info`.
     #[cfg_attr(feature = "serde", serde(serialize_with = "fact"))]
     pub info: Result<BTreeMap<String, String>, UnknownFact>,
+    /// What `CONFIG GET` tells of `appendfsync`, `min-replicas-to-write` and `timeout`. It needs the right `+config|get`, and many
+    /// hosted servers tell nobody.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "fact"))]
+    pub config: Result<BTreeMap<String, String>, UnknownFact>,
     /// The fields of `CLUSTER INFO`, of a node of a cluster. They need the right `+cluster|info`. `None` for any other server.
     #[cfg_attr(feature = "serde", serde(serialize_with = "some_fact"))]
     pub cluster_info: Option<Result<BTreeMap<String, String>, UnknownFact>>,
-    /// How long each of several `PING` took, one after the other.
+    /// How long each of several `PING` took, one after the other. A server that refuses writes, because its last snapshot or its last
+    /// write to a file has failed, refuses them as well (`MISCONF`).
     #[cfg_attr(
         feature = "serde",
         serde(rename = "pings_us", serialize_with = "micros")
@@ -171,6 +176,10 @@ mod tests {
             layout: ServerLayout::Sentinel,
             hello: Ok(BTreeMap::from([(String::from("proto"), String::from("3"))])),
             info: Err(denied()),
+            config: Ok(BTreeMap::from([(
+                String::from("timeout"),
+                String::from("0"),
+            )])),
             cluster_info: None,
             pings: Ok(vec![Duration::from_micros(250)]),
             clock_ahead_ms: Ok(-7),
@@ -184,6 +193,7 @@ mod tests {
             "layout": "sentinel",
             "hello": {"value": {"proto": "3"}},
             "info": {"unknown": "the user lacks +info"},
+            "config": {"value": {"timeout": "0"}},
             "cluster_info": null,
             "pings_us": {"value": [250]},
             "clock_ahead_ms": {"value": -7},

@@ -1,7 +1,9 @@
 //! What the probes of a service see while its server is away.
 
 use distlock::{Client, Error, MemoryServer};
-use distlock_tests::{RedisCluster, RedisServer, eventually_eq};
+use distlock_tests::{
+    Flow, Proxy, RedisCluster, RedisServer, Select, Way, eventually, eventually_eq,
+};
 
 use crate::redis::{SOON, client};
 
@@ -48,4 +50,30 @@ async fn server_in_memory_that_is_down_is_not_connected() {
     server.bring_up();
     assert!(client.is_connected());
     client.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn facts_of_a_server_are_asked_together_and_not_each_after_the_answer_to_another() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let asked = ["hello", "info", "config|get", "eval", "client|tracking"];
+    let calls = async || {
+        let calls = asked.map(|command| server.command_calls(command));
+        futures_util::future::join_all(calls).await
+    };
+    let before = calls().await;
+    let unanswered = proxy.flow(Select::ALL, Way::Down, Flow::Stall);
+    let facts = tokio::spawn(async move { client.server_facts().await });
+    eventually(SOON, "all questions are at the server", || async {
+        let after = calls().await;
+        let are_asked = before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| before < after);
+        are_asked.then_some(()).ok_or(after)
+    })
+    .await;
+    assert!(unanswered.hits() > 0 && !facts.is_finished());
+    facts.abort();
 }

@@ -24,41 +24,37 @@ fn full_memory_failed_writes_and_a_replica_are_told() {
     assert_eq!(memory(&full).verdict, Verdict::Warn);
     assert_eq!(memory(&info(&[("maxmemory", "0")])).verdict, Verdict::Ok);
     let failed = info(&[("aof_enabled", "1"), ("aof_last_write_status", "err")]);
-    assert_eq!(persistence(&failed).verdict, Verdict::Bad);
+    assert_eq!(persistence(&failed, None, "").verdict, Verdict::Bad);
     let replica = info(&[("role", "slave")]);
     assert_eq!(
-        replicas(&replica, ServerLayout::Single).verdict,
+        replicas(&replica, None, ServerLayout::Single).verdict,
         Verdict::Bad
     );
     let alone = info(&[("role", "master"), ("connected_slaves", "0")]);
     assert_eq!(
-        replicas(&alone, ServerLayout::Sentinel).verdict,
+        replicas(&alone, None, ServerLayout::Sentinel).verdict,
         Verdict::Warn
     );
 }
 
 #[test]
-fn server_that_refuses_writes_after_a_failed_snapshot_or_without_replicas_is_bad() {
+fn failed_snapshot_is_bad_if_the_server_refuses_a_ping_for_it() {
+    let refusal = "MISCONF Redis is configured to save RDB snapshots";
     for aof in ["0", "1"] {
-        let failed = [
+        let failed = info(&[
             ("aof_enabled", aof),
             ("aof_last_write_status", "ok"),
             ("rdb_last_bgsave_status", "err"),
-        ];
+        ]);
         // Without save points, for one, it refuses nothing.
-        let found = persistence(&info(&failed));
-        assert_eq!(found.verdict, Verdict::Warn, "{found:?}");
-        assert!(found.advice.contains("MISCONF"), "{found:?}");
-        let refused = [("errorstat_MISCONF", "count=3")];
-        let found = persistence(&info(&[&failed[..], &refused].concat()));
-        assert_eq!(found.verdict, Verdict::Bad, "{found:?}");
+        for (refusal, verdict) in [("", Verdict::Warn), (refusal, Verdict::Bad)] {
+            let found = persistence(&failed, None, refusal);
+            assert_eq!(found.verdict, verdict, "{found:?}");
+            assert!(found.advice.contains("MISCONF"), "{found:?}");
+        }
     }
-    let after = info(&[
-        ("rdb_last_bgsave_status", "ok"),
-        ("aof_enabled", "1"),
-        ("errorstat_MISCONF", "count=3"),
-    ]);
-    assert_eq!(persistence(&after).verdict, Verdict::Ok);
+    let after = info(&[("rdb_last_bgsave_status", "ok"), ("aof_enabled", "1")]);
+    assert_eq!(persistence(&after, None, "").verdict, Verdict::Ok);
 }
 
 #[test]
@@ -69,7 +65,11 @@ fn replicas_that_a_write_needs_are_told_if_none_follows_or_writes_were_refused()
             ("connected_slaves", good),
             ("min_slaves_good_slaves", good),
         ];
-        replicas(&info(&[&master, refused].concat()), ServerLayout::Single)
+        replicas(
+            &info(&[&master, refused].concat()),
+            None,
+            ServerLayout::Single,
+        )
     };
     let refused = [("errorstat_NOREPLICAS", "count=3")];
     for (good, refused, verdict) in [
@@ -81,6 +81,33 @@ fn replicas_that_a_write_needs_are_told_if_none_follows_or_writes_were_refused()
         assert_eq!(found.verdict, verdict, "{found:?}");
         let is_told = found.advice.contains("NOREPLICAS");
         assert_eq!(is_told, verdict != Verdict::Ok, "{found:?}");
+    }
+}
+
+#[test]
+fn replicas_that_a_write_needs_are_compared_with_the_setting_if_it_is_known() {
+    let master = info(&[
+        ("role", "master"),
+        ("connected_slaves", "1"),
+        ("min_slaves_good_slaves", "1"),
+        ("errorstat_NOREPLICAS", "count=3"),
+    ]);
+    for (needed, verdict) in [("1", Verdict::Ok), ("2", Verdict::Bad)] {
+        let config = info(&[("min-replicas-to-write", needed)]);
+        let found = replicas(&master, Some(&config), ServerLayout::Single);
+        assert_eq!(found.verdict, verdict, "{found:?}");
+    }
+}
+
+#[test]
+fn flush_of_the_append_only_file_decides_what_a_crash_costs() {
+    let is_on = info(&[("aof_enabled", "1"), ("aof_last_write_status", "ok")]);
+    let with = |flush| persistence(&is_on, Some(&info(&[("appendfsync", flush)])), "");
+    assert_eq!(with("no").verdict, Verdict::Warn);
+    for flush in ["everysec", "always"] {
+        let found = with(flush);
+        assert_eq!(found.verdict, Verdict::Ok, "{found:?}");
+        assert_eq!(found.advice.is_empty(), flush == "always", "{found:?}");
     }
 }
 

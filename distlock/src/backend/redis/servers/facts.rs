@@ -1,9 +1,10 @@
-//! What the servers say of themselves. Each question is asked separately, because a user may have the right to ask one and not
-//! the other.
+//! What the servers say of themselves. Each question is a command of its own, because a user may have the right to ask one and
+//! not the other.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::OptionFuture;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::node::Node;
@@ -12,9 +13,13 @@ use crate::backend::redis::tracking::COMMANDS as TRACKING;
 use crate::backend::redis::{names, script};
 use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 use crate::resource::key::Key;
+use crate::sync::all;
 
 /// How often the round trip is measured.
 const PINGS: usize = 9;
+
+/// The settings that are asked for, each by its name: passwords are among all of them.
+const SETTINGS: [&str; 3] = ["appendfsync", "min-replicas-to-write", "timeout"];
 
 /// The facts of one server. The rights are those for `key`. Scripts are tried with `near`, which lives on the server.
 pub(super) async fn of(
@@ -29,33 +34,53 @@ pub(super) async fn of(
     if let Err(fault) = node.connected_epoch().await {
         return unreached(node, layout, &UnknownFact::new(fault.why()));
     }
-    let cluster_info = if is_cluster {
-        Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text)))
-    } else {
-        None
+    let cluster_info = async {
+        let text = text(node, "CLUSTER INFO").await;
+        text.map(|text| fields(&text))
     };
+    // Sent together: they take as long as the longest of them, and not a round trip each.
+    let (hello, info, cluster_info, config, probed, rights, tracking) = tokio::join!(
+        hello(node),
+        text(node, "INFO"),
+        OptionFuture::from(is_cluster.then_some(cluster_info)),
+        config(node),
+        probe(node, sharded, near),
+        rights(node, is_cluster, sharded, key),
+        tracking(node),
+    );
     let Probed {
         published,
         undeclared_keys,
-    } = probe(node, sharded, near)
-        .await
-        .unwrap_or_else(|unknown| Probed {
-            published: Err(unknown.clone()),
-            undeclared_keys: Err(unknown),
-        });
+    } = probed.unwrap_or_else(|unknown| Probed {
+        published: Err(unknown.clone()),
+        undeclared_keys: Err(unknown),
+    });
     ServerFacts {
         server: node.name().to_owned(),
         layout,
-        hello: hello(node).await,
-        info: text(node, "INFO").await.map(|text| fields(&text)),
+        hello,
+        info: info.map(|text| fields(&text)),
+        config,
         cluster_info,
+        // One after the other, since they are timed.
         pings: pings(node).await,
         clock_ahead_ms: clock_ahead(node).await,
-        rights: rights(node, is_cluster, sharded, key).await,
+        rights,
         published,
         undeclared_keys,
-        tracking: tracking(node).await,
+        tracking,
     }
+}
+
+/// The settings of [`SETTINGS`] that the server has. Servers before Redis 7.0 take one name for each command.
+async fn config(node: &Node) -> Result<BTreeMap<String, String>, UnknownFact> {
+    let questions = SETTINGS.map(|name| {
+        let mut question = cmd("CONFIG");
+        question.arg("GET").arg(name);
+        ask::<BTreeMap<String, String>>(node, question)
+    });
+    let answers: Result<Vec<_>, _> = all(questions).await.into_iter().collect();
+    Ok(answers?.into_iter().flatten().collect())
 }
 
 /// Whether the server tracks keys for this connection. If it did not before, it does from now on.
@@ -76,6 +101,7 @@ fn unreached(node: &Node, layout: ServerLayout, why: &UnknownFact) -> ServerFact
         layout,
         hello: Err(why.clone()),
         info: Err(why.clone()),
+        config: Err(why.clone()),
         cluster_info: None,
         pings: Err(why.clone()),
         clock_ahead_ms: Err(why.clone()),
