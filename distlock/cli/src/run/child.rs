@@ -125,13 +125,16 @@ impl Child {
         allowed.is_empty() || allowed.contains(&true)
     }
 
-    /// Passes a signal on that this process has received.
-    pub(crate) fn pass_on(&self, signal: Signal) {
-        // The terminal sends these to the whole group, so the command has it already.
+    /// Passes a signal on that this process has received, unless the terminal has sent it to the command as well. Returns whether it was
+    /// passed on.
+    pub(crate) fn pass_on(&self, signal: Signal) -> bool {
+        // The terminal sends these to the whole group.
         let by_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
-        if self.has_group || !by_terminal || !is_in_foreground() {
+        let is_passed_on = self.has_group || !by_terminal || !is_in_foreground();
+        if is_passed_on {
             self.send(signal);
         }
+        is_passed_on
     }
 
     /// Sends a signal to the command, and to what it has started if that has a group of its own, or is all that is left.

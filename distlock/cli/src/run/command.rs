@@ -77,7 +77,7 @@ pub(super) async fn command(
             }
             Some(()) = OptionFuture::from(running.kill_at.map(sleep_until)), if !running.is_killed => running.kill(),
             signal = signals.next() => {
-                running.child.pass_on(signal);
+                running.pass_on(signal);
                 if running.is_unkillable() {
                     let is_overdue = running.is_overdue;
                     return running.result().unwrap_or(Ok(Ended::StillRuns { signal, is_overdue }));
@@ -170,6 +170,15 @@ impl<'a> Running<'a> {
             note(format_args!(
                 "distlock: signal {signal} has ended the command: the lock {names} stays held until {REST} has ended"
             ));
+        }
+    }
+
+    /// Passes a signal on. What a shell has started in the background ignores Ctrl-C. A second one, after the message that the rest
+    /// keeps the lock, therefore tells the rest to end: nothing else at the terminal would end the wait for it.
+    fn pass_on(&self, signal: Signal) {
+        let is_late = self.ended.is_some() && self.pause >= LONGEST_PAUSE;
+        if !self.child.pass_on(signal) && is_late {
+            self.child.send(Signal::TERM);
         }
     }
 

@@ -85,7 +85,7 @@ impl Terminal {
         text.rsplit("\x1b[H").next().unwrap().to_owned()
     }
 
-    fn type_in(&mut self, text: &str) {
+    pub(super) fn type_in(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 

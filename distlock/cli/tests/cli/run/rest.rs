@@ -224,3 +224,21 @@ async fn command_dies_at_a_terminal_and_the_lock_stays_held_until_what_it_has_st
     assert_eq!(run.ended().await.code(), Some(128 + 15), "{}", run.text());
     assert!(server.keys().await.is_empty());
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn second_interrupt_ends_what_the_command_has_started_and_what_ignores_the_first_one() {
+    let server = RedisServer::start().await;
+    // A shell without job control has what it starts in the background ignore it.
+    let command = ["--", "sh", "-c", SHELL_WITH_A_CHILD];
+    let mut run = Terminal::start(&server, &[&["run", "job"], &command[..]].concat());
+    run.shows("running").await;
+    run.type_in("\x03");
+    run.shows(STAYS_HELD).await;
+    assert!(!run.text().contains("got"), "{}", run.text());
+    run.type_in("\x03");
+    run.shows("got").await;
+    kill_process(pid(run.program.id()), Signal::USR2).unwrap();
+    run.shows("over").await;
+    assert_eq!(run.ended().await.code(), Some(128 + 2), "{}", run.text());
+}
