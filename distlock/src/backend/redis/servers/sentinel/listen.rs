@@ -171,7 +171,7 @@ impl Sentinels {
                     return;
                 }
                 // First: `switch_to` counts which Sentinels have named another server.
-                named.note(sentinel, &new, Instant::now());
+                named.told(sentinel, &new, Instant::now());
             }
             self.switch_to(&new, Some(&old));
         }

@@ -20,6 +20,8 @@ pub(super) struct MasterName {
     left: Option<Left>,
     /// The server that each Sentinel named last.
     by: HashMap<Address, Address>,
+    /// How often each Sentinel has said unasked that another server is the master.
+    messages: HashMap<Address, u64>,
     /// Where each Sentinel was reached. One that the URL names by its host, and the others by its IP address, is known twice.
     reached: HashMap<Address, SocketAddr>,
     /// Since when those have not answered that are silent.
@@ -52,8 +54,33 @@ impl MasterName {
         self.master.as_ref()
     }
 
+    /// How many messages of a Sentinel have come before it is asked.
+    pub(super) fn messages(&self, sentinel: &Address) -> u64 {
+        self.messages.get(sentinel).copied().unwrap_or_default()
+    }
+
+    /// Records the server that a Sentinel names in a message.
+    pub(super) fn told(&mut self, sentinel: &Address, server: &Address, now: Instant) {
+        *self.messages.entry(sentinel.clone()).or_default() += 1;
+        self.note(sentinel, server, now);
+    }
+
+    /// Records the server that a Sentinel names, which was asked after so many of its messages. A message since then is newer than
+    /// the answer, or says the same: both come over one connection, and who has asked is woken after the message.
+    pub(super) fn answered(
+        &mut self,
+        sentinel: &Address,
+        server: &Address,
+        messages: u64,
+        now: Instant,
+    ) {
+        if self.messages(sentinel) == messages {
+            self.note(sentinel, server, now);
+        }
+    }
+
     /// Records the server that a Sentinel names.
-    pub(super) fn note(&mut self, sentinel: &Address, server: &Address, now: Instant) {
+    fn note(&mut self, sentinel: &Address, server: &Address, now: Instant) {
         self.forget_those_not_asked(now);
         self.not_asked_since.remove(sentinel);
         let are_all_silent = self.by.keys().all(|one| {
@@ -93,6 +120,7 @@ impl MasterName {
     /// A Sentinel is gone, or does not know the service: what it said last does not count any more.
     pub(super) fn forget(&mut self, sentinel: &Address) {
         self.by.remove(sentinel);
+        self.messages.remove(sentinel);
         self.reached.remove(sentinel);
         self.silent_since.remove(sentinel);
         self.not_asked_since.remove(sentinel);

@@ -255,6 +255,7 @@ impl Sentinels {
     ) -> Result<Option<Address>, Fault> {
         let mut question = cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        let messages = self.named.lock().messages(&sentinel.address);
         let answer = question.query_async::<Option<(String, u16)>>(&mut connected.connection);
         let server = match timeout(self.response_timeout, answer).await {
             Ok(Ok(server)) => {
@@ -279,7 +280,7 @@ impl Sentinels {
             _ if sentinel.link.epoch() != connected.epoch => {}
             Some(server) => {
                 named.reached(&sentinel.address, sentinel.link.reached_at());
-                named.note(&sentinel.address, server, Instant::now());
+                named.answered(&sentinel.address, server, messages, Instant::now());
             }
             // It watches the service no more.
             None => named.forget(&sentinel.address),

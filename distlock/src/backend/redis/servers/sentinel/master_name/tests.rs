@@ -39,7 +39,7 @@ impl Service {
 
     /// A message of a Sentinel.
     fn hears(&mut self, sentinel: u16, [old, new]: [u16; 2]) -> Option<Address> {
-        self.note(sentinel, new);
+        self.named.told(&at(sentinel), &at(new), self.now);
         self.named.switch_to(&at(new), Some(&at(old)), self.now)
     }
 }
@@ -81,6 +81,24 @@ fn answer_from_before_a_message_does_not_count_for_a_client_that_knows_no_master
     assert_eq!(service.hears(11, [1, 2]), None);
     assert!(!service.found(1));
     assert!(service.found(2));
+}
+
+#[test]
+fn answer_of_a_sentinel_from_before_its_own_message_does_not_count() {
+    let mut service = Service::settled();
+    let sentinel = at(11);
+    let before = service.named.messages(&sentinel);
+    assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+    let answered = |service: &mut Service, messages| {
+        let named = &mut service.named;
+        named.answered(&sentinel, &at(1), messages, service.now);
+    };
+    answered(&mut service, before);
+    assert!(!service.found(1));
+    // It is asked again, and has gone back.
+    let after = service.named.messages(&sentinel);
+    answered(&mut service, after);
+    assert!(service.found(1));
 }
 
 #[test]
