@@ -94,9 +94,11 @@ impl Sentinels {
             // The user may lack the right to ask, so the fault of one question does not end the task.
             let pause = match self.ask_over(sentinel, connected).await {
                 Ok(Some(server)) => {
-                    self.compare(server).await;
+                    let is_settled = self.compare(server).await;
                     let named = self.named.lock();
-                    if named.counts_those_not_asked(Instant::now()) {
+                    if !is_settled {
+                        SENTINEL_GONE_AFTER / 5
+                    } else if named.counts_those_not_asked(Instant::now()) {
                         // The name may lead to another set, whose master is accepted when they count no more.
                         SENTINELS_AGREE_AFTER
                     } else {
@@ -115,16 +117,22 @@ impl Sentinels {
         }
     }
 
-    /// Leaves the present master if the Sentinels name another server, and that one says that it is the master.
-    async fn compare(&self, server: Address) {
+    /// Leaves the present master if the Sentinels name another server, and that one says that it is the master. Returns false if it
+    /// does not say so: it may in a moment.
+    async fn compare(&self, server: Address) -> bool {
         let is_other = {
             let named = self.named.lock();
             named.master().is_some_and(|master| *master != server)
                 && named.may_be_master(&server, Instant::now())
         };
-        if is_other && let Found::Master(server) = self.probe(server).await {
-            self.switch_to(&server, None);
+        if !is_other {
+            return true;
         }
+        let Found::Master(server) = self.probe(server).await else {
+            return false;
+        };
+        self.switch_to(&server, None);
+        true
     }
 
     /// Asks a Sentinel for the others. Nothing is learned if the user may not ask.

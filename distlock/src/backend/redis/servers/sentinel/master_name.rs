@@ -171,16 +171,24 @@ impl MasterName {
     /// While connections are made to a master, more than half of the Sentinels that are not gone have to name another one: a
     /// Sentinel that was cut off may still name an earlier master. Only a [message](MasterName::switch_to) needs no others.
     ///
+    /// While connections are made to none, the first one counts, unless more than half of the Sentinels that have answered by then
+    /// name others.
+    ///
     /// A server that was left goes on saying that it is the master for seconds. The Sentinels hear of the new one after each
     /// other, and go on naming the old one until then, so for some time only those count that have named another one in between.
     /// More than half of those have to name it.
     pub(super) fn may_be_master(&self, server: &Address, now: Instant) -> bool {
-        let left = self.left.as_ref().filter(|left| left.server == *server);
-        let is_other = self.master.as_ref().is_some_and(|master| master != server);
-        if left.is_none() && !is_other {
+        let is_left = self
+            .left
+            .as_ref()
+            .is_some_and(|left| left.server == *server);
+        if !is_left && self.master.as_ref() == Some(server) {
             return true;
         }
-        let not_agreed = left.filter(|left| now.duration_since(left.at) < SENTINELS_AGREE_AFTER);
+        let is_first = !is_left && self.master.is_none();
+        let not_agreed = self.left.as_ref().filter(|left| {
+            (is_left || is_first) && now.duration_since(left.at) < SENTINELS_AGREE_AFTER
+        });
         let has_heard = |sentinel| not_agreed.is_none_or(|left| left.heard_by.contains(sentinel));
         let counted = self
             .by
@@ -193,7 +201,8 @@ impl MasterName {
             *votes.entry(voter).or_insert(true) &= named == server;
         }
         let names = votes.values().filter(|names| **names).count();
-        names * 2 > votes.len()
+        let others = votes.len() - names;
+        names > others || is_first && names == others
     }
 
     /// A server has said that it is the master. Connections are made to it from now on, if it counts.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. All Sentinels are asked at once. The first server that one of them names, and that says itself that it is a master,
-//!    counts. If the client has a master already, most of the Sentinels have to name another one. See [`master_name`] for a server that
+//!    counts, unless most of those that have answered by then name others. If the client has a master already, most of the Sentinels have to name another one. See [`master_name`] for a server that
 //!    was left.
 //! 2. Who hears of another master leaves the present one in that moment. What is answered over the old connection after that
 //!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
@@ -206,6 +206,8 @@ impl Sentinels {
                 // The server that was named before may never answer.
                 Ok(()) = switched.changed(), if !(asked.is_empty() && probed.is_empty()) => {
                     asked.extend(sentinels.iter().map(|sentinel| self.ask(sentinel)));
+                    // What they said of themselves before counts no more.
+                    candidates.clear();
                     continue;
                 }
                 else => return Err(failures.fault(&self.service)),

@@ -14,10 +14,16 @@ struct Service {
 }
 
 impl Service {
+    /// Nobody has named a server yet.
+    fn new() -> Self {
+        Self {
+            named: MasterName::default(),
+            now: Instant::now(),
+        }
+    }
+
     fn settled() -> Self {
-        let named = MasterName::default();
-        let now = Instant::now();
-        let mut service = Self { named, now };
+        let mut service = Self::new();
         service.all_name(1);
         assert!(service.found(1));
         service
@@ -74,9 +80,7 @@ fn sentinels_that_have_not_heard_of_the_new_master_bring_nobody_back_to_the_old_
 
 #[test]
 fn answer_from_before_a_message_does_not_count_for_a_client_that_knows_no_master_yet() {
-    let named = MasterName::default();
-    let now = Instant::now();
-    let mut service = Service { named, now };
+    let mut service = Service::new();
     service.all_name(1);
     assert_eq!(service.hears(11, [1, 2]), None);
     assert!(!service.found(1));
@@ -99,6 +103,20 @@ fn answer_of_a_sentinel_from_before_its_own_message_does_not_count() {
     let after = service.named.messages(&sentinel);
     answered(&mut service, after);
     assert!(service.found(1));
+}
+
+#[test]
+fn server_that_is_found_first_is_no_master_if_most_sentinels_name_another_one_by_then() {
+    let mut service = Service::new();
+    let may_be = |service: &Service, server| service.named.may_be_master(&at(server), service.now);
+    // It was cut off with an earlier master, and answers first.
+    service.note(11, 1);
+    assert!(may_be(&service, 1));
+    service.note(12, 2);
+    assert!(may_be(&service, 1) && may_be(&service, 2));
+    service.note(13, 2);
+    assert!(!service.found(1));
+    assert!(service.found(2));
 }
 
 #[test]
