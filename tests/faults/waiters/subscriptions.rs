@@ -17,7 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, client_with, free, listened, ms, waiting, warm_up};
+use crate::support::{
+    SOON, client, client_with, default_client, free, listened, ms, server_and_proxy, waiting,
+    warm_up,
+};
 
 type Waiting = JoinHandle<Result<Guard, Error>>;
 
@@ -77,6 +80,36 @@ async fn f27_waiters_whose_subscriptions_are_killed_again_and_again_all_get_in(r
     println!("from the release to the grant: {worst:?} at most");
     assert!(worst < BY_MESSAGE, "{worst:?}");
     free(&server, &clients.iter().collect::<Vec<_>>()).await;
+}
+
+/// The pauses between tries to connect have grown to 2 s by then, and those of the connection for commands are shorter.
+async fn f27_subscriptions_are_back_as_soon_as_the_connection_for_commands(row: &Row) {
+    let (server, proxy) = server_and_proxy().await;
+    let short = |builder: Builder| {
+        builder
+            .response_timeout(ms(300))
+            .watchdog_timeout(ms(3_000))
+    };
+    let client = client_with(&proxy.url(), short).await;
+    let holder = default_client(&server.url()).await;
+    let guard = holder.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(client.lock("k").acquire().wait(20 * SOON).into_future());
+    for _ in 0..3 {
+        listened(&server, "k", 1).await;
+        let refused = proxy.refuse();
+        assert!(proxy.cut(Select::ALL) > 0);
+        listened(&server, "k", 0).await;
+        // The length of the outage is the fault.
+        sleep(ms(4_000)).await;
+        row.injected("connection refused", refused.hits());
+        refused.lift();
+        let is_back = || async { client.is_connected() };
+        eventually_eq(SOON, "the connection for commands", true, is_back).await;
+        let subscribed = row.timeout(ms(1_000), listened(&server, "k", 1)).await;
+        subscribed.expect("subscribed again");
+    }
+    guard.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
 }
 
 async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
@@ -238,6 +271,7 @@ async fn f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end(r
 
 rows! {
     Real: f27_waiters_whose_subscriptions_are_killed_again_and_again_all_get_in,
+        f27_subscriptions_are_back_as_soon_as_the_connection_for_commands,
         f28_silent_subscription_is_replaced_and_its_waiter_gets_in,
         f30_waiters_that_give_up_leave_no_subscription,
         f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told,

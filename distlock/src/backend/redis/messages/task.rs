@@ -67,11 +67,20 @@ impl Task {
         }
     }
 
-    /// Pauses, but not after the end.
+    /// Pauses until there is a connection, or channels may have moved to another server, but not after the end.
     async fn pause(&self, pause: Duration) {
+        let woken = async {
+            loop {
+                self.server.wake.notified().await;
+                if self.server.mode.slots().is_some() || self.is_closed() {
+                    return;
+                }
+            }
+        };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = self.server.wake.notified(), if self.server.mode.slots().is_some() => {}
+            () = self.server.link.up() => {}
+            () = woken => {}
         }
     }
 

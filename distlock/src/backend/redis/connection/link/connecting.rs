@@ -151,10 +151,10 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         let useless = link.useless.load(Ordering::Relaxed);
         let pause = ReconnectPause::after(useless, link.config.longest_pause);
         let outages = Arc::clone(&link.config.outages);
-        let (wanted, elsewhere) = (Arc::clone(&link.wanted), Arc::clone(&link.elsewhere));
-        (useless, pause, outages, wanted, elsewhere)
+        let (wanted, no_pause) = (Arc::clone(&link.wanted), Arc::clone(&link.no_pause));
+        (useless, pause, outages, wanted, no_pause)
     };
-    let Some((useless, mut pause, outages, wanted, elsewhere)) = link.upgrade().map(before) else {
+    let Some((useless, mut pause, outages, wanted, no_pause)) = link.upgrade().map(before) else {
         return;
     };
     if useless > 0 {
@@ -167,6 +167,8 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             outages.forget();
             return;
         };
+        // Before the try: a server that is back in its last moment is not waited for.
+        let no_pause = no_pause.next();
         let was_refused = match link.connect_once().await {
             Ok((connected, endpoint)) => {
                 // Also if a waker or the log panics.
@@ -182,10 +184,9 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         };
         // Not held during the pause, so that the link can be dropped.
         drop(link);
-        let moved = elsewhere.next();
         tokio::select! {
             () = pause.sleep(was_refused, &wanted) => {}
-            () = moved => pause.begin_again(),
+            () = no_pause => pause.begin_again(),
         }
     }
 }

@@ -60,8 +60,10 @@ pub(crate) struct Link {
     settled: Changes,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
     wanted: Arc<Notify>,
-    /// The server is elsewhere now. A try to connect to where it was ends, as does the pause after a failed one.
-    elsewhere: Arc<Changes>,
+    /// The server is elsewhere now, or is back. A try to connect begins again.
+    elsewhere: Changes,
+    /// The same. The pause after a failed try ends.
+    no_pause: Arc<Changes>,
     /// The number of the current connection, or of the last one. It changes while `phase` is changed, as the two below do.
     epoch: AtomicU64,
     /// The number of the last connection that replaced another one; 0 if there was none.
@@ -97,7 +99,8 @@ impl Link {
         Arc::new(Self {
             config,
             wanted: Arc::default(),
-            elsewhere: Arc::default(),
+            elsewhere: Changes::default(),
+            no_pause: Arc::default(),
             phase: watch::Sender::new(Phase::new()),
             settled: Changes::default(),
             epoch: AtomicU64::new(0),
@@ -332,11 +335,28 @@ impl Link {
     /// Replaces the current connection, because it leads to the wrong server. What that server answers from now on must
     /// not be believed; see [`has_left`](Link::has_left). A try to connect that is under way begins again.
     pub(crate) fn leave(self: &Arc<Self>) {
+        self.leave_to(None);
+    }
+
+    fn leave_to(self: &Arc<Self>, endpoint: Option<&Endpoint>) {
         let epoch = self.epoch();
         // Release, before the replacement: who reads an answer after it finds the number.
         self.left.fetch_max(epoch, Ordering::AcqRel);
-        if !self.replace(epoch) && self.phase.borrow().connects() {
-            // It may wait for the wrong server, which may hang, or pause before it looks where the server is.
+        if !self.replace(epoch) {
+            self.try_again(endpoint);
+        }
+    }
+
+    /// A try to connect that is under way begins again, unless it has just begun to connect to this endpoint: it may wait for the
+    /// wrong server, which may hang, or pause before it looks where the server is.
+    fn try_again(&self, endpoint: Option<&Endpoint>) {
+        let is_there = endpoint.is_some_and(|endpoint| self.opening.has_just_begun_at(endpoint));
+        if !self.phase.borrow().connects() {
+            return;
+        }
+        // That one may fail all the same.
+        self.no_pause.announce();
+        if !is_there {
             self.elsewhere.announce();
         }
     }
@@ -344,6 +364,13 @@ impl Link {
     pub(crate) fn has_left(&self, epoch: u64) -> bool {
         // Acquire: pairs with the Release in `leave`.
         epoch <= self.left.load(Ordering::Acquire)
+    }
+
+    /// Completes when there is a connection.
+    pub(crate) async fn up(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender is a field of `self`, so it is there.
+        let _up = phase.wait_for(Phase::is_up).await;
     }
 
     /// Completes when connection `epoch` is not the current one any more.
@@ -377,8 +404,12 @@ impl Member for Link {
         self.config.expected
     }
 
-    fn leave(self: Arc<Self>) {
-        Self::leave(&self);
+    fn leave_for(self: Arc<Self>, endpoint: &Endpoint) {
+        self.leave_to(Some(endpoint));
+    }
+
+    fn server_is_at(&self, endpoint: &Endpoint) {
+        self.try_again(Some(endpoint));
     }
 }
 

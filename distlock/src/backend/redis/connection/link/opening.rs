@@ -12,7 +12,7 @@ use crate::backend::Fault;
 use crate::backend::redis::connection::addresses::{Address, Endpoint, first_of, in_common_order};
 use crate::backend::redis::connection::connect::rejection::{connect_or_reason, rejection};
 use crate::backend::redis::connection::connect::{Driven, Expected, Step, handshake, info};
-use crate::config::{GOODBYE_AGAIN_AFTER, PIPELINE_BUFFER};
+use crate::config::{GOODBYE_AGAIN_AFTER, NEXT_ADDRESS_AFTER, PIPELINE_BUFFER};
 use crate::sync::{Changes, Mutex};
 
 /// An established connection.
@@ -31,6 +31,8 @@ pub(crate) struct Connected {
 pub(super) struct Opening {
     /// What the present try waits for.
     step: Mutex<Step>,
+    /// Where the present try connects to, and since when.
+    begun: Mutex<Vec<(Endpoint, Instant)>>,
     /// When the server was last asked why it had ended a connection, and what it said.
     goodbye: Mutex<Option<(Instant, Endpoint, Option<Fault>)>>,
 }
@@ -43,7 +45,7 @@ pub(super) struct For<'a> {
     pub(super) member: &'a dyn Member,
     /// Gets what the server sends unrequested.
     pub(super) on_push: &'a OnPush,
-    /// The server is elsewhere now.
+    /// The server is elsewhere now, or is back.
     pub(super) elsewhere: &'a Changes,
 }
 
@@ -51,6 +53,13 @@ impl Opening {
     /// What the present try has not finished within this time.
     pub(super) fn unfinished(&self, within: Duration) -> Fault {
         self.step.lock().unfinished(within)
+    }
+
+    /// Whether the present try connects to this endpoint, and has begun a moment ago. An older one may never be answered.
+    pub(super) fn has_just_begun_at(&self, endpoint: &Endpoint) -> bool {
+        let begun = self.begun.lock();
+        let mut there = begun.iter().filter(|(to, _)| to == endpoint);
+        there.any(|(_, since)| since.elapsed() < NEXT_ADDRESS_AFTER)
     }
 
     /// There is a connection: what the server said at the end of an earlier one does not count any more.
@@ -62,7 +71,9 @@ impl Opening {
     pub(super) async fn connect(&self, link: For<'_>) -> Result<(Connected, Endpoint), Fault> {
         let within = link.config.connector.timeout();
         loop {
-            match timeout(within, self.establish(link)).await {
+            let connected = timeout(within, self.establish(link)).await;
+            self.begun.lock().clear();
+            match connected {
                 Ok(Ok(Some(connected))) => return Ok(connected),
                 Ok(Ok(None)) => {}
                 Ok(Err(fault)) => return Err(fault),
@@ -112,6 +123,7 @@ impl Opening {
     ) -> Result<(Connected, Endpoint), Fault> {
         let config = link.config;
         let connector = &config.connector;
+        self.begun.lock().push((endpoint.clone(), Instant::now()));
         let dial = connector.dial(&endpoint, config.nodelay, &self.step);
         let dial = dial.await?;
         let epoch = config.epochs.next();
@@ -139,6 +151,8 @@ impl Opening {
     /// connection.
     async fn rejection(&self, config: &LinkConfig, endpoint: &Endpoint) -> Option<Fault> {
         let now = Instant::now();
+        // This try has failed.
+        self.begun.lock().retain(|(to, _)| to != endpoint);
         let last = self.goodbye.lock().clone();
         if let Some((at, asked, fault)) = last
             && asked == *endpoint
@@ -180,4 +194,26 @@ async fn grants_from(
     // From now on, and not from the question: the server may have taken that much later.
     // A rule of tests/model: grace_counts_from_the_answer.
     Ok((!left.is_zero()).then(|| Instant::now() + left))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn try_has_just_begun_only_for_a_moment_and_where_it_leads() {
+        let [here, elsewhere] = ["here", "elsewhere"].map(|path| Endpoint {
+            address: Address::Unix(path.into()),
+            mapped: None,
+            at: None,
+        });
+        let opening = Opening::default();
+        assert!(!opening.has_just_begun_at(&here));
+        opening.begun.lock().push((here.clone(), Instant::now()));
+        assert!(opening.has_just_begun_at(&here) && !opening.has_just_begun_at(&elsewhere));
+        advance(NEXT_ADDRESS_AFTER).await;
+        assert!(!opening.has_just_begun_at(&here));
+    }
 }

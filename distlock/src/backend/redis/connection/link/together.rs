@@ -28,8 +28,11 @@ pub(crate) trait Member: Send + Sync {
     /// What the server has to be.
     fn expected(&self) -> Expected;
 
-    /// It leads to the wrong server, and is replaced.
-    fn leave(self: Arc<Self>);
+    /// It leads to the wrong server, and is replaced. The right one is at this endpoint.
+    fn leave_for(self: Arc<Self>, endpoint: &Endpoint);
+
+    /// The server answers at this endpoint. Without a connection, it is tried again at once.
+    fn server_is_at(&self, endpoint: &Endpoint);
 }
 
 /// The connections to one server.
@@ -87,8 +90,13 @@ impl Together {
                 .since()
                 .zip(replaced_at)
                 .is_some_and(|(since, replaced_at)| since < replaced_at);
-            if (is_elsewhere || is_older) && !is_same(&*other, member) {
-                other.leave();
+            if is_same(&*other, member) {
+                continue;
+            }
+            if is_elsewhere || is_older {
+                other.leave_for(endpoint);
+            } else {
+                other.server_is_at(endpoint);
             }
         }
         true
@@ -96,9 +104,11 @@ impl Together {
 
     /// The connections lead to another address from now on.
     pub(crate) fn move_to(&self, endpoint: Endpoint) {
-        self.destination.lock().moved(endpoint, Instant::now());
+        self.destination
+            .lock()
+            .moved(endpoint.clone(), Instant::now());
         for member in self.members() {
-            member.leave();
+            member.leave_for(&endpoint);
         }
     }
 
@@ -112,4 +122,79 @@ impl Together {
 
 fn is_same(one: &dyn Member, other: &dyn Member) -> bool {
     std::ptr::addr_eq(one, other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::redis::connection::addresses::Address;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint {
+            address: Address::Unix("name".into()),
+            mapped: None,
+            at: Some(([10, 0, 0, 1], port).into()),
+        }
+    }
+
+    /// A connection that notes what it is told.
+    struct Noting {
+        endpoint: Option<Endpoint>,
+        is_up: bool,
+        told: Mutex<Vec<(&'static str, Endpoint)>>,
+    }
+
+    impl Noting {
+        fn new(at: u16, is_up: bool) -> Arc<Self> {
+            Arc::new(Self {
+                endpoint: Some(endpoint(at)),
+                is_up,
+                told: Mutex::default(),
+            })
+        }
+    }
+
+    impl Member for Noting {
+        fn endpoint(&self) -> Option<Endpoint> {
+            self.endpoint.clone()
+        }
+
+        fn is_up(&self) -> bool {
+            self.is_up
+        }
+
+        fn since(&self) -> Option<Instant> {
+            self.is_up.then(Instant::now)
+        }
+
+        fn replaced_at(&self) -> Option<Instant> {
+            None
+        }
+
+        fn expected(&self) -> Expected {
+            Expected::Server
+        }
+
+        fn leave_for(self: Arc<Self>, endpoint: &Endpoint) {
+            self.told.lock().push(("leave", endpoint.clone()));
+        }
+
+        fn server_is_at(&self, endpoint: &Endpoint) {
+            self.told.lock().push(("is at", endpoint.clone()));
+        }
+    }
+
+    #[tokio::test]
+    async fn followers_learn_where_the_connection_for_commands_leads() {
+        let (leader, away) = (Noting::new(1, true), Noting::new(2, false));
+        let (here, elsewhere) = (Noting::new(1, false), Noting::new(2, true));
+        let together = Together::default();
+        let members = [&leader, &away, &here, &elsewhere];
+        together.join(members.map(|one| Arc::downgrade(one) as Weak<dyn Member>));
+        let at = endpoint(1);
+        assert!(together.connected(&*leader, &at));
+        let told = members.map(|one| one.told.lock().clone());
+        let leave = vec![("leave", at.clone())];
+        assert_eq!(told, [vec![], leave.clone(), vec![("is at", at)], leave]);
+    }
 }

@@ -55,7 +55,7 @@ impl Sentinels {
             let patience = self.to_sentinels.timeout();
             let Ok(mut connected) = sentinel.link.connected(patience).await else {
                 // The link keeps connecting on its own.
-                sleep(RECONNECT_BACKOFF.longest).await;
+                let _in_time = timeout(RECONNECT_BACKOFF.longest, sentinel.link.up()).await;
                 continue;
             };
             self.connected_to(sentinel);
