@@ -1,5 +1,6 @@
 //! What happens inside a process: panics, runtimes that end, nested scopes.
 
+mod connecting;
 mod ends;
 mod nesting;
 mod panics;
@@ -7,5 +8,11 @@ mod panics;
 use crate::row::Listed;
 
 pub(crate) fn rows() -> Vec<Listed> {
-    [ends::rows(), panics::rows(), nesting::rows()].concat()
+    [
+        connecting::rows(),
+        ends::rows(),
+        panics::rows(),
+        nesting::rows(),
+    ]
+    .concat()
 }

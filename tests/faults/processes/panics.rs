@@ -19,7 +19,7 @@ use crate::row::{Row, rows};
 use crate::stage::Stage;
 use crate::support::{OURS, SOON, client_with, free, ms};
 
-const KEY: &str = "order:42";
+pub(super) const KEY: &str = "order:42";
 
 /// Short, so that a client that does not renew is found out soon, and longer than a machine with other work stands still.
 const LEASE: Duration = ms(2_400);
@@ -132,14 +132,14 @@ async fn panics_under_the_lock(stage: &Stage, row: &Row) {
 }
 
 /// A waker of the user's own: it calls the library, as a waker may that polls at once, and panics.
-struct Panics {
+pub(super) struct Panics {
     client: Client,
     armed: AtomicBool,
     woken: AtomicU64,
 }
 
 impl Panics {
-    fn of(client: &Client) -> Arc<Self> {
+    pub(super) fn of(client: &Client) -> Arc<Self> {
         Arc::new(Self {
             client: client.clone(),
             armed: AtomicBool::new(false),
@@ -147,7 +147,7 @@ impl Panics {
         })
     }
 
-    fn woken(&self) -> u64 {
+    pub(super) fn woken(&self) -> u64 {
         self.woken.load(Ordering::SeqCst)
     }
 }
@@ -165,7 +165,7 @@ impl Wake for Panics {
 }
 
 /// Polls once, with a waker that panics.
-fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Arc<Panics>) -> Poll<F::Output> {
+pub(super) fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Arc<Panics>) -> Poll<F::Output> {
     waker.armed.store(true, Ordering::SeqCst);
     let waker = Waker::from(Arc::clone(waker));
     Pin::new(future).poll(&mut Context::from_waker(&waker))
@@ -256,32 +256,7 @@ async fn panicking_listener(stage: &Stage, row: &Row) {
     row.injected("waker that panics", panics.woken());
 }
 
-/// The task that connects: a try that fails wakes all that wait for a connection, and a waker panics there. The next connection is
-/// made, and the holds are asked for.
-async fn f79_panicking_waker_keeps_no_new_connection_from_the_holds(row: &Row) {
-    let mut server = RedisServer::start().await;
-    // A renewal would find the loss only after a third of this.
-    let lease = 10 * SOON;
-    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
-    let panics = Panics::of(&client);
-    let guard = client.lock(KEY).acquire().await.unwrap();
-    server.kill();
-    eventually(SOON, "an outage", || async { !client.is_connected() }).await;
-    let mut waiter = client.lock("another").acquire().into_future();
-    assert!(poll_once(&mut waiter, &panics).is_pending());
-    // It comes back without its data.
-    server.restart().await;
-    woken(&panics, 1).await;
-    timeout(SOON, guard.lost()).await.expect("told");
-    drop((waiter, guard));
-    assert!(client.is_connected());
-    let again = client.lock(KEY).acquire().await.unwrap();
-    again.release().await.unwrap();
-    free(&server, &[&client]).await;
-    row.injected("waker that panics", panics.woken());
-}
-
-async fn woken(panics: &Panics, times: u64) {
+pub(super) async fn woken(panics: &Panics, times: u64) {
     distlock_tests::eventually_eq(SOON, "wakers that panicked", times, || async {
         panics.woken()
     })
@@ -422,7 +397,6 @@ rows! {
     Real:
         f79_panicking_wakers_poison_nothing,
         f79_panicking_listener_leaves_the_subscriptions_alive,
-        f79_panicking_waker_keeps_no_new_connection_from_the_holds,
         f79_panicking_drops_of_bodies_poison_nothing,
         f87_log_that_panics_at_a_loss_stops_no_renewals;
 }

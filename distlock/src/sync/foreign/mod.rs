@@ -113,6 +113,12 @@ pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, mut call: impl FnMut(T
     }
 }
 
+/// Calls foreign code in a task of this crate that others depend on, and that goes on if the call panics.
+#[cfg(feature = "redis")]
+pub(crate) fn contain(call: impl FnOnce()) {
+    let _panic = catch_unwind(AssertUnwindSafe(call));
+}
+
 /// [Wakes](wake) the task of each waker.
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     // The mutexes are checked here as well, because usually there is no waker to call.

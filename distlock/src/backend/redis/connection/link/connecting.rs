@@ -177,8 +177,11 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
                 return;
             }
             Err(fault) => {
-                telemetry::connect_failed(link.config.what, &fault.why(), pause.next());
-                link.note_failed(&fault);
+                // A waker and the log may panic, and nobody else connects until somebody asks for a connection.
+                foreign::contain(|| {
+                    defer! { link.note_failed(&fault); }
+                    telemetry::connect_failed(link.config.what, &fault.why(), pause.next());
+                });
                 fault.is_refusal()
             }
         };
