@@ -61,6 +61,12 @@ impl Builder {
     /// [`connect`](Builder::connect) repeats its attempts for this time. A client that was connected once repeats them without
     /// end, and each attempt may take this time. [`Duration::MAX`] counts as a year.
     ///
+    /// On a slow network this has to be more than three times what a connection takes if there are several servers. Behind
+    /// Sentinels, an attempt connects to a Sentinel, asks the server over a short connection whether it is the master, and
+    /// connects to it. Each of the first two has half of this time. To open a cluster, the client connects to a node of the URL, reads
+    /// the map, and connects to a node with slots. Each of the three has this time, so `connect` to a cluster may take three times as long.
+    /// If the first node of the URL hangs, the next ones are asked beside it.
+    ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
     /// made.

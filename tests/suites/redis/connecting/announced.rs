@@ -129,6 +129,31 @@ async fn cluster_of_many_masters_that_are_slow_is_connected_to_when_the_first_of
 }
 
 #[tokio::test]
+async fn seed_that_is_slow_is_waited_for_beside_the_other_seeds() {
+    let builder = RedisCluster::builder().replicas(false).proxies(true);
+    let cluster = builder.start().await;
+    let proxies: Vec<_> = (0..cluster.size()).map(|at| cluster.proxy(at)).collect();
+    let stalls: Vec<_> = proxies
+        .iter()
+        .map(|proxy| proxy.flow(Select::NEW, Way::Down, Flow::Stall))
+        .collect();
+    let last = proxies[cluster.size() - 1];
+    let before = last.accepted();
+    let seeds: Vec<_> = proxies
+        .iter()
+        .map(|proxy| proxy.addr().to_string())
+        .collect();
+    let url = format!("redis+cluster://{}", seeds.join(","));
+    let connecting = tokio::spawn(async move { Client::builder().connect(&url).await });
+    let asked = || async { last.accepted() > before };
+    eventually_eq(SOON, "the last seed is asked", true, asked).await;
+    stalls[0].lift();
+    let client = connecting.await.unwrap().expect("connected");
+    let key = cluster.key_at(0, "slow:").await;
+    drop(client.lock(&key).try_acquire().await.unwrap().unwrap());
+}
+
+#[tokio::test]
 async fn error_of_a_node_that_cannot_be_reached_names_it_and_where_its_address_comes_from() {
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let (lost, there) = (cluster.key_at(0, "k:").await, cluster.key_at(1, "k:").await);

@@ -14,7 +14,6 @@ use crate::backend::redis::connection::{Address, ConnectedGauge, OutageLog, Reco
 use crate::backend::redis::servers::failed::{NodeFault, NodeFaults};
 use crate::backend::{Disconnection, Fault, cause};
 use crate::config::PubSub;
-use crate::error::show;
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
 use crate::sync::task::boxed;
 use crate::sync::{Unordered, foreign};
@@ -67,19 +66,9 @@ impl Cluster {
     /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
     pub(crate) async fn open(&self, patience: Duration) -> Result<(), NodeFault> {
         let seeds = &self.opening.seeds;
-        let first = greet(seeds, &self.nodes.shared, self.opening.pub_sub, patience);
-        let publish = match timeout(patience, first).await {
-            Ok(publish) => publish?,
-            Err(_) => {
-                let fault =
-                    Fault::NotNow(cause(format!("no connection within {}", show(patience))));
-                return Err(self.fault(fault));
-            }
-        };
-        self.nodes.set_publish(publish);
-        // As in `greet`: one that hangs leaves time for the others.
-        let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
-        match timeout(patience, self.read_map(each)).await {
+        let publish = greet(seeds, &self.nodes.shared, self.opening.pub_sub, patience);
+        self.nodes.set_publish(publish.await?);
+        match timeout(patience, self.read_map(patience)).await {
             Ok(Ok(())) => {
                 self.reaches_one().await?;
                 // Channels that were subscribed before it was known which node has their slots.
