@@ -8,7 +8,10 @@ use distlock_tests::certificates::Authority;
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq, lock_once};
+use distlock_tests::{
+    Flow, Proxy, RedisCluster, RedisServer, Select, Way, drop_after, eventually, eventually_eq,
+    lock_once,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::redis::{SOON, client, ms};
@@ -40,6 +43,29 @@ async fn is_disconnected(client: &Client, text: &str) {
         other => Err(other.to_string()),
     };
     eventually(SOON, text, state).await;
+}
+
+#[tokio::test]
+async fn client_that_is_dropped_while_a_try_to_connect_hangs_leaves_no_connection() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let _hangs = proxy.flow(Select::NEW, Way::Down, Flow::Stall);
+    let connections = || async {
+        let clients = server.client_list().await;
+        clients.iter().filter(|line| !line.is_harness()).count()
+    };
+    for (scheme, path) in [
+        ("redis", ""),
+        ("redis+cluster", ""),
+        ("redis+sentinel", "/locks"),
+    ] {
+        let url = format!("{scheme}://{}{path}", proxy.addr());
+        let builder = Client::builder().connect_timeout(LATE);
+        let client = builder.connect_lazy(&url).unwrap();
+        eventually_eq(SOON, &url, true, || async { connections().await > 0 }).await;
+        drop(client);
+        eventually_eq(SOON, &url, 0, connections).await;
+    }
 }
 
 #[tokio::test]

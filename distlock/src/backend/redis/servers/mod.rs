@@ -206,6 +206,14 @@ impl Servers {
     }
 }
 
+impl Drop for Servers {
+    fn drop(&mut self) {
+        if let Layout::Cluster(cluster) = &self.layout {
+            cluster.end_opening();
+        }
+    }
+}
+
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Servers").field(&self.name()).finish()

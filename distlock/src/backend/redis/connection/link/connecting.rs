@@ -169,7 +169,15 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         };
         // Before the try: a server that is back in its last moment is not waited for.
         let no_pause = no_pause.next();
-        let was_refused = match link.connect_once().await {
+        let mut unneeded = link.is_unneeded.subscribe();
+        let connected = tokio::select! {
+            connected = link.connect_once() => connected,
+            _ = unneeded.wait_for(|is_unneeded| *is_unneeded) => {
+                outages.forget();
+                return;
+            }
+        };
+        let was_refused = match connected {
             Ok((connected, endpoint)) => {
                 // Also if a waker or the log panics.
                 defer! { link.check_where_it_leads(&endpoint); }

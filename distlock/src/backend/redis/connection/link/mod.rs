@@ -80,6 +80,8 @@ pub(crate) struct Link {
     serves: AtomicU64,
     /// How many connections in a row have ended soon after they were made, and were of no use.
     useless: AtomicU32,
+    /// Whether what the connection belongs to is gone.
+    is_unneeded: watch::Sender<bool>,
     /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// Where the current connection leads, or the last one.
@@ -111,6 +113,7 @@ impl Link {
             grants_from: Mutex::default(),
             serves: AtomicU64::new(0),
             useless: AtomicU32::new(0),
+            is_unneeded: watch::Sender::new(false),
             down_since: Mutex::new(Instant::now()),
             endpoint: Mutex::default(),
             opening: Opening::default(),
@@ -364,6 +367,11 @@ impl Link {
     pub(crate) fn has_left(&self, epoch: u64) -> bool {
         // Acquire: pairs with the Release in `leave`.
         epoch <= self.left.load(Ordering::Acquire)
+    }
+
+    /// What the connection belongs to is gone: a try to connect ends, which may hang.
+    pub(crate) fn end(&self) {
+        foreign::send_modify(&self.is_unneeded, |value| *value = true);
     }
 
     /// Completes when there is a connection.

@@ -33,6 +33,8 @@ pub(super) struct OpenState {
     wanted: Arc<Notify>,
     /// Tries repeatedly.
     task: OnDemandTask,
+    /// Whether the client is gone.
+    is_unneeded: watch::Sender<bool>,
     outages: Arc<OutageLog>,
 }
 
@@ -46,6 +48,7 @@ impl OpenState {
             failure: watch::Sender::new(None),
             wanted: Arc::default(),
             task: OnDemandTask::default(),
+            is_unneeded: watch::Sender::new(false),
             outages,
         }
     }
@@ -116,6 +119,11 @@ impl Cluster {
             });
         }
         failures.fault().map_or(Ok(()), Err)
+    }
+
+    /// The client is gone: a try to open it ends, which may hang.
+    pub(crate) fn end_opening(&self) {
+        foreign::send_modify(&self.opening.is_unneeded, |value| *value = true);
     }
 
     /// Begins to open it. The caller does not wait for it.
@@ -195,7 +203,15 @@ async fn open_at_last(this: Weak<Cluster>, _running: RunningTask) {
             return;
         }
         let patience = cluster.nodes.shared.connector.timeout();
-        let was_refused = match cluster.open(patience).await {
+        let mut unneeded = opening.is_unneeded.subscribe();
+        let opened = tokio::select! {
+            opened = cluster.open(patience) => opened,
+            _ = unneeded.wait_for(|is_unneeded| *is_unneeded) => {
+                outages.forget();
+                return;
+            }
+        };
+        let was_refused = match opened {
             Ok(()) => {
                 // From now on each node shows its own outages, when it is used.
                 opening.outages.established(WHAT);

@@ -225,3 +225,9 @@ impl Node {
         Ok(connected.epoch)
     }
 }
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.links().for_each(|link| link.end());
+    }
+}

@@ -374,6 +374,12 @@ impl Sentinel {
     }
 }
 
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.link.end();
+    }
+}
+
 impl Locate for Sentinels {
     fn locate(&self) -> Located<'_> {
         Box::pin(self.find())
