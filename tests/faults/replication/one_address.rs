@@ -1,13 +1,14 @@
 //! Row 54: a failover behind one address. The old master stays up as a replica, and open connections stay at it.
 
 use distlock::Client;
-use distlock_tests::{Proxy, eventually, eventually_eq};
+use distlock_tests::{Proxy, RedisServer, eventually, eventually_eq};
 use tokio::time::sleep;
 
 use super::pair::Pair;
+use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
 use crate::server::refusals::errors;
-use crate::support::{SOON, client_with, default_client, free, listened, ms, waiting};
+use crate::support::{SOON, client_with, default_client, free, listened, ms, waiting, warm_up};
 
 /// Two servers behind one address. New connections lead to the master.
 struct OneAddress {
@@ -107,8 +108,36 @@ async fn f54_hold_survives_a_failover_from_a_server_that_serves_no_stale_data(ro
     free(&servers.pair.replica, &[&client]).await;
 }
 
+/// As behind a balancer that keeps open connections. Nobody knows of the other server's role, as it loads its data.
+async fn f54_server_that_loads_its_data_at_the_old_address_is_left(row: &Row) {
+    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    let proxy = Proxy::start(old.addr()).await;
+    let patient = |builder: distlock::Builder| builder.unavailable_after(SOON * 3);
+    let client = client_with(&proxy.url(), patient).await;
+    warm_up(&client).await;
+    let mut foreign = Foreign::on(&old).await;
+    foreign.hold(&names("heavy", 2_000)).await;
+    // 10 ms for each key, 20 s for all, and commands are looked at in between.
+    for (setting, value) in [
+        ("key-load-delay", "10000"),
+        ("loading-process-events-interval-bytes", "1024"),
+    ] {
+        foreign.send(&["CONFIG", "SET", setting, value]).await;
+    }
+    let reload = tokio::spawn(async move { foreign.send(&["DEBUG", "RELOAD"]).await });
+    let is_loading = || async { old.info("persistence").await["loading"] == "1" };
+    eventually_eq(SOON, "loading", true, is_loading).await;
+    proxy.set_target(new.addr());
+    let guard = client.lock("k").acquire().wait(SOON * 2).await.unwrap();
+    assert_eq!(new.keys().await, ["k"]);
+    row.injected("LOADING", errors(&old, "LOADING").await);
+    guard.release().await.unwrap();
+    reload.abort();
+}
+
 rows! {
     Real: f54_subscriptions_leave_a_demoted_server_behind_one_address,
+        f54_server_that_loads_its_data_at_the_old_address_is_left,
         f54_subscriptions_leave_a_demoted_server_that_ends_only_the_connections_for_commands,
         f54_hold_survives_a_failover_from_a_server_that_serves_no_stale_data;
 }

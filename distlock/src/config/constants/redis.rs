@@ -92,6 +92,10 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
+/// After this time, a connection is replaced whose server still loads its data: a new one may lead elsewhere, as behind a balancer. It is
+/// as long as between two looks at a name.
+pub(crate) const LOADING_LEFT_AFTER: Duration = LOOK_UP_INTERVAL;
+
 /// The pauses between connections grow that end within this time without an answer.
 pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
 

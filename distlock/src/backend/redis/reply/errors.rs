@@ -55,6 +55,11 @@ pub(crate) fn breaks_connection(error: &RedisError) -> bool {
         || is_wait_at_replica(&text())
 }
 
+/// Whether the server loads its data, and carries out no command until then.
+pub(crate) fn is_loading(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
+}
+
 /// Servers before version 7 put the error that a script got into a longer text.
 fn is_readonly_in_script(text: &str) -> bool {
     text.contains(" -READONLY ")

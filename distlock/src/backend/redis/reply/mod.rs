@@ -10,7 +10,7 @@ use redis::Value;
 
 pub(crate) use self::errors::{
     Elsewhere, breaks_connection, cause_of_refusal, elsewhere, fault, is_about_the_command,
-    is_denial_of_this, is_noscript, is_unknown_refusal, lacks_the_others,
+    is_denial_of_this, is_loading, is_noscript, is_unknown_refusal, lacks_the_others,
 };
 use crate::backend::{
     Attempted, AttemptedAll, Fault, Forced, Inspected, LatchSeen, Peeked, Released, Target, cause,

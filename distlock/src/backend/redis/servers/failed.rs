@@ -7,6 +7,7 @@ use redis::RedisError;
 use crate::backend::redis::connection::Link;
 use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::{Fault, cause};
+use crate::config::LOADING_LEFT_AFTER;
 use crate::error::Cause;
 
 /// Why a command has no result.
@@ -47,6 +48,9 @@ pub(crate) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Fai
     }
     if reply::breaks_connection(&error) {
         link.broken(epoch, &error.to_string());
+    } else if reply::is_loading(&error) {
+        // It may be a former server that was started again, and grants beside the present one once it has loaded.
+        link.replace_if_older(epoch, LOADING_LEFT_AFTER);
     }
     Failed::With(reply::fault(error))
 }

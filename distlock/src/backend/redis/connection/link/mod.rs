@@ -307,6 +307,14 @@ impl Link {
         self.lose(epoch, false)
     }
 
+    /// Replaces connection `epoch` if it has lasted for this time.
+    pub(crate) fn replace_if_older(self: &Arc<Self>, epoch: u64, age: Duration) {
+        let since = Member::since(&**self);
+        if since.is_some_and(|since| since.elapsed() >= age) {
+            let _was_current = self.replace(epoch);
+        }
+    }
+
     /// Replaces connection `epoch`. `has_ended`: whether the server did not keep it.
     fn lose(self: &Arc<Self>, epoch: u64, has_ended: bool) -> bool {
         let was_up = foreign::send_if_modified(&self.phase, |phase| {
