@@ -43,7 +43,7 @@ use crate::telemetry;
 ///
 /// # Runtimes
 /// A client needs a tokio runtime, and may outlive one. Its tasks and connections move to the runtime of the newest
-/// call, or are started again by the next call. The runtime needs its timers, and for a real server its I/O: one that is made by hand
+/// call, or are started again by the next call. Between the end of a runtime and that call, nobody renews the leases. The runtime needs its timers, and for a real server its I/O: one that is made by hand
 /// calls `enable_all()`, and otherwise these tasks panic, and nothing renews the leases. If a runtime exists but is no longer driven, the tasks in it stop and
 /// holds end with their leases: do not use a client from a runtime that is only driven now and then.
 ///

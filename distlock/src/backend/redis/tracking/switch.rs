@@ -76,7 +76,7 @@ enum Known {
 }
 
 /// A server, or a proxy before it, may end a connection on which it is sent a command that it does not know. Then each renewal
-/// of an old hold would fail, and the hold would be lost. So after this many connections without an answer the next one is
+/// of an old hold would fail, and the hold would be lost. A server that is paused, or busy for long, looks the same. So after this many connections without an answer the next one is
 /// not asked, until it has lasted for [`TRACK_SPARED`]; the one after that is. While no connection answers, this time doubles.
 const MOST_UNANSWERED: u32 = 3;
 
@@ -190,7 +190,7 @@ impl Switch {
             Before::Nothing
         };
         if before == Before::GivenUp {
-            telemetry::tracking_refused(server, &ENDED);
+            telemetry::tracking_refused(server, &NO_ANSWER);
         }
         if matches!(before, Before::Nothing | Before::GivenUp) {
             return command.query_async(connection).await;
@@ -209,8 +209,8 @@ impl Switch {
 }
 
 /// Why a server is not asked for some time that has never answered.
-const ENDED: &str =
-    "several connections in a row have ended without an answer to `CLIENT TRACKING`";
+const NO_ANSWER: &str = "several connections in a row got no answer once `CLIENT TRACKING` was sent over them: they were ended \
+    because of it, or the server answered nothing for another reason, for example `CLIENT PAUSE`; it is asked again later";
 
 /// What the server has answered.
 struct Answers {
