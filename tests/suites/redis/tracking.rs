@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use distlock::{Client, Guard};
 use distlock_tests::rights::PASSWORD;
-use distlock_tests::{RedisCluster, RedisServer, SentinelSet, eventually, eventually_eq};
+use distlock_tests::{
+    Flow, RedisCluster, RedisServer, Select, SentinelSet, Way, eventually, eventually_eq,
+};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
@@ -387,4 +389,37 @@ async fn hold_whose_slot_has_moved_is_tracked_by_the_new_node() {
     assert!(guard.is_held());
     cluster.node(1).cli(&["DEL", &key]).await;
     told(&[guard], "DEL on the new node").await;
+}
+
+#[tokio::test]
+async fn node_that_answers_no_read_delays_none_of_another_node() {
+    // As many reads of a hundred keys as a client sends to one server at once, and one more.
+    const KEYS: u64 = 1_700;
+    let builder = RedisCluster::builder().replicas(false).proxies(true);
+    let cluster = builder.start().await;
+    let builder = Client::builder().watchdog_timeout(LONG);
+    // Without an answer, a read lasts for longer than this test.
+    let builder = builder.response_timeout(4 * SOON);
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    let tag = cluster.key_at(0, "silent:").await;
+    let silent = (0..KEYS).map(|n| {
+        client
+            .lock(format!("{{{tag}}}:{n}"))
+            .acquire()
+            .into_future()
+    });
+    let _silent = join_all(silent).await;
+    let key = cluster.key_at(1, "told:").await;
+    let guard = client.lock(&key).acquire().await.unwrap();
+    tracked(cluster.node(0), KEYS).await;
+    tracked(cluster.node(1), 1).await;
+    let stall = cluster
+        .proxy(0)
+        .flow(Select::COMMANDS, Way::Up, Flow::Stall);
+    // The client reads all its keys.
+    cluster.node(0).cli(&["FLUSHALL"]).await;
+    stall.reach(1, SOON).await;
+    cluster.node(1).cli(&["DEL", &key]).await;
+    told(&[guard], "DEL on the other node").await;
+    stall.lift();
 }
