@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod after_panics;
 mod early_end;
 mod exported;
 mod files;

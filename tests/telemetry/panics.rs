@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::future::{Future, poll_fn};
+mod after_panics;
+
+use std::future::poll_fn;
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -13,23 +15,19 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use distlock::test_util::{ForeignPanic, Sizes, sizes};
+use distlock::test_util::ForeignPanic;
 use distlock::{Client, Error, MemoryServer};
 use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::{AnyLock, Disturbed as _, LockKind, RedisServer, eventually_eq};
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout};
 
+use after_panics::{MOST, SOON, expect_nothing_is_left, is_free, play_all};
+
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Less than the watchdog's lease, so that a key which the lease has freed is not taken for one that was released.
-const SOON: Duration = Duration::from_secs(12);
-
 const WAIT: Duration = Duration::from_secs(3);
-
-/// More calls than any play makes.
-const MOST: u32 = 500;
 
 async fn turns(number: usize) {
     for _ in 0..number {
@@ -81,23 +79,6 @@ async fn play(lock: &AnyLock, lease: Option<Duration>) {
     tasks.shutdown().await;
 }
 
-/// Whether all of the lock can be acquired by another client.
-async fn is_free(other: &Client, kind: LockKind, key: &str) -> Result<(), Error> {
-    let kind = match kind {
-        LockKind::Read => LockKind::Write,
-        kind => kind,
-    };
-    let mut guards = Vec::new();
-    for _ in 0..kind.capacity() {
-        let lock = kind.lock(other, key);
-        guards.push(lock.acquire(Some(SOON), None).await?);
-    }
-    for guard in guards {
-        guard.release().await?;
-    }
-    Ok(())
-}
-
 async fn set_permits(client: &Client, kind: LockKind, key: &str) {
     if kind == LockKind::Semaphore {
         let semaphore = client.semaphore(key);
@@ -118,38 +99,8 @@ async fn play_with_a_panic(
     let has_come = panic.has_come();
     drop(panic);
     let what = format!("{key}, which panics: {has_come}");
-    let freed = is_free(&other, kind, &key).await;
-    assert!(freed.is_ok(), "{what}: {freed:?}");
-    let left = || async {
-        Sizes {
-            channels: 0,
-            ..sizes(&client)
-        }
-    };
-    eventually_eq(SOON, format!("what {what} left"), Sizes::default(), left).await;
+    expect_nothing_is_left([&client, &other], kind, &key, &what).await;
     has_come
-}
-
-/// Plays with a panic at the first of these calls, and so on, until a play ends without any. That one has more than `least` calls.
-fn play_all<F: Future<Output = bool>>(
-    calls: impl IntoIterator<Item = u32>,
-    least: u32,
-    play: impl Fn(u32) -> F,
-    paused: bool,
-) {
-    for succeeding in calls {
-        // Of its own for each play, so that none finds the tasks of another.
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .start_paused(paused)
-            .build()
-            .unwrap();
-        if !runtime.block_on(play(succeeding)) {
-            assert!(succeeding > least, "only {succeeding} calls");
-            return;
-        }
-    }
-    panic!("each of {MOST} plays had a panic");
 }
 
 fn in_memory(kind: LockKind) {

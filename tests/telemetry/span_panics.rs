@@ -5,25 +5,18 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use distlock::test_util::{Sizes, sizes};
 use distlock::{Client, Error, MemoryServer};
-use distlock_tests::{AnyLock, LockKind, eventually_eq};
-use tokio::runtime::Builder;
+use distlock_tests::{AnyLock, LockKind};
 use tokio::task::{JoinSet, yield_now};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::after_panics::{MOST, expect_nothing_is_left, play_all};
 use crate::spans::collect;
 
-/// Less than the watchdog's lease, so that a key which the lease has freed is not taken for one that was released.
-const SOON: Duration = Duration::from_secs(12);
-
 const WAIT: Duration = Duration::from_secs(3);
-
-/// More calls than any play makes.
-const MOST: u32 = 500;
 
 /// Which calls of the subscriber panic on this thread.
 #[derive(Clone, Copy)]
@@ -124,16 +117,7 @@ async fn play_with_a_panic(kind: LockKind, succeeding: u32, is_repeated: bool) -
     play(&kind.lock(&client, "span")).await;
     let Plan { has_come, .. } = PLAN.replace(NO_PANIC);
     let what = format!("{kind:?}, call {succeeding}, again and again: {is_repeated}");
-    let freed = kind.lock(&other, "span").acquire(Some(SOON), None).await;
-    assert!(freed.is_ok(), "{what}: {freed:?}");
-    freed.unwrap().release().await.unwrap();
-    let left = || async {
-        Sizes {
-            channels: 0,
-            ..sizes(&client)
-        }
-    };
-    eventually_eq(SOON, format!("what {what} left"), Sizes::default(), left).await;
+    expect_nothing_is_left([&client, &other], kind, "span", &what).await;
     has_come
 }
 
@@ -151,15 +135,8 @@ fn keys_are_free_after_any_call_of_a_subscriber_of_spans_has_panicked() {
         LockKind::Red,
     ] {
         for is_repeated in [false, true] {
-            let has_none = (0..MOST).find(|succeeding| {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .start_paused(true)
-                    .build()
-                    .unwrap();
-                !runtime.block_on(play_with_a_panic(kind, *succeeding, is_repeated))
-            });
-            assert!(has_none.is_some_and(|calls| calls > 10), "{has_none:?}");
+            let play = |succeeding| play_with_a_panic(kind, succeeding, is_repeated);
+            play_all(0..MOST, 10, play, true);
         }
     }
 }
