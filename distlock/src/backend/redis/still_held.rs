@@ -25,7 +25,7 @@ pub(super) async fn read(
         let call = call.keys(keys.iter().map(|key| &**key));
         batch.iter().fold(call, holders)
     };
-    let Some(read) = tracking::read(batch) else {
+    let Some(read) = tracking::read(batch.iter()) else {
         return Ok(Some(Vec::new()));
     };
     let order = Order::Before;

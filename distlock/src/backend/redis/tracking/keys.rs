@@ -20,17 +20,21 @@ pub(crate) fn key_of(target: &Target) -> Cow<'_, str> {
 const EXISTS: &str = "EXISTS";
 
 /// The command that reads the keys of these holds; `None` without any.
-pub(crate) fn read<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Option<Cmd> {
-    let keys: Vec<Cow<'_, str>> = targets.into_iter().map(key_of).collect();
-    if keys.is_empty() {
+pub(crate) fn read<'a>(targets: impl Iterator<Item = &'a Target> + Clone) -> Option<Cmd> {
+    // With room for all of them: each renewal of many old holds makes such a command.
+    let mut keys = 0;
+    let mut bytes = EXISTS.len();
+    for target in targets.clone() {
+        keys += 1;
+        bytes += key_of(target).len();
+    }
+    if keys == 0 {
         return None;
     }
-    // With room for all of them: each renewal of many old holds makes such a command.
-    let bytes: usize = keys.iter().map(|key| key.len()).sum();
-    let mut read = Cmd::with_capacity(1 + keys.len(), EXISTS.len() + bytes);
+    let mut read = Cmd::with_capacity(1 + keys, bytes);
     read.arg(EXISTS);
-    for key in &keys {
-        read.arg(&**key);
+    for target in targets {
+        read.arg(&*key_of(target));
     }
     Some(read)
 }
