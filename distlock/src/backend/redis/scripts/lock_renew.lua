@@ -11,11 +11,13 @@ for at = #KEYS + 3, #ARGV, 3 do
   counts[i], leases[i] = ARGV[at + 1], ARGV[at + 2]
 end
 
+-- GT is of Redis 7.0, which is the first version that tells its number.
+local has_gt = redis.REDIS_VERSION_NUM
+
 -- Moves the end of a lock's lease, and never to an earlier time.
 local function lengthen(lock, lease)
-  -- One command for most: GT is of Redis 7.0, which is the first version that tells its number. It changes no key that has no
-  -- end or a later one.
-  if redis.REDIS_VERSION_NUM and redis.call('PEXPIRE', lock, lease, 'GT') == 1 then return end
+  -- One command for most: GT changes no key that has no end or a later one.
+  if has_gt and redis.call('PEXPIRE', lock, lease, 'GT') == 1 then return end
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 end
 
@@ -24,7 +26,8 @@ local reply = { #KEYS }
 for i, lock in ipairs(KEYS) do
   local owner, count, lease = stem .. ARGV[i + 2], counts[i] or '1', leases[i] or usual_lease
   local stated = redis.pcall('HGET', lock, owner)
-  if type(stated) == 'table' then
+  -- Compared with the count first: that is the usual answer, and a call of `type` costs more.
+  if stated ~= count and type(stated) == 'table' then
     -- A value of another type is not this owner's lock. Any other error says nothing about the lock, and is returned.
     if not string.find(stated.err, 'WRONGTYPE', 1, true) then return stated end
     stated = nil
