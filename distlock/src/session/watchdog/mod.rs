@@ -189,9 +189,7 @@ async fn renew_until_retired(session: &Arc<Session>) {
     while !session.retirement.has_begun() {
         let now = session.now();
         let soon = now.after(session.config.watchdog_timeout / RENEWALS_PER_LEASE / RENEWED_EARLY);
-        for hold in watchdog.take_due(now, soon) {
-            waiting.add(session, hold);
-        }
+        waiting.add(session, watchdog.take_due(now, soon));
         while let Some((server, batch)) = waiting.next_batch(session, now, soon) {
             let renewed = renew(Arc::clone(session), now, batch);
             renewals.push(renewed.map(move |()| server));

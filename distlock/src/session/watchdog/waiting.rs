@@ -26,10 +26,20 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn add(&mut self, session: &Session, hold: Arc<Hold>) {
-        let Resource { kind, key } = &hold.resource;
-        let line = (session.backend.home(key).server, kind.family());
-        self.lines.entry(line).or_default().push_back((hold, false));
+    pub(super) fn add(&mut self, session: &Session, holds: Vec<Arc<Hold>>) {
+        let line_of = |hold: &Arc<Hold>| {
+            let Resource { kind, key } = &hold.resource;
+            (session.backend.home(key).server, kind.family())
+        };
+        let mut holds = holds.into_iter();
+        // Nearly always all of them are of one line, which is searched for once.
+        while let Some(first) = holds.as_slice().first() {
+            let of_first = line_of(first);
+            let is_of_line = |hold: &&Arc<Hold>| line_of(hold) == of_first;
+            let many = holds.as_slice().iter().take_while(is_of_line).count();
+            let line = self.lines.entry(of_first).or_default();
+            line.extend(holds.by_ref().take(many).map(|hold| (hold, false)));
+        }
     }
 
     /// Handles losses at once among the holds that have just been added and could not be sent. The others are checked again when
