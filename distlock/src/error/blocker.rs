@@ -20,7 +20,8 @@ pub enum Blocker {
     /// The count of a latch had not reached 0. The number is the count that was seen last.
     Count(u64),
     /// The server had not answered yet. The wait was too short to tell a slow answer from an outage, for which the client needs 500 ms
-    /// without an answer, or a quarter of a [`response_timeout`](crate::Builder::response_timeout) below 2 s.
+    /// without an answer, or a quarter of a [`response_timeout`](crate::Builder::response_timeout) below 2 s. Or the acquisition stood
+    /// behind another one of its client, which had no answer in all that time either.
     Unanswered,
 }
 

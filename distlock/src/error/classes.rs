@@ -5,7 +5,7 @@ use super::{Blocker, Error};
 impl Error {
     /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
     ///
-    /// It is also `true` if a wait of less than 500 ms ended before the server had answered; see
+    /// It is also `true` if a wait of less than 500 ms, or one behind another acquisition, ended before the server had answered; see
     /// [`Blocker::Unanswered`](crate::Blocker::Unanswered). Then it is not known whether the lock was taken, and
     /// [`is_held_by_another`](Error::is_held_by_another) is `false`.
     ///

@@ -51,6 +51,10 @@ pub(super) struct KeyWaiters {
     pub(super) busy_until: Tick,
     /// That holder, as the server named it when it last refused. Boxed, because most keys are not contended.
     pub(super) busy_by: Option<Box<HeldBy>>,
+    /// Whether the server's last answer to a waiter was a refusal.
+    pub(super) is_refused: bool,
+    /// How often the server has answered the waiters.
+    pub(super) answers: u32,
 }
 
 /// The hold that a guard of this client has, or had until its release is answered.
@@ -77,6 +81,8 @@ impl KeyWaiters {
             given_up_at: Tick::NEVER,
             busy_until: Tick::NEVER,
             busy_by: None,
+            is_refused: false,
+            answers: 0,
         }
     }
 
@@ -90,6 +96,14 @@ impl KeyWaiters {
             && self.given_up_at == Tick::NEVER
             && self.busy_until == Tick::NEVER
             && self.busy_by.is_none()
+            && !self.is_refused
+    }
+
+    /// The server has answered a waiter.
+    pub(super) fn note_answer(&mut self, is_refused: bool) {
+        self.is_refused = is_refused;
+        // Wrapping: the waiters compare it with what it was.
+        self.answers = self.answers.wrapping_add(1);
     }
 
     /// The client has released the key, and others may have heard of it.
@@ -173,6 +187,7 @@ impl Entry {
             waiters.yield_to(RoundRobin::holding(own_message));
             // The owner that was in the way has released the key.
             (waiters.busy_until, waiters.busy_by) = (Tick::NEVER, None);
+            waiters.note_answer(false);
         }
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),

@@ -59,8 +59,8 @@ impl From<Error> for NoTurn {
 pub(super) enum Blocking {
     /// Nothing is known: the server has not answered yet.
     Nobody,
-    /// Other waiters of this client.
-    Queue,
+    /// Other waiters of this client. The number: how many answers they had by then, if nobody was known to hold the key.
+    Queue(Option<u32>),
     /// A hold of this client that has no guard and is being released. It ends at this time at the latest.
     Releasing(Tick),
     /// An owner whose lease ends at this time, unless it is renewed; `None` if no end is known.
@@ -134,11 +134,18 @@ impl<'a> Turn<'a> {
         let left = |until: Option<Tick>| until.map(|until| until.left(now));
         match self.blocking {
             Blocking::Nobody => Blocker::Unanswered,
-            Blocking::Queue => Blocker::Queue(left(self.slot.busy_until())),
+            Blocking::Queue(_) if self.is_unanswered() => Blocker::Unanswered,
+            Blocking::Queue(_) => Blocker::Queue(left(self.slot.busy_until())),
             Blocking::Releasing(until) => Blocker::Owner(left(Some(until))),
             Blocking::Owner(until) | Blocking::OwnerInOutage(until) => Blocker::Owner(left(until)),
             Blocking::Unset => Blocker::PermitsNotSet,
         }
+    }
+
+    /// Whether it stands in line, and the server has answered nobody there since it came, when nobody was known to hold the key.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let is_as_before = |before| self.slot.answers_without_a_holder() == Some(before);
+        matches!(self.blocking, Blocking::Queue(Some(before)) if is_as_before(before))
     }
 
     /// The server has refused the acquisition, and has named this holder.
@@ -149,7 +156,7 @@ impl<'a> Turn<'a> {
     /// The owner in the way, as far as it is known.
     pub(super) fn holder(&self) -> Option<Box<HeldBy>> {
         match self.blocking {
-            Blocking::Queue
+            Blocking::Queue(_)
             | Blocking::Releasing(_)
             | Blocking::Owner(_)
             | Blocking::OwnerInOutage(_) => {
@@ -164,7 +171,7 @@ impl<'a> Turn<'a> {
     pub(super) fn is_known_blocked(&self, now: Tick) -> bool {
         match self.blocking {
             Blocking::Nobody | Blocking::OwnerInOutage(_) => false,
-            Blocking::Queue => self.slot.busy_until().is_some_and(|until| until > now),
+            Blocking::Queue(_) => self.slot.busy_until().is_some_and(|until| until > now),
             Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => true,
         }
     }
@@ -182,10 +189,11 @@ impl<'a> Turn<'a> {
         };
     }
 
-    /// Records what it knows of the holder for the waiters behind it.
+    /// Records for the waiters behind it that it was refused, and what it knows of the holder.
     pub(super) fn tell_line(&self) {
-        if let Blocking::Owner(until) = self.blocking {
-            self.slot.note_busy_until(until);
+        match self.blocking {
+            Blocking::Owner(until) => self.slot.note_busy_until(until),
+            _ => self.slot.note_answer(true),
         }
     }
 
@@ -232,7 +240,9 @@ impl<'a> Turn<'a> {
 
     /// Other waiters of its client are before it.
     fn note_queue(&mut self) -> Result<(), Error> {
-        self.blocking = Blocking::Queue;
+        if !matches!(self.blocking, Blocking::Queue(_)) {
+            self.blocking = Blocking::Queue(self.slot.answers_without_a_holder());
+        }
         self.was_blocked = true;
         self.count_as_waiter()
     }

@@ -245,7 +245,7 @@ impl<'a> Waiter<'a> {
             }
             Outcome::Unconfirmed(fault) => {
                 // The key was free, whatever an earlier refusal said of its end.
-                self.turn.slot.note_busy_until(None);
+                self.turn.slot.note_free();
                 self.renew_attempts();
                 Box::pin(self.failed(sent, fault)).await?;
             }

@@ -57,7 +57,37 @@ impl QueueSlot<'_> {
     /// The server has refused the waiter: another owner holds the key until then, if an end is known.
     pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
         let until = until.unwrap_or(Tick::NEVER);
-        self.with_entry(|entry, _| entry.waiters_mut().busy_until = until);
+        self.with_entry(|entry, _| {
+            let waiters = entry.waiters_mut();
+            waiters.busy_until = until;
+            waiters.note_answer(true);
+        });
+    }
+
+    /// The server has answered the waiter, which `is_refused`, and has told nothing of a lease.
+    pub(crate) fn note_answer(&self, is_refused: bool) {
+        self.with_entry(|entry, _| entry.waiters_mut().note_answer(is_refused));
+    }
+
+    /// The server has granted the waiter the key, but the grant does not stand.
+    pub(crate) fn note_free(&self) {
+        self.with_entry(|entry, _| {
+            let waiters = entry.waiters_mut();
+            waiters.busy_until = Tick::NEVER;
+            waiters.note_answer(false);
+        });
+    }
+
+    /// How often the server has answered the waiters of the key, if nobody is known to hold it.
+    pub(crate) fn answers_without_a_holder(&self) -> Option<u32> {
+        let answers = self.with_entry(|entry, _| {
+            let is_held = entry.holder.is_some();
+            let waiters = entry
+                .waiters()
+                .filter(|waiters| !is_held && !waiters.is_refused);
+            waiters.map(|waiters| waiters.answers)
+        });
+        answers.flatten()
     }
 
     /// When the lease of the key's holder ends, as far as the queue knows.

@@ -186,6 +186,10 @@ impl<'a> Rounds<'a> {
             let round = played?;
             if self.majority_is_useful_for(&round.shares).is_some() {
                 let shares = round.shares;
+                if let Some(turn) = &self.turn {
+                    // The first server, in whose queue the others stand, may have granted nothing.
+                    turn.slot.note_answer(false);
+                }
                 // By name: its turn goes to the next one, and what a function returns is not dropped if its end panics.
                 drop(self);
                 return Ok(shares);
@@ -225,6 +229,7 @@ impl<'a> Rounds<'a> {
                     return Err(self.timed_out(&refused));
                 }
                 if let Some(turn) = &mut self.turn {
+                    turn.slot.note_answer(true);
                     turn.count_as_waiter()?;
                 }
                 None
@@ -355,11 +360,16 @@ impl<'a> Rounds<'a> {
             .checked_sub(counted / (RENEWALS_PER_LEASE + 1))
     }
 
+    /// Whether it stands in line, and nobody there has had an answer of the servers since it came.
+    fn is_unanswered(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::is_unanswered)
+    }
+
     fn timed_out(&self, refused: &[ServerRefusal]) -> Error {
         let key = &self.request().requested[0].resource.key;
         let ttl = refused.iter().filter_map(|refusal| refusal.by.ttl()).min();
         let blocker = match refused {
-            [] if self.was_blocked => Blocker::Queue(None),
+            [] if self.was_blocked && !self.is_unanswered() => Blocker::Queue(None),
             [] => Blocker::Unanswered,
             _ => Blocker::Owner(ttl),
         };

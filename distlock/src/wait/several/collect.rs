@@ -121,7 +121,7 @@ impl SeveralKeysWaiter<'_> {
         }
         self.waiter.turn.blocking = match holder {
             Some(holder) => Blocking::own_holder(holder),
-            None => Blocking::Queue,
+            None => Blocking::Queue(None),
         };
         let now = self.session().now();
         // A hold that is only being released is soon out of the way, and nobody uses it.

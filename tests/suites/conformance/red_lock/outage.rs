@@ -140,6 +140,24 @@ async fn hung_majority_is_unavailable_and_leaves_nothing() {
     servers.are_empty().await;
 }
 
+/// One server hangs and one fails, so no majority answers. Nobody is known to hold the lock.
+#[tokio::test(start_paused = true)]
+async fn short_wait_in_line_behind_a_mixed_failure_is_not_held_by_another() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.hang([0]);
+    program.faults[1].always(Op::Attempt, Fault::FailBefore);
+    let lock = program.lock();
+    let first = tokio::spawn(lock.acquire().into_future());
+    sleep(Duration::from_millis(1)).await;
+    let wait = Duration::from_millis(200);
+    let error = lock.acquire().wait(wait).await.unwrap_err();
+    assert!(!error.is_held_by_another(), "{error}");
+    first.abort();
+    program.heal();
+    servers.are_empty().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn grant_that_nobody_heard_of_is_released_too() {
     let servers = Servers::new(3);

@@ -206,6 +206,32 @@ async fn short_waits_in_a_long_outage_are_unavailable_in_the_end(stage: &Stage) 
     stage.faults().clear_all();
 }
 
+/// Nobody is known to hold the key.
+async fn short_wait_in_line_behind_an_attempt_without_an_answer_is_not_held_by_another(
+    stage: &Stage,
+) {
+    let client = stage.faulty_client().await;
+    let lock = client.lock(KEY);
+    stage.faults().always(Op::Attempt, Fault::Never);
+    let before = stage.faults().calls(Op::Attempt);
+    let first = tokio::spawn(lock.acquire().into_future());
+    let is_asked = async || stage.faults().calls(Op::Attempt) > before;
+    stage
+        .eventually("an attempt", stage.lease(), is_asked)
+        .await;
+    let wait = stage.part(100);
+    let error = refused(lock.acquire().wait(wait).await);
+    assert!(!error.is_held_by_another(), "{error}");
+    first.abort();
+    // Nor is it for one that has become the first meanwhile.
+    let waits = [wait, 2 * wait].map(|wait| lock.acquire().wait(wait).into_future());
+    for waited in join_all(waits).await {
+        let error = refused(waited);
+        assert!(!error.is_held_by_another(), "{error}");
+    }
+    stage.faults().clear_all();
+}
+
 async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage(stage: &Stage) {
     let client = stage.faulty_client().await;
     let held = client.lock(KEY).acquire().await.unwrap();
@@ -263,5 +289,6 @@ on_every_backend![
     waiters_that_come_after_an_outage_are_served,
     wait_of_a_few_milliseconds_beside_a_live_server_is_a_timeout,
     short_waits_in_a_long_outage_are_unavailable_in_the_end,
+    short_wait_in_line_behind_an_attempt_without_an_answer_is_not_held_by_another,
     wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage,
 ];
