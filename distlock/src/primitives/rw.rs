@@ -50,8 +50,8 @@ use crate::resource::kind::Kind;
 /// * Redisson's clients ignore the marks. While a writer waits, the server still admits its readers to a lock that others
 ///   read, so a steady stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait).
 ///   Redisson's writers do not yield to waiting readers.
-/// * Writers of this crate that keep the lock busy do not leave it to Redisson's waiters, whose threads wake more slowly. These rarely get
-///   it; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#a-busy-lock).
+/// * The threads of Redisson wake more slowly than waiters of this crate. Writers that keep the lock busy leave it to them after each
+///   turn; see [`sharing_with_redisson`](crate::guide::sharing_with_redisson#a-busy-lock).
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
 /// * The watchdog of a Redisson reader shortens longer leases of other readers. If Redisson reads the lock, give no read lock a

@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 pub(crate) use self::callbacks::Callbacks;
 use self::free::FreeWatches;
-pub(crate) use self::free::{FreeAnswer, FreeWaiter, SeenHolder};
+pub(crate) use self::free::{FreeAnswer, FreeWaiter, Looked, SeenHolder, look};
 use self::losses::Losses;
 use self::outage::Outages;
 use self::owners::Owners;

@@ -12,7 +12,8 @@
 //! does not do so again for some time, because the pause costs clients of this crate throughput. Redisson releases each of its
 //! grants in the server, and this waiter would win the race for the key each time. So Redisson clients that take the key get as
 //! many grants as the waiters of this client had in their last turn, for each of those clients. These grants are counted by the
-//! messages of their releases.
+//! messages of their releases. So it is with plain locks and with the write lock, whose key readers may take as well: they end the
+//! wait, and are not counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,9 @@ use crate::config::{FOREIGN_TURN, MOST_AHEAD, SPIN_TURN, SPIN_TURN_ALONE, YIELD_
 use crate::error::HeldBy;
 use crate::local::{QueueSlot, Registry, RoundRobin};
 use crate::resource::key::Resource;
-use crate::resource::kind::Family;
+use crate::resource::kind::{Family, Kind};
 use crate::resource::owner;
-use crate::session::Session;
+use crate::session::{Looked, Session, look};
 
 /// Who has the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +222,7 @@ impl Yielding<'_> {
         if self.has_heard_all() {
             self.registry.yielded.lock().all_take(self.resource);
         }
-        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
+        // A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.request.deadline().before(YIELD_TIME);
         loop {
             if self.have_all_had_a_turn() {
@@ -235,7 +236,7 @@ impl Yielding<'_> {
             let is_heard = |listener: &Listener| listener.messages() != heard;
             let mut taker = self.peek_for_each(ahead, until).await;
             let mut is_next_turn = is_heard(self.listener) && self.counts_turns();
-            let has_time = self.resource.kind.family() == Family::Lock && until < latest;
+            let has_time = self.is_waited_for() && until < latest;
             if taker == Taker::Nobody && !is_next_turn && has_time && self.may_wait_for_foreign() {
                 taker = self.wait_for_taker(heard, until).await;
                 is_next_turn = is_heard(self.listener)
@@ -264,6 +265,12 @@ impl Yielding<'_> {
 
     fn until_yielded(&self) -> Tick {
         until_yielded(self.session(), self.request)
+    }
+
+    /// Whether others get more than a round trip. Only a key that one owner has for itself shows that somebody has taken it.
+    fn is_waited_for(&self) -> bool {
+        let kind = self.resource.kind;
+        kind.family() == Family::Lock || kind == Kind::Write
     }
 
     fn may_wait_for_foreign(&self) -> bool {
@@ -388,14 +395,16 @@ impl Yielding<'_> {
         self.listener.mark_seen();
         let session = self.session();
         let resource = self.resource;
-        let inspected = crate::sync::select! {
-            inspected = session.backend.inspect(resource) => inspected,
+        let looked = crate::sync::select! {
+            looked = look(session, resource) => looked,
             // A server that does not answer must not cost more than the pause. The attempt that follows finds it out.
             () = session.clock.sleep_until(until) => return Taker::Unknown,
         };
-        match inspected {
-            Ok(inspected) if inspected.holders.is_empty() => Taker::Nobody,
-            Ok(inspected) => {
+        match looked {
+            Ok(Looked::Free) => Taker::Nobody,
+            // Readers have taken it, whoever they are.
+            Ok(Looked::Held(inspected)) if inspected.holders.is_empty() => Taker::Unknown,
+            Ok(Looked::Held(inspected)) => {
                 let mut names = inspected.holders.iter();
                 let is_foreign = names.any(|(name, _)| owner::is_foreign(name));
                 let now = session.now();

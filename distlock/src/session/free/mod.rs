@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) use self::keys::{FreeAnswer, FreeWaiter, FreeWatches, SeenHolder};
+pub(crate) use self::watch::{Looked, look};
 use super::Session;
 use crate::clock::Tick;
 use crate::resource::key::Resource;

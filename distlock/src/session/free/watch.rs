@@ -12,8 +12,9 @@ use crate::resource::owner::Owner;
 use crate::session::{Retry, Session, next_peek, over_at};
 
 /// What a look has found.
-enum Looked {
+pub(crate) enum Looked {
     Free,
+    /// Without holders if they are the readers of a lock that was looked at as [`Kind::Write`].
     Held(Inspected),
 }
 
@@ -67,7 +68,7 @@ impl Watch<'_> {
         let looked = crate::sync::select! {
             // In this order: an answer that has arrived counts, even if the time is over.
             biased;
-            looked = look(self.session, &self.target) => looked,
+            looked = look(self.session, &self.target.resource) => looked,
             () = self.session.clock.sleep_until(latest) => {
                 Err(self.unanswered.get_or_insert_with(|| Retry::new(self.session, sent)).no_answer())
             }
@@ -205,12 +206,13 @@ impl Watch<'_> {
     }
 }
 
-/// Whether anybody holds a key, in whatever mode.
-async fn look(session: &Session, target: &Target) -> Result<Looked, Fault> {
-    let (backend, resource) = (&session.backend, &target.resource);
+/// Whether anybody holds a key. The key of a write lock may also be held by readers.
+pub(crate) async fn look(session: &Session, resource: &Resource) -> Result<Looked, Fault> {
+    let backend = &session.backend;
     if resource.kind == Kind::Write {
-        // An inspection covers one side of the lock only.
-        let seen = backend.peek(std::slice::from_ref(target)).await?;
+        // An inspection covers one side of the lock only. The key is what is peeked at, and the owner does not matter.
+        let target = Target::of(resource, Owner::new(session.id, 0));
+        let seen = backend.peek(std::slice::from_ref(&target)).await?;
         if seen.iter().all(|seen| seen.is_open) {
             return Ok(Looked::Free);
         }

@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Verbs};
-use distlock::{Client, MemoryServer};
+use distlock::kinds::LockKind;
+use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::{Client, Lock, MemoryServer};
 use distlock_tests::size;
 use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
@@ -36,7 +37,11 @@ const TASKS: usize = 8;
 
 /// Enters the section in so many tasks until the run is over, and returns the number of grants.
 async fn ours(client: &Client, tasks: usize) -> u32 {
-    let (lock, start, grants) = (client.lock(KEY), Instant::now(), Cell::new(0));
+    enters(&client.lock(KEY), tasks).await
+}
+
+async fn enters<K: LockKind>(lock: &Lock<K>, tasks: usize) -> u32 {
+    let (start, grants) = (Instant::now(), Cell::new(0));
     let task = async || {
         while start.elapsed() < run() {
             lock.acquire().run(section()).await.unwrap();
@@ -49,7 +54,11 @@ async fn ours(client: &Client, tasks: usize) -> u32 {
 
 /// Does the same as the threads of another library, which wake one after the other.
 async fn theirs(client: &Client) -> u32 {
-    let verbs = Verbs::new(client, Uuid::new_v4());
+    their(client, Kind::Reentrant).await
+}
+
+async fn their(client: &Client, kind: Kind) -> u32 {
+    let verbs = Verbs::new(client, Uuid::new_v4()).of_kind(kind);
     let subscription = verbs.subscribe(KEY).unwrap();
     let mut messages = subscription.signal();
     let (start, mut grants) = (Instant::now(), 0);
@@ -78,6 +87,21 @@ async fn library_that_wakes_slowly_gets_its_share_of_a_hot_key() {
         (0.3..0.7).contains(&share),
         "{ours} of ours, {theirs} of theirs"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn library_that_wakes_slowly_gets_its_turns_at_a_hot_write_lock() {
+    for (kind, least) in [(Kind::Write, 0.3), (Kind::Read, 0.05)] {
+        let server = MemoryServer::new();
+        let (one, other) = (client(&server), client(&server));
+        let lock = one.rw_lock(KEY).write();
+        let (ours, theirs) = tokio::join!(enters(&lock, TASKS), their(&other, kind));
+        let share = f64::from(theirs) / f64::from(ours + theirs);
+        assert!(
+            (least..0.7).contains(&share),
+            "{kind}: {ours} of ours, {theirs} of theirs"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,6 +153,26 @@ async fn listener_that_never_takes_the_key_costs_little() {
     assert!(
         beside >= alone / 100 * 93,
         "{beside} grants, and {alone} alone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_and_writers_of_this_crate_leave_a_hot_key_idle_for_no_time() {
+    let server = MemoryServer::new();
+    let lock = |client: &Client| client.rw_lock(KEY);
+    let alone = enters(&lock(&client(&server)).write(), TASKS).await;
+    let clients = [client(&server), client(&server), client(&server)];
+    let [one, other, third] = clients.each_ref().map(lock);
+    let [one, other] = [one, other].map(|lock| lock.write());
+    let third = third.read();
+    let (one, other, reads) = tokio::join!(
+        enters(&one, TASKS),
+        enters(&other, TASKS),
+        enters(&third, 1)
+    );
+    assert!(
+        one + other + reads >= alone / 100 * 80,
+        "{one} and {other} writes and {reads} reads, and {alone} writes alone"
     );
 }
 
