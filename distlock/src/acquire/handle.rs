@@ -137,6 +137,7 @@ impl Handle {
 
     pub(crate) async fn inspect(&self) -> Result<Inspected, Error> {
         let session = self.session();
+        session.tend_tasks();
         let key = self.key()?;
         let since = session.now();
         let inspected = session.backend.inspect(&self.resource()?).await;
@@ -176,6 +177,7 @@ impl Handle {
         let key = self.key()?;
         let resource = self.resource()?;
         let session = &registry.session;
+        session.tend_tasks();
         let since = session.now();
         let freed = session.backend.force_release(&resource, None).await;
         // Also after an error: the server may have freed the key, and only its answer was lost.

@@ -91,6 +91,7 @@ impl Client {
         };
         let registry = self.lives.current();
         let session = &registry.session;
+        session.tend_tasks();
         let mut resource = Resource {
             kind,
             key: Key::new(&session.config.key_prefix, &seen.key)?,

@@ -141,7 +141,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn ping(&self) -> Result<Duration, Error> {
-        let session = &*self.session();
+        let session = &self.session();
+        session.tend_tasks();
         let since = session.now();
         let pinged = session.backend.ping().await;
         let after = session.now().since(since);

@@ -53,7 +53,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self, key: impl Into<String>) -> Result<KeyReport, Error> {
-        let session = &*self.session();
+        let session = &self.session();
+        session.tend_tasks();
         let key = Key::new(&session.config.key_prefix, &key.into())?;
         let since = session.now();
         let failed = |fault: Fault| fault.into_error(&key, session.now().since(since));

@@ -203,6 +203,7 @@ impl Scan {
             return Ok(None);
         };
         let session = &self.session;
+        session.tend_tasks();
         let prefix = &session.config.key_prefix;
         let since = session.now();
         // A fault that concerns no single key is reported with the pattern.

@@ -46,6 +46,36 @@ fn watchdog_goes_on_in_a_runtime_that_only_changes_a_number() {
     });
 }
 
+#[test]
+fn watchdog_goes_on_in_a_runtime_that_only_reads() {
+    for read in 0..7 {
+        let (server, faults) = (MemoryServer::new(), Faults::new());
+        let client = client(&server, &faults);
+        let (first, second) = (paused(), paused());
+        let guard = acquired(&first, &client, 1).pop().unwrap();
+        drop(first);
+        second.block_on(async {
+            let free = client.lock("free");
+            match read {
+                0 => drop(free.is_locked().await.unwrap()),
+                1 => drop(free.holders().await.unwrap()),
+                2 => drop(free.force_release().await.unwrap()),
+                3 => drop(client.scan("*").next_page().await.unwrap()),
+                4 => drop(client.ping().await.unwrap()),
+                5 => drop(client.inspect("free").await.unwrap()),
+                _ => {
+                    let seen = client.inspect("free").await.unwrap();
+                    drop(client.force_release(&seen).await.unwrap());
+                }
+            }
+            sleep(3 * LEASE).await;
+            assert!(guard.is_held(), "read {read}");
+            guard.release().await.unwrap();
+            quiet(&server, &client).await;
+        });
+    }
+}
+
 /// The guard of its task calls the client while the runtime ends, which makes that runtime the newest caller's.
 #[test]
 fn watchdog_goes_on_in_a_runtime_that_lives_whatever_the_ending_one_has_called_last() {
