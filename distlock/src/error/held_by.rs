@@ -21,7 +21,7 @@ use std::fmt;
 pub struct HeldBy {
     /// One of the owners that hold the lock, as `<client uuid>:<number>`. `None` for semaphores, whose owners are many.
     pub owner: Option<String>,
-    /// How many others hold it as well, such as readers. For a [`Semaphore`](crate::Semaphore) it is the number of
+    /// How many others hold it as well, such as readers. Readers that have crashed may be counted until the last one leaves. For a [`Semaphore`](crate::Semaphore) it is the number of
     /// owners that have permits, and for an [`ExpirableSemaphore`](crate::ExpirableSemaphore) that of the permits which are
     /// acquired. Redisson's holders of a plain semaphore are not known.
     pub others: u64,

@@ -122,7 +122,7 @@ scripts! {
     RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_acquire_readers.lua", "scripts/rw_read_acquire.lua";
     RW_READ_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_release_readers.lua", "scripts/rw_read_release.lua";
     RW_READ_BATCH = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_acquire_readers.lua", "scripts/rw_release_readers.lua", "scripts/rw_read_batch.lua";
-    RW_WRITE_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
+    RW_WRITE_ACQUIRE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_write_acquire.lua";
     RW_WRITE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
     RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/master.lua", "scripts/rw_renew.lua";
     RW_FORCE_RELEASE = "scripts/publish.lua", "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_live_reader.lua", "scripts/rw_readers.lua", "scripts/seen.lua", "scripts/rw_force_release.lua";

@@ -64,12 +64,13 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
     let name = &**key.name();
     let owner = attempt.target.owner.text();
     let turn = names::rw_turn(name);
+    let stem = names::rw_stem(name);
     let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);
     let channel = names::rw_channel(name);
     let with = |call: Call| {
         let call = call.keys([name, &turn].into_iter()).arg(&owner);
         let call = call.arg(reply::millis(attempt.lease)).arg(queue_ttl);
-        call.arg(&channel)
+        call.arg(&channel).arg(&stem)
     };
     let value = backend.run(key, &script::RW_WRITE_ACQUIRE, &with);
     value.await.and_then(reply::attempted)

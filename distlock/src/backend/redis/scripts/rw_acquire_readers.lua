@@ -45,7 +45,7 @@ local function acquire_readers(lock, turn, mark, stem, around, patience, lease, 
       -- Before the first write: it passes when memory is full, and then lets the SET pass.
       redis.call('PEXPIRE', mark, keep)
       redis.call('SET', mark, '1', 'PX', keep)
-      refused = refusal(lock, wait)
+      refused = refusal(lock, wait, stem)
     end
   end
 

@@ -19,3 +19,25 @@ local function left_of_one_reader(lock, stem)
   return left_of_entry(lock, timeout_of(stem, one, 1))
 end
 
+-- Whether a reader may be alive, as far as its first entry tells. No attempt fails for a name.
+local function may_read(stem, owner)
+  local left = redis.pcall('PTTL', timeout_of(stem, owner, 1))
+  return type(left) ~= 'number' or left > 0
+end
+
+-- The answer of a script that is refused for so long by what holds a lock, with one of its owners and how many others
+-- there are. With a `stem` it is a read/write lock, of which no reader is named that has ended.
+local function refusal(lock, left, stem)
+  -- Nearly always one of two fields is a holder.
+  for _, most in ipairs({ 2, MOST_FIELDS }) do
+    local fields = redis.pcall('HRANDFIELD', lock, most)
+    if fields.err then return left end
+    for _, one in ipairs(fields) do
+      if one ~= 'mode' and is_owner(one) and (not stem or is_writer(one) or may_read(stem, one)) then
+        return { left, one, redis.call('HLEN', lock) - redis.call('HEXISTS', lock, 'mode') - 1 }
+      end
+    end
+  end
+  return left
+end
+

@@ -76,16 +76,6 @@ local function are_of_lock(fields)
   return true
 end
 
--- The answer of a script that is refused for so long by what holds a lock, with one of its owners and how many others
--- there are. Of these two fields one is an owner.
-local function refusal(lock, left)
-  local fields = redis.pcall('HRANDFIELD', lock, 2)
-  if fields.err then return left end
-  local one = fields[1] == 'mode' and fields[2] or fields[1]
-  if not one or not is_owner(one) then return left end
-  return { left, one, redis.call('HLEN', lock) - redis.call('HEXISTS', lock, 'mode') - 1 }
-end
-
 -- Whether a hash with this mode is a lock, as far as it is looked at.
 local function is_lock(hash, mode)
   if not is_mode(mode) then return false end

@@ -5,10 +5,11 @@ mod states;
 
 use std::time::Duration;
 
+use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
 use distlock_tests::{BY_MESSAGE, RedisServer, eventually, eventually_eq};
 use futures_util::{Stream, StreamExt};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{assert_left, owner, verbs};
 use crate::redis::{SOON, client, client_of_lease, ms};
@@ -153,7 +154,7 @@ async fn readers_of_others_are_never_renewed() {
     server.cli(&["PEXPIRE", "k", "200000"]).await;
     let owner = guard.owner().to_string();
     for _ in 0..3 {
-        tokio::time::sleep(LEASE / 2).await;
+        sleep(LEASE / 2).await;
         let (ours, theirs) = (timeout_key(&owner, 1), timeout_key(FOREIGN, 1));
         assert!(server.pttl(&ours).await <= 1_500);
         assert!(server.pttl(&theirs).await < 199_500);
@@ -180,6 +181,43 @@ async fn dead_reader_of_redisson_keeps_no_ttl_of_the_writer_that_left_before_it(
 }
 
 /// Redisson renews a lock for its own lease, also if another reader has a longer one.
+#[tokio::test]
+async fn refusal_names_no_reader_that_has_ended() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (reads, writes) = (verbs(&client, Kind::Read), verbs(&client, Kind::Write));
+    server
+        .cli(&["HSET", "k", "mode", "read", FOREIGN, "1"])
+        .await;
+    server.cli(&["PEXPIRE", "k", "300000"]).await;
+    let refused = async || {
+        let answer = writes.attempt("k", 2, ms(30_000)).await.unwrap();
+        assert!(matches!(answer, Answer::Held(Some(_))), "{answer:?}");
+        writes.take_refused_by()
+    };
+    assert_eq!(refused().await, None);
+    granted(&reads, 1, 30_000).await;
+    // The server picks fields at random.
+    for _ in 0..20 {
+        let named = refused().await.expect("a holder");
+        assert_eq!((named.owner, named.others), (Some(owner(1)), 1));
+    }
+}
+
+/// As over Redis.
+#[tokio::test(start_paused = true)]
+async fn refusal_names_no_reader_that_has_ended_in_memory() {
+    let client = Client::in_memory();
+    let (reads, writes) = (verbs(&client, Kind::Read), verbs(&client, Kind::Write));
+    granted(&reads, 1, 1_000).await;
+    granted(&reads, 2, 30_000).await;
+    sleep(ms(1_001)).await;
+    let answer = writes.attempt("k", 3, ms(30_000)).await.unwrap();
+    assert!(matches!(answer, Answer::Held(Some(_))), "{answer:?}");
+    let named = writes.take_refused_by().expect("a holder");
+    assert_eq!((named.owner, named.others), (Some(owner(2)), 1));
+}
+
 #[tokio::test]
 async fn lock_that_redisson_has_cut_short_lasts_as_long_as_its_readers_when_one_leaves() {
     let server = RedisServer::start().await;
@@ -256,7 +294,7 @@ async fn full_memory_is_in_nobodys_way() {
             .is_none()
     );
     let again = reader.reenter().unwrap();
-    tokio::time::sleep(ms(2_000)).await;
+    sleep(ms(2_000)).await;
     assert!(reader.is_held() && writer.is_held());
     for guard in [again, reader, writer] {
         guard.release().await.unwrap();

@@ -55,6 +55,13 @@ impl ReadWrite {
         readers.chain(writer.map(|(name, count)| (name, count, None)))
     }
 
+    /// One of the readers whose timeouts have not ended.
+    pub(super) fn live_reader(&self, now: Tick) -> Option<Owner> {
+        let mut readers = self.readers.iter();
+        let alive = readers.find(|(_, reader)| reader.ends > now);
+        alive.map(|(owner, _)| *owner)
+    }
+
     pub(super) fn is_written_by(&self, owner: Owner) -> bool {
         self.writer.is_some_and(|(writer, _)| writer == owner)
     }

@@ -129,7 +129,7 @@ fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted 
     let ttl = state.ttl(blocker, now);
     let time = ttl.unwrap_or_default() + READERS_PATIENCE;
     keep(state, &mark_name(key), Value::ReadersWait, now, time);
-    refusal(state, key, ttl)
+    refusal(state, key, ttl, now)
 }
 
 fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted {
@@ -179,17 +179,17 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
             }
         }
     }
-    refusal(state, key, ttl)
+    refusal(state, key, ttl, now)
 }
 
-/// The refusal of an attempt on a lock that is held: by its writer, or by readers.
-fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
+/// The refusal of an attempt on a lock that is held: by its writer, or by readers. A reader that has ended is not named.
+fn refusal(state: &State, key: &Key, ttl: Option<Duration>, now: Tick) -> Attempted {
     let Ok(Some(found)) = found(state, key) else {
         return Attempted::held(ttl);
     };
     let owners = found.readers.len() + usize::from(found.writer.is_some());
     let writer = found.writer.map(|(writer, _)| writer);
-    match writer.or_else(|| found.readers.keys().next().copied()) {
+    match writer.or_else(|| found.live_reader(now)) {
         Some(owner) => Attempted::held_by(ttl, owner, owners - 1),
         None => Attempted::held(ttl),
     }
