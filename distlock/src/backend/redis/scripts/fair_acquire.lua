@@ -66,6 +66,9 @@ end
 local function stand(head)
   local before = redis.call('ZSCORE', timeouts, owner)
   if not before and not are_times(head) then refuse_type() end
+  -- There are times without a list if that was evicted, for example. Waiters with a time do not join it, nor do those of Redisson. Without
+  -- the times each of them joins again with its next attempt.
+  if not head and redis.call('DEL', timeouts) == 1 then before = nil end
   -- The PEXPIRE comes first: it passes when memory is full, even if the key is missing, and lets the next writes pass.
   redis.call('PEXPIRE', ours, place)
   redis.call('ZADD', ours, as_score(now + tonumber(place)), owner)

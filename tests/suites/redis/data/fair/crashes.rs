@@ -245,3 +245,22 @@ async fn redissons_waiter_behind_one_of_ours_that_died_keeps_its_own_end() {
     let left = places(&server).await[0];
     assert!((0.0..=20_000.0).contains(&left), "{left}");
 }
+
+#[tokio::test]
+async fn waiters_whose_list_alone_was_evicted_join_the_queue_again() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    let first = queued(&server, &client, 0).await;
+    let second = queued(&server, &client, 1).await;
+    server.cli(&["DEL", QUEUE]).await;
+    // One that comes then would be before them for as long as anybody waits.
+    let third = tokio::spawn(client.fair_lock("k").acquire().into_future());
+    has_places(&server, 3).await;
+    held.release().await.unwrap();
+    let guards = [first, second, third].map(async |waiter| {
+        granted(waiter).await.release().await.unwrap();
+    });
+    futures_util::future::join_all(guards).await;
+    assert!(server.keys().await.is_empty());
+}
