@@ -224,6 +224,9 @@ pub(crate) const RENEWAL_BATCH: usize = 100;
 /// They are renewed together from then on.
 pub(crate) const RENEWED_EARLY: u32 = 10;
 
+/// How often the log tells at most that renewals fail. The failures of other batches are counted, and told with the next line.
+pub(crate) const RENEWAL_FAILURES_TOLD_EVERY: Duration = Duration::from_secs(5);
+
 /// How many batches of renewals a client sends concurrently: enough to use the connection well, few enough that even a
 /// busy server answers each of them long before its timeout.
 pub(crate) const RENEWALS_AT_ONCE: usize = 16;

@@ -9,7 +9,7 @@ use scopeguard::defer;
 
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
-use crate::config::RENEWALS_AT_ONCE;
+use crate::config::{RENEWAL_FAILURES_TOLD_EVERY, RENEWALS_AT_ONCE};
 use crate::hold::lease::Answer;
 use crate::hold::{Confirmed, Hold};
 use crate::session::Session;
@@ -24,6 +24,30 @@ pub(super) struct Batch {
     pub(super) planned: Vec<Planned>,
     /// The numbers of these holds, and when each is lost if the renewal is not answered.
     pub(super) ends: Vec<(u64, Tick)>,
+}
+
+/// How many renewals have failed that the log has not told of. A server that refuses all of them would fill the log with a line for
+/// each batch.
+#[derive(Debug, Default)]
+pub(super) struct UntoldFailures {
+    told_at: Option<Tick>,
+    holds: usize,
+}
+
+impl UntoldFailures {
+    /// So many more have failed. Returns how many the log is told of, if it is time for that.
+    fn add(&mut self, holds: usize, now: Tick) -> Option<usize> {
+        let told_ago = self.told_at.map(|at| now.since(at));
+        if told_ago.is_some_and(|ago| ago < RENEWAL_FAILURES_TOLD_EVERY) {
+            self.holds += holds;
+            return None;
+        }
+        let untold = std::mem::take(&mut self.holds);
+        // Those before a longer pause were renewed since, or are lost.
+        let is_same = told_ago.is_some_and(|ago| ago < 2 * RENEWAL_FAILURES_TOLD_EVERY);
+        self.told_at = Some(now);
+        Some(if is_same { holds + untold } else { holds })
+    }
 }
 
 pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
@@ -137,8 +161,18 @@ fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>]) {
     }
     let faults = renewed.iter().filter_map(|one| one.as_ref().err());
     if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {
+        let holds = faults.count();
         let disconnected = session.backend.disconnected(&first.target.resource.key);
-        telemetry::renewal_failed(faults.count(), fault, disconnected.is_some());
+        let to_tell = match disconnected {
+            // The log has reported the outage.
+            Some(_) => None,
+            None => {
+                let now = session.now();
+                let mut untold = session.watchdog.untold_failures.lock();
+                untold.add(holds, now)
+            }
+        };
+        telemetry::renewal_failed(to_tell.unwrap_or(holds), fault, to_tell.is_none());
     }
 }
 
@@ -148,5 +182,24 @@ fn answer(renewed: &Result<bool, Fault>) -> Answer {
         Ok(true) => Answer::Renewed,
         Ok(false) => Answer::NotOurs,
         Err(_) => Answer::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_many_batches_are_told_together_and_old_ones_never() {
+        let mut untold = UntoldFailures::default();
+        let start = Tick::from_millis(1_000);
+        let every = RENEWAL_FAILURES_TOLD_EVERY;
+        assert_eq!(untold.add(100, start), Some(100));
+        for _ in 0..900 {
+            assert_eq!(untold.add(100, start.after(every / 2)), None);
+        }
+        assert_eq!(untold.add(7, start.after(every)), Some(90_007));
+        assert_eq!(untold.add(100, start.after(every)), None);
+        assert_eq!(untold.add(1, start.after(every * 3)), Some(1));
     }
 }

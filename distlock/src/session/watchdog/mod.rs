@@ -24,7 +24,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use self::agenda::{Agenda, Numbered};
-use self::batch::renew;
+use self::batch::{UntoldFailures, renew};
 use self::waiter_checks::WaiterChecks;
 use self::waiting::Waiting;
 use super::{Session, tracking};
@@ -40,6 +40,7 @@ pub(crate) struct Watchdog {
     agenda: Mutex<Agenda<Arc<Hold>>>,
     wake: Notify,
     waiter_checks: WaiterChecks,
+    untold_failures: Mutex<UntoldFailures>,
 }
 
 impl Numbered for Arc<Hold> {

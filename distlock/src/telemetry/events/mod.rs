@@ -166,10 +166,10 @@ pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
     }
 }
 
-/// `is_outage`: the log has reported the outage already.
-pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_outage: bool) {
-    if is_outage {
-        log!(debug, target: TARGET, holds, %fault, "renewal failed during an outage; it is retried until the lease ends");
+/// `is_known`: the log has reported the outage already, or earlier failures a short while ago.
+pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_known: bool) {
+    if is_known {
+        log!(debug, target: TARGET, holds, %fault, "renewal failed, and the log has the cause; it is retried until the lease ends");
         return;
     }
     log!(warn, target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
