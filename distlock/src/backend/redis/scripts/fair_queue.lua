@@ -11,6 +11,7 @@
 -- waiters before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
 -- a dead one looks dead to Redisson as well. If this fails (clocks differ, a foreign waiter chose a longer
 -- wait, or some give up by Redisson's asynchronous interface, which subtracts the longest wait for each), our waiter returns to the front: whatever is left in the queue arrived later, since only heads are removed.
+-- The longest wait is not added for each of them: a dead waiter of ours would then keep the lock from Redisson for minutes more.
 -- 4. A foreign waiter adds its own wait to the time of the waiter before it, and gives no sign of its own. Those right behind
 -- one of ours therefore keep their distance to it: if its time changes, theirs change by as much, and if it leaves, they keep
 -- their distance to the waiter before it. Otherwise what ours adds by rule 3 would stay with them, and grow with each round.
@@ -38,7 +39,8 @@ local function as_score(time)
   return string.format('%.0f', time)
 end
 
--- Whether there are others than ours in a queue with so many places.
+-- Whether there are others than ours in a queue with so many places. By the numbers, which n waiters can afford to compare. They may
+-- agree by chance while some of ours were dropped as dead and have not come back: then nobody's time changes until their next sign.
 local function has_foreign(places)
   return places > 0 and places ~= redis.call('ZCARD', ours)
 end

@@ -8,7 +8,8 @@ local untold
 -- How many subscribers were notified, by the answer of the command that publishes: none if the server refuses.
 local function notified(heard)
   if type(heard) == 'number' then return heard end
-  -- The slot moves between nodes, or nodes are gone. The script is sent again, then to a node that publishes.
+  -- The slot moves between nodes, or nodes are gone. The script is sent again, then to a node that publishes. What was freed before is
+  -- not told then, so its waiters look.
   for _, passing in ipairs({ 'non local key', 'cluster is down' }) do
     if string.find(heard.err, passing, 1, true) then error(heard.err, 0) end
   end
