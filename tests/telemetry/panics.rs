@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod after_panics;
+mod red_panics;
 
 use std::future::poll_fn;
 use std::mem::replace;

@@ -15,6 +15,7 @@ use crate::hold::{AtRelease, Hold};
 use crate::resource::key::Key;
 use crate::session::Session;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::foreign;
 use crate::telemetry;
 
 /// The release of a hold that was just ended, from the end of its renewals to its answer. Its caller sends it. If it is dropped
@@ -260,11 +261,14 @@ pub(super) fn confirm_all(
                 released,
                 doubtful,
                 epoch,
-            }) => releases
-                .into_iter()
-                .zip(released)
-                .map(|(release, released)| release.settle(released, doubtful, epoch))
-                .collect(),
+            }) => {
+                let mut results = Vec::with_capacity(releases.len());
+                // Each of them, also if the log or the metrics panic at the loss of another one.
+                foreign::each(releases.into_iter().zip(released), |(release, released)| {
+                    results.push(release.settle(released, doubtful, epoch));
+                });
+                results
+            }
             // The drops leave the releases to the background.
             Err((fault, after)) => releases
                 .iter()
