@@ -61,9 +61,8 @@
 //!   time: 30 s in all by default, see [`request_body_timeout`](LockLayer::request_body_timeout). Extractors that read
 //!   the body, such as `Json`, run inside the layer and count. A layer outside that reads the whole body shortens the
 //!   time under the lock, because the handler then reads from memory.
-//! * **Layers that change the type of the request's body**, such as a [body limit](#a-body-limit) or a lock layer whose
-//!   [key comes from the body](Unkeyed::key_from_body), belong in a `layer` call of their own, which gives the lock layer
-//!   inside an axum body again. The layer cannot time a body of a type that it does not
+//! * **Layers that change the type of the request's body**, such as a [body limit](#a-body-limit), belong in a `layer` call of
+//!   their own, which gives the lock layer inside an axum body again. The layer cannot time a body of a type that it does not
 //!   know. It then logs a warning once, unless [`max_hold`](LockLayer::max_hold) or a [`lease`](LockLayer::lease) is set.
 //! * **A timeout** outside also counts the time spent waiting for the lock. A timeout inside counts only the handler. Make
 //!   an outside timeout longer than the layer's [`wait`](LockLayer::wait), or clients never see the 409.

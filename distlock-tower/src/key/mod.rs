@@ -9,7 +9,6 @@ mod axum;
 mod body;
 mod error;
 mod foreign;
-mod keyed_body;
 #[cfg(any(feature = "json", feature = "form"))]
 mod parsed;
 mod parts;
@@ -30,12 +29,12 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
 pub(crate) use self::error::{BodyError, KeyError};
-pub use self::keyed_body::KeyedBody;
 #[cfg(any(feature = "json", feature = "form"))]
 pub(crate) use self::parsed::ParsedKeyFn;
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;
+pub use crate::request_body::KeyedBody;
 use crate::respond::{self, Answer};
 
 /// What a [`KeyFn`] returns: a value that is ready, or a future. Only extractors need a future, and its allocation.

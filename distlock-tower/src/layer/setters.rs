@@ -52,9 +52,10 @@ impl<R> LockLayer<R> {
     /// * a request without a lock, and a body that is read after the release;
     /// * a body whose type the layer cannot build around another body. It knows `axum::body::Body`, and `UnsyncBoxBody`
     ///   and `BoxBody` of `http-body-util` with the error type [`BoxError`](crate::BoxError), also inside of a `Limited` of
-    ///   `http-body-util`. Convert other bodies, such as hyper's `Incoming`, outside the layer. If a request may have a body
-    ///   of another type, and neither `max_hold` nor a [`lease`](Self::lease) is set, a warning is logged once. From HTTP/2
-    ///   on, each request may have one, unless its `content-length` is 0.
+    ///   `http-body-util`, and as the [`KeyedBody`](crate::key::KeyedBody) of a lock layer outside. Convert other bodies,
+    ///   such as hyper's `Incoming`, outside the layer. If a request may have a body of another type, and neither `max_hold`
+    ///   nor a [`lease`](Self::lease) is set, a warning is logged once. From HTTP/2 on, each request may have one, unless its
+    ///   `content-length` is 0.
     ///
     /// The body limit of `tower-http`, `RequestBodyLimitLayer`, makes bodies of a private type. Put it into a `layer` call of its
     /// own, see [where to put the layer](crate#a-body-limit).

@@ -20,7 +20,7 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt as _, Limited};
 use tokio::runtime::Handle;
 
-use super::Rebuild;
+use super::{KeyedBody, Rebuild};
 use crate::error::BoxError;
 
 /// How many bytes of a body are thrown away by default.
@@ -92,20 +92,24 @@ pub(crate) fn drain_unread<B: 'static>(body: &mut B, limit: u64) -> Option<BoxFu
 }
 
 fn drain_as<T: Rebuild>(body: &mut dyn Any, limit: u64) -> Option<BoxFuture<'static, ()>> {
-    match body.downcast_mut::<T>() {
-        Some(body) => drain_boxed(mem::replace(body, T::empty()), limit),
-        None => {
-            let body = body.downcast_mut::<Limited<T>>()?;
-            drain_boxed(mem::replace(body, Limited::new(T::empty(), 0)), limit)
-        }
-    }
+    drain_exactly(body, limit, T::empty)
+        .or_else(|| drain_exactly(body, limit, || Limited::new(T::empty(), 0)))
 }
 
 /// `None` for a body that has ended. Most requests have none.
-fn drain_boxed<B>(mut body: B, limit: u64) -> Option<BoxFuture<'static, ()>>
+fn drain_exactly<B>(
+    body: &mut dyn Any,
+    limit: u64,
+    empty: fn() -> B,
+) -> Option<BoxFuture<'static, ()>>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
 {
+    let body = match body.downcast_mut::<KeyedBody<B>>() {
+        Some(keyed) => keyed.unread_mut()?,
+        None => body.downcast_mut()?,
+    };
+    let mut body = mem::replace(body, empty());
     let has_rest = !body.is_end_stream();
     has_rest.then(|| -> BoxFuture<'static, ()> {
         Box::pin(async move { drain(Pin::new(&mut body), limit).await })

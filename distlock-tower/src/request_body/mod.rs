@@ -1,11 +1,12 @@
 //! The bound on the time that a request's body takes while its lock is held, and the rest of a body that nobody reads.
 //!
 //! The inner service gets the body with its own type. A body is therefore timed only if its type can be built from any
-//! other body: axum's body, and the boxed bodies of `http-body-util`, also within its `Limited`. `watch` rebuilds such
-//! a body around the timed one.
+//! other body: axum's body, and the boxed bodies of `http-body-util`, also within its `Limited`, or as the `KeyedBody` of a
+//! lock layer outside. `watch` rebuilds such a body around the timed one.
 
 mod clock;
 mod drain;
+mod keyed;
 #[cfg(feature = "axum")]
 mod limited;
 mod timed;
@@ -24,6 +25,7 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 
 pub(crate) use self::clock::BodyClock;
 pub(crate) use self::drain::{DRAIN_LIMIT, drain, drain_unread, may_drain, may_drain_begun};
+pub use self::keyed::KeyedBody;
 #[cfg(feature = "axum")]
 use self::limited::LimitedBody;
 pub(crate) use self::timed::BodyTimeout;
@@ -53,11 +55,21 @@ pub(crate) fn watch<B: 'static>(body: &mut B, limit: Duration) -> Watched {
 
 /// The same for a body of type `T`, also behind a limit of its length.
 fn watch_as<T: Rebuild>(body: &mut dyn Any, limit: Duration) -> Option<Watched> {
-    let body = match body.downcast_mut::<T>() {
-        Some(body) => return Some(rebuild(body, limit, T::empty())),
-        None => body.downcast_mut::<Limited<T>>()?,
-    };
-    Some(rebuild(body, limit, Limited::new(T::empty(), 0)))
+    watch_exactly(body, limit, T::empty)
+        .or_else(|| watch_exactly(body, limit, || Limited::new(T::empty(), 0)))
+}
+
+fn watch_exactly<B: Timed>(
+    body: &mut dyn Any,
+    limit: Duration,
+    empty: fn() -> B,
+) -> Option<Watched> {
+    if let Some(body) = body.downcast_mut::<B>() {
+        return Some(rebuild(body, limit, empty()));
+    }
+    let unread = body.downcast_mut::<KeyedBody<B>>()?.unread_mut();
+    // What the lock layer outside has read is in memory.
+    Some(unread.map_or(Watched::Empty, |body| rebuild(body, limit, empty())))
 }
 
 fn rebuild<B: Timed>(body: &mut B, limit: Duration, empty: B) -> Watched {

@@ -365,6 +365,29 @@ async fn bodies_of_every_known_type_are_timed() {
     is_cut(Limited::new(BoxBody::new(slow()), 9)).await;
 }
 
+/// Two layers in one `ServiceBuilder`: the inner one gets the `KeyedBody` of the outer one.
+#[tokio::test(start_paused = true)]
+async fn body_that_a_lock_layer_outside_has_not_read_is_timed_and_one_that_it_has_read_is_not() {
+    async fn inside<B>(reads: bool, body: B) -> Answer
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let client = Client::in_memory();
+        let outer = LockLayer::new(&client)
+            .key_from_body(9, |_, _| "outer")
+            .when(move |_| reads);
+        let stack = outer.layer(layer(&client).layer(service_fn(read)));
+        let response = timeout(100 * SEC, stack.oneshot(request(body))).await;
+        Answer::of(response.expect("no answer").unwrap()).await
+    }
+    let slow = || dripping(1, SEC);
+    let cut = inside(false, slow()).await;
+    cut.is_problem("body-timeout", 408, false);
+    let cut = inside(false, Limited::new(slow(), 9)).await;
+    cut.is_problem("body-timeout", 408, false);
+    assert_eq!(inside(true, piece()).await.text, "1 bytes");
+}
+
 #[tokio::test]
 async fn limit_of_a_timed_body_stays_in_force() {
     let client = Client::in_memory();

@@ -66,6 +66,14 @@ impl<B> KeyedBody<B> {
             kind: Kind::Unread { body },
         }
     }
+
+    /// The body itself, if the layer has not read it.
+    pub(super) fn unread_mut(&mut self) -> Option<&mut B> {
+        match &mut self.kind {
+            Kind::Read { .. } => None,
+            Kind::Unread { body } => Some(body),
+        }
+    }
 }
 
 impl<B: Body<Data = Bytes>> Body for KeyedBody<B> {
