@@ -180,8 +180,8 @@
 //!
 //! * If the holder's lease is a fixed one, it is the rest of the lease.
 //! * If the lease is renewed, its rest says nothing about the end of the hold. It is then twice the median of the last 15
-//!   holds under this layer, whatever their keys, and 1 before the first hold has ended.
-//!   A hold that its handler kept with [`Held::keep`] does not count.
+//!   holds under this layer, whatever their keys, and 1 before the first hold has ended. Each of them counts for at least the
+//!   layer's [`hold_at_least`](LockLayer::hold_at_least). A hold that its handler kept with [`Held::keep`] does not count.
 //! * A request behind others in line gets up to half as many seconds more, rounded up, at random.
 //!
 //! The layer takes a lease for a fixed one if the layer itself has a [`lease`](LockLayer::lease), or if the rest is longer

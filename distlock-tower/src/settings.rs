@@ -320,6 +320,7 @@ impl Settings {
         let pace = Pace::new(
             self.lock.lease.is_some(),
             self.lock.source.watchdog_timeout(),
+            self.lock.hold_at_least,
             &self.last_holds,
         );
         self.answers.refuse(error, pace, grpc)

@@ -60,7 +60,7 @@ pub(crate) struct Pace {
     /// Whether the layer's own holds have a fixed lease.
     pub(crate) has_lease: bool,
     pub(crate) watchdog_timeout: Duration,
-    /// The median of the layer's last holds.
+    /// The median of the layer's last holds, and at least the time for which the layer keeps each key.
     usual_hold: Option<Duration>,
 }
 
@@ -75,11 +75,17 @@ impl Default for Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(has_lease: bool, watchdog_timeout: Duration, holds: &LastHolds) -> Self {
+    pub(crate) fn new(
+        has_lease: bool,
+        watchdog_timeout: Duration,
+        hold_at_least: Duration,
+        holds: &LastHolds,
+    ) -> Self {
+        let least = Some(hold_at_least).filter(|least| !least.is_zero());
         Self {
             has_lease,
             watchdog_timeout,
-            usual_hold: holds.median(),
+            usual_hold: holds.median().max(least),
         }
     }
 

@@ -94,6 +94,19 @@ async fn renewed_lease_is_worth_twice_the_median_of_the_last_holds_of_the_layer(
     assert_eq!(retry_after(&layer, "/k").await, 5);
 }
 
+/// The handlers end at once, and their keys stay taken.
+#[tokio::test(start_paused = true)]
+async fn key_that_stays_taken_after_its_handler_is_worth_that_time() {
+    let client = Client::in_memory();
+    let layer = layer(&client).wait(Duration::ZERO).hold_at_least(20 * SEC);
+    for key in ["/a", "/b"] {
+        assert_eq!(send(&layer, key).await.text, "done");
+        assert_eq!(retry_after(&layer, key).await, 10);
+    }
+    tokio::time::sleep(17 * SEC).await;
+    assert_eq!(retry_after(&layer, "/b").await, 3);
+}
+
 /// What only `Retry-After` says is hidden from scripts in a browser.
 #[tokio::test(start_paused = true)]
 async fn body_of_the_answer_has_the_seconds_too() {
