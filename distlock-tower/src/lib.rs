@@ -303,6 +303,7 @@ mod request_body;
 mod respond;
 mod service;
 mod settings;
+mod span;
 
 pub use crate::client::{ClientFuture, ClientLayer, ClientService};
 #[cfg(feature = "console")]

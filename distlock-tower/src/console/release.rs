@@ -8,11 +8,11 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 use tokio::task::JoinError;
-use tracing::Instrument as _;
 
 use super::lock::{can_be_released, number};
 use super::looks::Looks;
 use super::senders::Senders;
+use crate::span::in_current_span;
 
 pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
 
@@ -144,7 +144,7 @@ pub(super) async fn release(
     who: String,
 ) -> Result<bool, Refusal> {
     let releasing = async move { inspect_and_free(&looks, &request, &who).await };
-    let released = tokio::spawn(releasing.in_current_span()).await;
+    let released = tokio::spawn(in_current_span(releasing)).await;
     match released.map_err(JoinError::try_into_panic) {
         Ok(released) => released,
         Err(Ok(panic)) => panic::resume_unwind(panic),

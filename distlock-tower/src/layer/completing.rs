@@ -19,13 +19,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::{Instrument as _, Span};
 
 use super::LockLayer;
 use crate::error::BoxError;
 use crate::future::{HoldBody, LockFuture};
 use crate::key::{Head, KeyedBody, WholeBody};
 use crate::service::LockService;
+use crate::span::in_current_span;
 
 /// A [`LockLayer`] whose handlers run to completion even if their client disconnects. Made by
 /// [`LockLayer::run_to_completion`].
@@ -211,16 +211,7 @@ impl<T: Send + 'static, E: Send + 'static> CompletingFuture<T, E> {
     /// that polls are those around the request.
     fn spawn(&mut self) {
         if let Stage::New(work) = std::mem::replace(&mut self.stage, Stage::Done) {
-            let work = distlock::inherit(work);
-            let span = Span::current();
-            let work = async move {
-                // Declared outside of the span: the future of `instrument` leaves the span behind its output, which nobody drops if
-                // the subscriber panics there. A response may have the hold.
-                let mut output = None;
-                let working = async { output = work.await };
-                working.instrument(span).await;
-                output
-            };
+            let work = in_current_span(distlock::inherit(work));
             self.stage = Stage::Spawned(tokio::spawn(work));
         }
     }

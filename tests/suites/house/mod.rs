@@ -45,7 +45,7 @@ const DISTLOCK_TOWER: Staircase<'_> = &[
     &["settings"],
     &["held", "key", "lock_setters"],
     &["respond", "request_body"],
-    &["error"],
+    &["error", "span"],
 ];
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
