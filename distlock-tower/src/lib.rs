@@ -164,7 +164,9 @@
 //!
 //! A gRPC request (`content-type: application/grpc` or `application/grpc+..`) gets a trailers-only response with a gRPC status: ABORTED for `busy`,
 //! RESOURCE_EXHAUSTED for `overloaded`, UNAVAILABLE for `unavailable`, UNKNOWN for `lost`, DEADLINE_EXCEEDED for
-//! `body-timeout`, INVALID_ARGUMENT for `key` and INTERNAL for `config`. A gRPC-Web request gets the HTTP answer. With
+//! `body-timeout`, INVALID_ARGUMENT for `key` and INTERNAL for `config`. As in all gRPC, the HTTP status is 200. In place of
+//! `Retry-After` it has `grpc-retry-pushback-ms`, which clients with a retry policy obey: the time in milliseconds, or -1 if the
+//! call must not be sent again by itself. A gRPC-Web request gets the HTTP answer. With
 //! tonic's `GrpcWebLayer` outside, the lock layer sees gRPC requests, and that layer translates the answers. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!

@@ -8,6 +8,8 @@ use super::{Answer, Reason, Rejection, boxed};
 const GRPC: &str = "application/grpc";
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
+/// When a client that repeats calls by itself may do so, in milliseconds; see gRFC A6. A negative number forbids it.
+const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 const UNKNOWN: u8 = 2;
 const INVALID_ARGUMENT: u8 = 3;
@@ -50,7 +52,13 @@ pub(super) fn answer(rejection: &Rejection) -> Response<String> {
         Reason::Config => INTERNAL,
     };
     let mut answer = Response::new(String::new());
-    set_status(answer.headers_mut(), code, rejection.detail);
+    let headers = answer.headers_mut();
+    set_status(headers, code, rejection.detail);
+    let pushback = match rejection.retry_after() {
+        Some(after) => (after.as_secs() * 1000).into(),
+        None => HeaderValue::from_static("-1"),
+    };
+    headers.insert(RETRY_PUSHBACK, pushback);
     answer
 }
 

@@ -55,14 +55,15 @@ async fn each_refusal_has_its_grpc_status() {
     let down = builder.in_memory(&MemoryServer::new()).unwrap();
     let keyless = LockLayer::new(one.clone()).key(|_: &Parts| "");
     let refusals = [
-        (keyed(&one).wait(Duration::ZERO), "10"),
-        (keyed(&down), "14"),
-        (keyless, "3"),
-        (of_two_tokens(&one), "13"),
+        (keyed(&one).wait(Duration::ZERO), "10", "1000"),
+        (keyed(&down), "14", "5000"),
+        (keyless, "3", "-1"),
+        (of_two_tokens(&one), "13", "-1"),
     ];
-    for (layer, code) in refusals {
+    for (layer, code, pushback) in refusals {
         let headers = grpc(layer).await;
         assert_eq!(headers["grpc-status"], code);
+        assert_eq!(headers["grpc-retry-pushback-ms"], pushback, "{code}");
         let message = headers["grpc-message"].to_str().unwrap();
         assert!(!message.is_empty() && !message.contains("secret") && !message.contains('%'));
     }
@@ -76,7 +77,10 @@ async fn loss_under_a_grpc_handler_is_unknown() {
     });
     let service = keyed(&client).lease(SEC).layer(handler);
     let response = service.oneshot(by_grpc("application/grpc+proto")).await;
-    assert_eq!(response.unwrap().headers()["grpc-status"], "2");
+    let headers = response.unwrap().into_parts().0.headers;
+    assert_eq!(headers["grpc-status"], "2");
+    // The handler may have done something.
+    assert_eq!(headers["grpc-retry-pushback-ms"], "-1");
 }
 
 #[tokio::test(start_paused = true)]
