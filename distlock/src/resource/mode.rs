@@ -18,6 +18,10 @@ macro_rules! modes {
         /// mode. As text a mode is its name in snake case, for example `"non_reentrant"`. With the feature `serde` it is
         /// serialized as that text, so a file of settings can have it.
         ///
+        /// A mode has no settings of a kind: waiters of [`Spin`](Mode::Spin) make the default pauses. A lock with other
+        /// [pauses](crate::SpinLock::backoff) is acquired by its own handle, in the function that would have the attribute or in the
+        /// handler under the layer.
+        ///
         /// A mode chooses the kind at run time. Where the kind is known when the code is written, it is a part of the
         /// type: [`Lock<K>`](crate::Lock).
         ///
