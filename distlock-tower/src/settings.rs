@@ -220,7 +220,7 @@ pub(crate) type Condition = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 #[derive(Clone, Copy)]
 pub(crate) enum ModeSetting {
     Fixed(Mode),
-    /// A read lock for GET and HEAD, a write lock for other methods.
+    /// A read lock for the safe methods, a write lock for others.
     ByMethod,
 }
 
@@ -228,7 +228,7 @@ impl ModeSetting {
     pub(crate) fn of(self, method: &Method) -> Mode {
         match self {
             Self::Fixed(mode) => mode,
-            Self::ByMethod if matches!(*method, Method::GET | Method::HEAD) => Mode::Read,
+            Self::ByMethod if method.is_safe() => Mode::Read,
             Self::ByMethod => Mode::Write,
         }
     }

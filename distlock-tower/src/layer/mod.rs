@@ -124,7 +124,7 @@ impl<R> LockLayer<R> {
         self
     }
 
-    /// Takes a read lock for GET and HEAD, and a write lock for all other methods.
+    /// Takes a read lock for the [safe](http::Method::is_safe) methods, such as GET, HEAD and OPTIONS, and a write lock for all others.
     ///
     /// Any number of readers of a key run at the same time; a writer runs alone. The two locks are the sides of the
     /// key's [`rw_lock`](distlock::Client::rw_lock). This replaces an earlier [`mode`](LockLayer::mode).

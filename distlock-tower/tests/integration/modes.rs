@@ -60,8 +60,8 @@ async fn writers_and_readers_exclude_each_other() {
     let client = Client::in_memory();
     let layer = layer(&client).read_write();
     let (read, write) = (
-        [Method::GET, Method::HEAD],
-        [Method::POST, Method::PUT, Method::DELETE],
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE],
+        [Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
     );
 
     let reading = client.rw_lock("k").read().acquire().await.unwrap();
