@@ -5,7 +5,8 @@
 //! The amount is stored with it: another payment with the same key is no copy, and is refused.
 //!
 //! If the process dies or its lock is lost between the payment and the record, or the provider does not answer in time, a copy calls the
-//! provider again. The provider is given the key for this case, and recognizes the copy by it.
+//! provider again. The provider is given the key for this case, and recognizes the copy by it. If the lock is lost after the record, the
+//! client gets the stored answer.
 //!
 //! The call of the provider has a limit, so that a call that hangs does not keep the lock: the client learns that the outcome is
 //! unknown. `max_hold` is longer, and ends what hangs elsewhere, such as a query.
@@ -91,7 +92,7 @@ async fn pay(
     let key = key.to_owned();
     // A handler is dropped when its client goes away. The payment runs in a separate task, which stores the answer even if nobody
     // waits for it. At the end of the program, `Client::close` waits for the lock of this task.
-    let paid = tokio::spawn(async move { pay_once(&shop, &key, payment.amount).await });
+    let paid = tokio::spawn(async move { pay_or_find(&shop, &key, payment.amount).await });
     match paid.await.unwrap_or_else(|panic| Err(panic.into())) {
         Ok(Some(answer)) => answer.into_response(),
         Ok(None) => {
@@ -100,8 +101,8 @@ async fn pay(
         }
         // The texts of errors have keys and owners in them. They are for the log, and not for clients.
         Err(failure) => match failure.downcast::<distlock::Error>() {
-            // The body takes no other lock. So nothing was done, except if the lock was lost: that answer says that the outcome is
-            // unknown.
+            // The body takes no other lock. So nothing was done, except if the lock was lost before the answer was stored: that
+            // answer says that the outcome is unknown.
             Ok(error) => Rejection::before_work(*error).into_response(),
             Err(failure) if failure.is::<Elapsed>() => {
                 let what =
@@ -116,12 +117,22 @@ async fn pay(
     }
 }
 
+/// If the payment fails, its answer may be stored all the same: the lock was lost after that, or a copy has paid.
+async fn pay_or_find(shop: &Shop, key: &str, amount: u32) -> Result<Option<String>, Failure> {
+    match pay_once(shop, key, amount).await {
+        Err(failure) => match stored(shop, key, amount).await {
+            Ok(Some(answer)) => Ok(answer),
+            _ => Err(failure),
+        },
+        paid => paid,
+    }
+}
+
 /// Waits for a copy of the request that is under way, and then gives the same answer. `None` if the key belongs to another payment.
 #[distributed_lock(key = "payment:<key>", client = shop.locks, wait = "10s", max_hold = "30s")]
 async fn pay_once(shop: &Shop, key: &str, amount: u32) -> Result<Option<String>, Failure> {
-    let answered = sqlx::query_as::<_, (i64, String)>(ANSWERED).bind(key);
-    if let Some((paid, answer)) = answered.fetch_optional(&shop.pool).await? {
-        return Ok((paid == i64::from(amount)).then_some(answer));
+    if let Some(answer) = stored(shop, key, amount).await? {
+        return Ok(answer);
     }
     let payment = timeout(CHARGE_TIMEOUT, shop.provider.charge(key, amount)).await?;
     let answer = format!("payment {payment} of {amount}");
@@ -131,6 +142,13 @@ async fn pay_once(shop: &Shop, key: &str, amount: u32) -> Result<Option<String>,
         .bind(&answer);
     record.execute(&shop.pool).await?;
     Ok(Some(answer))
+}
+
+/// The stored answer, if there is one. It is `None` if the key belongs to another payment.
+async fn stored(shop: &Shop, key: &str, amount: u32) -> Result<Option<Option<String>>, Failure> {
+    let answered = sqlx::query_as::<_, (i64, String)>(ANSWERED).bind(key);
+    let answered = answered.fetch_optional(&shop.pool).await?;
+    Ok(answered.map(|(paid, answer)| (paid == i64::from(amount)).then_some(answer)))
 }
 
 #[cfg(test)]
@@ -240,6 +258,35 @@ mod tests {
         // This provider of the test does not know the key again.
         let second = send(replica(Duration::ZERO), "a", 5).await;
         assert_eq!(second, "payment 2 of 5");
+    }
+
+    #[tokio::test]
+    async fn request_whose_lock_is_lost_after_its_record_gets_the_stored_answer() {
+        let (locks, provider) = (Client::in_memory(), Provider::default());
+        // The connection is used to make the table, to look for an answer, and for the record.
+        let uses = AtomicU64::new(0);
+        let lock = locks.lock("payment:a");
+        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = pool.before_acquire(move |_, _| {
+            let is_for_record = uses.fetch_add(1, Ordering::Relaxed) == 2;
+            let lock = lock.clone();
+            Box::pin(async move {
+                if is_for_record {
+                    assert!(lock.force_release().await.unwrap());
+                }
+                Ok(true)
+            })
+        });
+        let pool = pool.connect("sqlite::memory:").await.unwrap();
+        sqlx::query(SCHEMA).execute(&pool).await.unwrap();
+        let replica = app(Shop {
+            locks,
+            pool,
+            provider: provider.clone(),
+        });
+        assert_eq!(send(replica.clone(), "a", 5).await, "payment 1 of 5");
+        assert_eq!(send(replica, "a", 5).await, "payment 1 of 5");
+        assert_eq!(provider.charged.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
