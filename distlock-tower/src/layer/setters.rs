@@ -60,8 +60,9 @@ impl<R> LockLayer<R> {
     /// The body limit of `tower-http`, `RequestBodyLimitLayer`, makes bodies of a private type. Put it into a `layer` call of its
     /// own, see [where to put the layer](crate#a-body-limit).
     ///
-    /// tonic's `Server::layer` gives the layer a body of tonic's own type, so the limit does not apply there. Set `max_hold`,
-    /// or give the layer to the axum router of the services, which `Routes::into_axum_router` returns.
+    /// tonic's `Server::layer` gives the layer a body of tonic's own type, to which the limit does not apply. tonic's services take
+    /// any body, so tower-http's `MapRequestBodyLayer` can make an axum body of it before:
+    /// `Server::builder().layer(MapRequestBodyLayer::new(axum::body::Body::new)).layer(lock)`.
     ///
     /// # Panics
     /// If the timeout is zero, which would cut off each body that does not arrive in one piece.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::body::Body;
 use distlock::test_util::sizes;
 use distlock::{Client, MemoryServer, Mode};
 use distlock_tests::Disturbed as _;
@@ -17,12 +18,15 @@ use distlock_tower::{Held, HoldUntil, LockLayer};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tonic::codegen::http;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest as Question, HealthCheckResponse as Answer};
+use tower::{ServiceBuilder, ServiceExt as _};
+use tower_http::map_request_body::MapRequestBodyLayer;
 
 const SEC: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(10);
@@ -237,6 +241,37 @@ async fn stream_whose_lock_is_lost_ends_in_an_error() {
     let ended = tokio::time::timeout(SOON, end).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
     freed(&locks, "acme").await;
+}
+
+/// tonic's body cannot be built around another one, and its services take any body.
+#[tokio::test(start_paused = true)]
+async fn call_whose_body_stops_arriving_is_cut_if_the_layer_gets_an_axum_body() {
+    let locks = Client::in_memory();
+    let doctor = Doctor {
+        locks: locks.clone(),
+        inside: Arc::default(),
+    };
+    let service = HealthServer::new(doctor);
+    let server = Server::builder()
+        .layer(MapRequestBodyLayer::new(Body::new))
+        .layer(layer(&locks));
+    // Its layers fit its services.
+    let incoming = stream::pending::<std::io::Result<tokio::net::TcpStream>>();
+    let serving = server.clone().add_service(service.clone());
+    drop(serving.serve_with_incoming(incoming));
+
+    let layers = ServiceBuilder::new()
+        .layer(MapRequestBodyLayer::new(Body::new))
+        .layer(layer(&locks));
+    let call = http::Request::post("/grpc.health.v1.Health/Check")
+        .header("content-type", "application/grpc")
+        .header("x-tenant", "acme");
+    let slow = Body::from_stream(stream::pending::<Result<Vec<u8>, Status>>());
+    let call = call.body(tonic::body::Body::new(slow)).unwrap();
+    let answer = tokio::time::timeout(100 * SEC, layers.service(service).oneshot(call)).await;
+    let status = &answer.expect("an answer").unwrap().into_parts().0.headers["grpc-status"];
+    assert_eq!(status, "4");
+    assert!(!locks.lock("acme").is_locked().await.unwrap());
 }
 
 #[tokio::test]
