@@ -1,6 +1,6 @@
 //! The integration tests of the crate. They are one binary, because linking each file on its own is slow.
 //!
-//! `tests/log.rs` is apart: it needs a process of its own.
+//! `tests/log` is apart: it needs a process of its own.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod answers;
