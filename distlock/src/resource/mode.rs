@@ -19,8 +19,7 @@ macro_rules! modes {
         /// serialized as that text, so a file of settings can have it.
         ///
         /// A mode has no settings of a kind: waiters of [`Spin`](Mode::Spin) make the default pauses. A lock with other
-        /// [pauses](crate::SpinLock::backoff) is acquired by its own handle, in the function that would have the attribute or in the
-        /// handler under the layer.
+        /// [pauses](crate::SpinLock::backoff) is acquired by its own handle, in place of the attribute or the layer.
         ///
         /// A mode chooses the kind at run time. Where the kind is known when the code is written, it is a part of the
         /// type: [`Lock<K>`](crate::Lock).
