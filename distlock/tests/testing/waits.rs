@@ -195,3 +195,23 @@ async fn server_is_watched_from_a_runtime_on_another_thread() {
         .unwrap()
         .unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn candidate_for_a_lead_that_another_one_has_is_seen() {
+    let (server, one, two) = replicas();
+    let campaign = |client: &Client| {
+        let leader = client.leader("job");
+        tokio::spawn(async move { leader.run(|_| std::future::pending::<()>()).await })
+    };
+    let leads = campaign(&one);
+    soon(server.until_locked("job")).await;
+    let _stands_by = campaign(&two);
+    soon(server.until_waiting("job", 1)).await;
+    let waiters = server.waiters("job");
+    assert_eq!(waiters[0].client_id, two.id());
+    leads.abort();
+    tokio::time::sleep(secs(60)).await;
+    let owner = &server.holders("job")[0].owner;
+    assert!(owner.starts_with(&two.id().to_string()), "{owner}");
+    assert!(server.waiters("job").is_empty());
+}

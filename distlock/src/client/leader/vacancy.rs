@@ -88,6 +88,11 @@ impl Vacancy {
             ..
         } = self;
         let subscription = subscription.get_or_insert_with(|| session.backend.subscribe(target));
+        // Behind the subscription: a test that releases the key then is heard.
+        #[cfg(feature = "testing")]
+        let _shown = session
+            .backend
+            .show_wait(&target.resource.key, session.id, None);
         loop {
             if was_active {
                 crate::sync::select! {

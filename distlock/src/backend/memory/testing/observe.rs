@@ -27,7 +27,7 @@ pub struct Waiter {
     /// The [id](crate::Client::id) of its client.
     pub client_id: Uuid,
     /// Where in the code the acquisition was made. `None` for those that wait for a
-    /// [`CountDownLatch`](crate::CountDownLatch).
+    /// [`CountDownLatch`](crate::CountDownLatch), and for the candidates of a [`Leader`](crate::Leader).
     pub call_site: Option<&'static Location<'static>>,
 }
 
@@ -164,7 +164,8 @@ impl MemoryServer {
     /// Returns the acquisitions that wait for a key, of all clients, the one that has waited for the longest first. For
     /// tests.
     ///
-    /// A [`CountDownLatch`](crate::CountDownLatch) that somebody waits for counts as well. `key` is the name in the server,
+    /// Who waits for a [`CountDownLatch`](crate::CountDownLatch) or in [`until_free`](crate::Lock::until_free) counts as well, and so
+    /// does a candidate for the lead of a [`Leader`](crate::Leader) that another one has. `key` is the name in the server,
     /// see [`locked_keys`](MemoryServer::locked_keys). No command is sent.
     ///
     /// # Examples
