@@ -7,6 +7,7 @@ mod early_end;
 mod exported;
 mod files;
 mod leader;
+mod lines;
 mod outages;
 mod parts;
 mod recorders;

@@ -101,6 +101,16 @@ pub(super) fn seen(key: &str) -> Vec<Seen> {
     seen.iter().filter(of_key).cloned().collect()
 }
 
+/// The events with this message of keys that begin so: of all tests of the process, only one uses them.
+pub(super) fn said(message: &str, keys: &str) -> Vec<Seen> {
+    let seen = SEEN.lock().unwrap();
+    let of_keys = |one: &&Seen| {
+        let key = one.fields.0.get("key");
+        one.name.starts_with(message) && key.is_some_and(|key| key.starts_with(keys))
+    };
+    seen.iter().filter(of_keys).cloned().collect()
+}
+
 /// Whether this message was logged, with this value of a field.
 pub(super) fn has_said(message: &str, field: &str, value: &str) -> bool {
     let seen = SEEN.lock().unwrap();

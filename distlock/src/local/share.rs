@@ -12,9 +12,8 @@ use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{GatePermit, Hold, HoldRef, Lease, Term};
 use crate::resource::kind::{Family, Nesting};
-use crate::session::{Ending, Release, Session, Unguarded, release_several};
+use crate::session::{AbsentAcquisition, Ending, Release, Session, Unguarded, release_several};
 use crate::sync::atomic::AtomicBool;
-use crate::telemetry;
 
 /// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the
 /// background.
@@ -235,6 +234,15 @@ impl OpenShare {
         self.hold_ref.hold()
     }
 
+    /// What the log says of its acquisition if that is not polled any more.
+    pub(crate) fn absent(&self) -> AbsentAcquisition {
+        let hold = self.hold();
+        AbsentAcquisition {
+            key: hold.resource.key.clone(),
+            call_site: hold.latest_guard().call_site,
+        }
+    }
+
     fn key(&self) -> &str {
         self.hold().resource.key.text()
     }
@@ -315,11 +323,10 @@ pub(crate) async fn end_all(shares: HoldShares, needs: usize) -> Result<(), Erro
 
 /// Shares that have no guard yet, since others are missing.
 impl Unguarded for HoldShares {
-    fn end(self, _session: &Arc<Session>) {
-        if let Some(first) = self.first() {
-            telemetry::acquisition_absent(&first.open.hold().resource.key);
-        }
-        // Their drop ends them, also if a subscriber of the log panics.
+    fn end(self, _session: &Arc<Session>) -> Option<AbsentAcquisition> {
+        let first = self.first()?;
+        // The drop of the shares ends them.
+        Some(first.open.absent())
     }
 }
 

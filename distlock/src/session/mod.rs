@@ -48,7 +48,7 @@ pub(crate) use self::tasks::HoldTask;
 use self::tasks::Tasks;
 use self::tracking::Tracking;
 use self::unguarded::Cells;
-pub(crate) use self::unguarded::Unguarded;
+pub(crate) use self::unguarded::{AbsentAcquisition, Unguarded};
 pub(crate) use self::watchdog::Watchdog;
 use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};

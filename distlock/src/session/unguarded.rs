@@ -13,6 +13,7 @@
 //! 2. Nobody is woken, and nothing is ended, under a mutex.
 
 use std::fmt;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -21,14 +22,23 @@ use pin_project_lite::pin_project;
 use slab::Slab;
 
 use super::Session;
+use crate::resource::key::Key;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{AtomicWaker, foreign};
+use crate::telemetry;
 
 /// What has to be ended if the future beside it is not polled any more.
 pub(crate) trait Unguarded: Send + 'static {
-    /// Ends it.
-    fn end(self, session: &Arc<Session>);
+    /// Ends it. Returns what the log says of its acquisition, if there is anything to end.
+    fn end(self, session: &Arc<Session>) -> Option<AbsentAcquisition>;
+}
+
+/// An acquisition that is not polled any more.
+pub(crate) struct AbsentAcquisition {
+    /// The key, or the first of several.
+    pub(crate) key: Key,
+    pub(crate) call_site: &'static Location<'static>,
 }
 
 /// For how many cells room is kept while there are none.
@@ -49,7 +59,8 @@ trait Look: Send + Sync {
 
     fn wake(&self);
 
-    fn end(&self, session: &Arc<Session>);
+    /// Ends what lies in the cell, unless the future has it.
+    fn end(&self, session: &Arc<Session>) -> Option<AbsentAcquisition>;
 }
 
 /// The future was polled since it was last asked for a sign, or was never asked.
@@ -114,11 +125,9 @@ impl<U: Unguarded> Look for Cell<U> {
         }
     }
 
-    fn end(&self, session: &Arc<Session>) {
+    fn end(&self, session: &Arc<Session>) -> Option<AbsentAcquisition> {
         let unguarded = self.unguarded.lock().take();
-        if let Some(unguarded) = unguarded {
-            unguarded.end(session);
-        }
+        unguarded?.end(session)
     }
 }
 
@@ -188,13 +197,18 @@ impl Cells {
             }
         }
         let is_any_asked = looked_at.iter().any(|(_, is_absent)| !is_absent);
+        let mut absent = Vec::new();
         foreign::each(looked_at, |(cell, is_absent)| {
             if is_absent {
-                cell.end(session);
+                absent.extend(cell.end(session));
             } else {
                 cell.wake();
             }
         });
+        // One line for all: on a machine that is too busy, thousands may be absent at each look.
+        if let Some(AbsentAcquisition { key, call_site }) = absent.first() {
+            telemetry::acquisition_absent(key, call_site, absent.len() - 1);
+        }
         is_any_asked
     }
 }

@@ -14,7 +14,7 @@ use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
-use crate::session::{Session, Unguarded};
+use crate::session::{AbsentAcquisition, Session, Unguarded};
 use crate::sync::first;
 use crate::wait::{self, ClientRequest, Request, one_server};
 
@@ -31,10 +31,10 @@ pub(super) struct Parts {
 }
 
 impl Unguarded for Parts {
-    fn end(self, session: &Arc<Session>) {
-        // By name and first, because its drop logs them.
-        self.shares.end(session);
+    fn end(self, session: &Arc<Session>) -> Option<AbsentAcquisition> {
+        let absent = self.shares.end(session);
         drop(self.gates);
+        absent
     }
 }
 

@@ -283,16 +283,18 @@ pub(crate) fn more_long_waits(keys: usize) {
     log!(warn, target: TARGET, keys, "acquisitions are still waiting for further keys");
 }
 
-pub(crate) fn waiter_absent(key: &Key) {
+/// So many `more` waiters for other keys have done the same.
+pub(crate) fn waiter_absent(key: &Key, more: usize) {
     log!(
-        warn, target: TARGET, key = key.text(),
+        warn, target: TARGET, key = key.text(), more,
         "the first waiter is not polled any more; it loses its place to the next one, until it is polled again"
     );
 }
 
-pub(crate) fn acquisition_absent(key: &Key) {
+/// So many `more` acquisitions have done the same.
+pub(crate) fn acquisition_absent(key: &Key, call_site: &Location<'_>, more: usize) {
     log!(
-        warn, target: TARGET, key = key.text(),
+        warn, target: TARGET, key = key.text(), %call_site, more,
         "an acquisition is not polled any more; what was granted to it is released, and it begins anew when it is polled"
     );
 }

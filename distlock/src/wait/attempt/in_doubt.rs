@@ -1,6 +1,7 @@
 //! What is in doubt of the attempts of one acquisition: owners that may have a hold in the server, or a place in its queue. They
 //! are ended in the background when the attempts are dropped, or are not polled any more.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,8 @@ use super::{Attempts, Outcome};
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::hold::InDoubtAttempt;
-use crate::session::{PendingRelease, Session, Unguarded};
+use crate::session::{AbsentAcquisition, PendingRelease, Session, Unguarded};
 use crate::sync::foreign;
-use crate::telemetry;
 
 /// Owners that may have a hold in the server, or wait in its queue.
 pub(super) struct OwnersInDoubt {
@@ -20,6 +20,7 @@ pub(super) struct OwnersInDoubt {
     attempt: InDoubtAttempt,
     /// How long the server keeps a hold or a waiter after an attempt is sent.
     lasts: Duration,
+    call_site: &'static Location<'static>,
 }
 
 impl Attempts<'_> {
@@ -54,6 +55,7 @@ impl Attempts<'_> {
                 until: Tick::default(),
             }),
             lasts: self.lasts(),
+            call_site: self.request.hold.call_site,
         }
     }
 
@@ -99,11 +101,16 @@ impl Attempts<'_> {
 }
 
 impl Unguarded for OwnersInDoubt {
-    fn end(mut self, session: &Arc<Session>) {
+    fn end(mut self, session: &Arc<Session>) -> Option<AbsentAcquisition> {
         // From now on, because the attempt that is under way may be sent until this moment.
         let now = session.now();
         self.attempt.until = self.attempt.until.max(now.after(self.lasts));
-        let key = self.targets.first().map(|first| first.resource.key.clone());
+        let call_site = self.call_site;
+        let first = self.targets.first();
+        let absent = first.map(|first| AbsentAcquisition {
+            key: first.resource.key.clone(),
+            call_site,
+        });
         // A task that sends the attempt for its caller may do so behind the release, over the same connection. It waits for its turn
         // and for one answer at most, each for one response timeout.
         let again = now.after(session.config.response_timeout * 2);
@@ -119,9 +126,7 @@ impl Unguarded for OwnersInDoubt {
             }
             session.release_later(PendingRelease::of_attempt(target, self.attempt));
         });
-        if let Some(key) = key {
-            telemetry::acquisition_absent(&key);
-        }
+        absent
     }
 }
 

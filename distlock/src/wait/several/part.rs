@@ -8,8 +8,7 @@ use smallvec::SmallVec;
 use crate::clock::Tick;
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
-use crate::session::{Session, Unguarded};
-use crate::telemetry;
+use crate::session::{AbsentAcquisition, Session, Unguarded};
 use crate::wait::request::Request;
 
 /// The indices of keys that one command can name.
@@ -128,10 +127,9 @@ impl GrantedParts {
 }
 
 impl Unguarded for GrantedParts {
-    fn end(self, _session: &Arc<Session>) {
-        if let Some((_, first)) = self.granted.first() {
-            telemetry::acquisition_absent(&first.hold().resource.key);
-        }
-        // Their drop ends them, also if a subscriber of the log panics.
+    fn end(self, _session: &Arc<Session>) -> Option<AbsentAcquisition> {
+        let (_, first) = self.granted.first()?;
+        // The drop of the parts ends them.
+        Some(first.absent())
     }
 }

@@ -1,0 +1,77 @@
+//! How many lines the log has of an outage, and of acquisitions that nobody polls.
+
+use std::time::Duration;
+
+use distlock::{Client, MemoryServer};
+use futures_util::future::poll_immediate;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::Level;
+
+use crate::spans::{collect, said, seen};
+
+const MANY: usize = 20;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The number of warnings and errors about this key.
+fn warnings(key: &str) -> usize {
+    let seen = seen(key);
+    seen.iter().filter(|one| one.level <= Level::WARN).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquisitions_that_are_left_together_are_one_line_with_the_first_key_and_its_place_in_the_code()
+ {
+    collect();
+    let server = MemoryServer::new();
+    let client = Client::builder().in_memory(&server).unwrap();
+    server.lose_next(5);
+    let mut left = Vec::new();
+    for at in 0..5 {
+        let lock = client.lock(format!("left acquisition {at}"));
+        let mut acquisition = Box::pin(lock.acquire().into_future());
+        assert!(poll_immediate(&mut acquisition).await.is_none());
+        left.push(acquisition);
+    }
+    sleep(secs(5)).await;
+    let message = "an acquisition is not polled any more";
+    let lines = said(message, "left acquisition");
+    let [line] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(line.fields.0["more"], "4");
+    assert!(line.fields.0["call_site"].contains("lines.rs"), "{line:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_waiters_that_are_left_together_are_one_line() {
+    collect();
+    let client = Client::in_memory();
+    let mut left = Vec::new();
+    let mut guards = Vec::new();
+    let mut next = JoinSet::new();
+    for at in 0..5 {
+        let lock = client.lock(format!("left waiter {at}"));
+        guards.push(lock.acquire().await.unwrap());
+        let mut waiter = Box::pin(lock.acquire().into_future());
+        assert!(poll_immediate(&mut waiter).await.is_none());
+        left.push(waiter);
+        next.spawn(lock.acquire().into_future());
+    }
+    // The others stand in line.
+    sleep(Duration::from_millis(1)).await;
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    while let Some(granted) = next.join_next().await {
+        granted.unwrap().unwrap().release().await.unwrap();
+    }
+    let lines = said("the first waiter is not polled any more", "left waiter");
+    let [line] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(line.fields.0["more"], "4");
+}
