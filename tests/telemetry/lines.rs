@@ -23,6 +23,25 @@ fn warnings(key: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
+async fn renewal_that_fails_several_times_is_one_warning_with_its_key() {
+    collect();
+    let server = MemoryServer::new();
+    let client = Client::builder().in_memory(&server).unwrap();
+    let key = "renewed at last";
+    let guard = client.lock(key).acquire().await.unwrap();
+    server.fail_next(3);
+    sleep(secs(60)).await;
+    assert!(guard.is_held());
+    assert_eq!(said("renewal failed", key).len(), 3);
+    assert_eq!(warnings(key), 1, "{:?}", seen(key));
+    // The next time it begins anew.
+    server.fail_next(1);
+    sleep(secs(20)).await;
+    assert_eq!(warnings(key), 2, "{:?}", seen(key));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn acquisitions_that_are_left_together_are_one_line_with_the_first_key_and_its_place_in_the_code()
  {
     collect();

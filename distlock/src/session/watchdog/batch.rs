@@ -67,8 +67,12 @@ pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
         .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
     let epochs: Vec<u64> = epochs.collect();
     let renewed = renewed_or_ends(&session, &batch, &ends).await;
+    // Before the holds learn of it. A failure that goes on is not told again.
+    let fails_anew = planned.iter().zip(&renewed).any(|((hold, ..), one)| {
+        one.is_err() && hold.lease(|lease| lease.failing_since()).is_none()
+    });
     // After all else, also if a waker panics: the log and the metrics may panic each time.
-    defer! { tell(&session, &batch, &renewed); }
+    defer! { tell(&session, &batch, &renewed, fails_anew); }
     let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
     if let Some((renewal, _)) = answered {
         session.outages.answered_other(&renewal.target.resource.key);
@@ -145,8 +149,9 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
     renewed
 }
 
-/// Tells the log and the metrics of a batch that was sent. Its faults are logged together.
-fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>]) {
+/// Tells the log and the metrics of a batch that was sent. Its faults are logged together. `fails_anew`: the last renewal of one of
+/// these holds had not failed.
+fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>], fails_anew: bool) {
     let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
         let outcomes = renewed.iter();
         outcomes.filter(|one| outcome(one)).count()
@@ -159,20 +164,20 @@ fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>]) {
             number(Result::is_err),
         );
     }
-    let faults = renewed.iter().filter_map(|one| one.as_ref().err());
-    if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {
-        let holds = faults.count();
-        let disconnected = session.backend.disconnected(&first.target.resource.key);
-        let to_tell = match disconnected {
-            // The log has reported the outage.
-            Some(_) => None,
-            None => {
+    let answers = batch.iter().zip(renewed);
+    let failed = answers.filter_map(|(one, answer)| Some((one, answer.as_ref().err()?)));
+    if let Some((first, fault)) = failed.clone().next() {
+        let key = &first.target.resource.key;
+        let holds = failed.count();
+        // The log has reported the outage, or the earlier failures of these holds.
+        let is_known = !fails_anew || session.backend.disconnected(key).is_some();
+        let to_tell = (!is_known)
+            .then(|| {
                 let now = session.now();
-                let mut untold = session.watchdog.untold_failures.lock();
-                untold.add(holds, now)
-            }
-        };
-        telemetry::renewal_failed(to_tell.unwrap_or(holds), fault, to_tell.is_none());
+                session.watchdog.untold_failures.lock().add(holds, now)
+            })
+            .flatten();
+        telemetry::renewal_failed(key, to_tell.unwrap_or(holds), fault, to_tell.is_none());
     }
 }
 

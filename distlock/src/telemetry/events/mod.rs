@@ -166,13 +166,17 @@ pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
     }
 }
 
-/// `is_known`: the log has reported the outage already, or earlier failures a short while ago.
-pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_known: bool) {
+/// Renewals of so many holds have failed, the first of which has this key. `is_known`: the log has reported the outage already, or
+/// earlier failures.
+pub(crate) fn renewal_failed(key: &Key, holds: usize, fault: &dyn Display, is_known: bool) {
     if is_known {
-        log!(debug, target: TARGET, holds, %fault, "renewal failed, and the log has the cause; it is retried until the lease ends");
+        log!(
+            debug, target: TARGET, key = key.text(), holds, %fault,
+            "renewal failed, and the log has the cause; it is retried until the lease ends"
+        );
         return;
     }
-    log!(warn, target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
+    log!(warn, target: TARGET, key = key.text(), holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
 pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
