@@ -42,6 +42,21 @@ async fn renewal_that_fails_several_times_is_one_warning_with_its_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn release_that_is_not_answered_before_the_lease_has_ended_is_no_warning() {
+    collect();
+    let server = MemoryServer::new();
+    let client = Client::builder().in_memory(&server).unwrap();
+    let key = "answered too late";
+    let acquire = client.lock(key).acquire().lease(secs(1));
+    let guard = acquire.await.unwrap();
+    server.lose_next(1);
+    drop(guard);
+    sleep(secs(10)).await;
+    assert_eq!(said("release given up", key).len(), 1);
+    assert_eq!(warnings(key), 0, "{:?}", seen(key));
+}
+
+#[tokio::test(start_paused = true)]
 async fn acquisitions_that_are_left_together_are_one_line_with_the_first_key_and_its_place_in_the_code()
  {
     collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::in_flight::InFlight;
-use super::pending::{PendingRelease, ReleaseOutcome};
+use super::pending::ReleaseOutcome;
 use super::send::{as_released, note_when_sent};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
@@ -158,12 +158,10 @@ impl Tries {
                 false
             }
             Err(fault) if is_over || fault.is_final() => {
-                // An owner without a hold holds nothing once its attempt can have no effect any more.
-                let is_withdrawn = |pending: &PendingRelease| pending.withdraws;
-                let may_hold = !is_over || !in_flight.pending.as_ref().is_some_and(is_withdrawn);
                 // A release that was answered before is only repeated.
-                if in_flight.settle(ReleaseOutcome::GivenUp) && may_hold {
-                    telemetry::release_given_up(&one.target.resource.key, one.target.owner, fault);
+                if in_flight.settle(ReleaseOutcome::GivenUp) {
+                    let (key, owner) = (&one.target.resource.key, one.target.owner);
+                    telemetry::release_given_up(key, owner, fault, is_over);
                 }
                 if fault.is_final() {
                     self.ending = TriesEnd::Refused;

@@ -179,7 +179,15 @@ pub(crate) fn renewal_failed(key: &Key, holds: usize, fault: &dyn Display, is_kn
     log!(warn, target: TARGET, key = key.text(), holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
-pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
+/// `is_over`: nothing can be left of the hold in the server. Otherwise the server has refused the release for good.
+pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display, is_over: bool) {
+    if is_over {
+        log!(
+            debug, target: TARGET, key = key.text(), %owner, %fault,
+            "release given up; the hold has ended with its lease"
+        );
+        return;
+    }
     log!(
         warn, target: TARGET, key = key.text(), %owner, %fault,
         "release given up; the hold ends with its lease"
@@ -210,8 +218,9 @@ pub(crate) fn installed_client_replaced(former: Uuid, client: Uuid) {
     );
 }
 
+/// The caller gets an error, or another attempt.
 pub(crate) fn late_grant(key: &Key, owner: Owner) {
-    log!(warn, target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
+    log!(debug, target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
 }
 
 pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
