@@ -23,6 +23,43 @@ fn warnings(key: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
+async fn outage_of_ten_minutes_is_one_line_for_each_hold_and_none_for_a_waiter() {
+    collect();
+    let server = MemoryServer::new();
+    let connect = || Client::builder().in_memory(&server).unwrap();
+    let (client, other) = (connect(), connect());
+    let keys = |word| (0..MANY).map(move |at| format!("outage {word} {at}."));
+    let mut tasks = JoinSet::new();
+    let mut theirs = Vec::new();
+    for key in keys("held") {
+        tasks.spawn(client.lock(key).acquire().run(std::future::pending::<()>()));
+    }
+    for key in keys("waited for") {
+        theirs.push(other.lock(&key).acquire().await.unwrap());
+        let lock = client.lock(key);
+        tasks.spawn(async move {
+            // As a service does, which is asked again and again.
+            while lock.acquire().await.is_err() {}
+            Ok(())
+        });
+    }
+    for key in keys("held") {
+        server.until_locked(&key).await;
+    }
+    server.take_down();
+    sleep(secs(600)).await;
+    let mut all = 0;
+    // Those that are waited for are held by the other client.
+    for key in keys("held").chain(keys("waited for")) {
+        assert_eq!(said("hold lost", &key).len(), 1, "{:?}", seen(&key));
+        all += warnings(&key);
+    }
+    // And one for each client when its renewals began to fail.
+    assert_eq!(all, 2 * MANY + 2);
+    tasks.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn renewal_that_fails_several_times_is_one_warning_with_its_key() {
     collect();
     let server = MemoryServer::new();

@@ -1,7 +1,8 @@
 //! Errors for mocks: a constructor for each variant of [`Error`].
 //!
 //! A mock of your own code answers them, so that you can test what the code around it does with a lock that is taken, lost
-//! or away. The fields are those of the variant. [`Error::NoKeys`] and [`Error::NoClient`] have none and need no
+//! or away. The fields are those of the variant. A [`timeout`] names no holder: for a test of code that reads the holder, acquire the
+//! lock with another client of one [`MemoryServer`](crate::MemoryServer). [`Error::NoKeys`] and [`Error::NoClient`] have none and need no
 //! constructor. [`Error::after_body`] marks a loss as found after the body.
 //!
 //! # Examples
