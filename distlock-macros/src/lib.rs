@@ -39,7 +39,6 @@ fn expanded(
     let bindings = body.bindings(&function);
     check::key_variables::check(&args, &function, &bindings)?;
     check::token(&args, &bindings)?;
-    check::on_lost(&args, &function)?;
     body.leave_to_keys(&args, &bindings);
     Ok(expand::function(&args, &function, &bindings, body))
 }

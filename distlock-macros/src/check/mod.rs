@@ -254,21 +254,6 @@ pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
     }
 }
 
-/// Refuses `on_lost` if the return type is `impl Trait`: whether the value is a `Result` decides what `on_lost` gets, and only
-/// rustc knows what is behind that type.
-pub(crate) fn on_lost(args: &Args, function: &Function) -> Result<()> {
-    let written = function.return_type();
-    let output = return_type::future_output(&written).unwrap_or(written);
-    match &args.on_lost {
-        Some(on_lost) if return_type::is_impl_trait(&output) => Err(error(
-            on_lost.span(),
-            "`on_lost` needs a return type that is written out, such as `Result<u64, Error>` or `Report`: `impl Trait` does not \
-             say which value it gets",
-        )),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,20 +301,5 @@ mod tests {
         );
         let text = refusal(boxed);
         assert!(text.contains("as its whole body"), "{text}");
-    }
-
-    #[test]
-    fn on_lost_is_refused_for_an_impl_trait_alone() {
-        let args: Args = syn::parse_quote!(key = "k", on_lost = |value, _| value);
-        for (returns, is_refused) in [
-            (quote!(impl Display), true),
-            (quote!((impl Display)), true),
-            (quote!(impl Future<Output = u64> + Send), false),
-            (quote!(Result<impl Display, Error>), false),
-            (quote!(BoxFuture<'static, Result<u64, Error>>), false),
-        ] {
-            let item = function(quote!(async fn f() -> #returns {})).unwrap();
-            assert_eq!(on_lost(&args, &item).is_err(), is_refused, "{returns}");
-        }
     }
 }

@@ -106,8 +106,11 @@ impl Expansion<'_> {
         let on_lost = self.args.on_lost.as_ref()?;
         let span = mixed_site_at(on_lost.span());
         let output = &self.output;
+        // Only rustc knows what is behind `impl Trait`, so the handler gets all of it, also if it is a `Result`.
+        let returned = if self.is_opaque { "plain" } else { "returned" };
+        let returned = Ident::new(returned, span);
         Some(quote_spanned! {span=>
-            let __on_lost = __distlock_private::returned::<#output>().on_lost(#on_lost);
+            let __on_lost = __distlock_private::#returned::<#output>().on_lost(#on_lost);
         })
     }
 

@@ -35,6 +35,7 @@ pub(crate) fn function(
     let mut sig = function.sig.clone();
     expectations::adapt_expectations(&mut sig, &captured, &unused);
     let locked = |output, braces| {
+        let is_opaque = return_type::is_impl_trait(&output);
         let output = return_type::erase_impl_trait(output);
         Expansion {
             args,
@@ -42,6 +43,7 @@ pub(crate) fn function(
             captured: &captured,
             unused: &unused,
             output,
+            is_opaque,
             braces,
         }
         .locked_body()
@@ -110,6 +112,8 @@ struct Expansion<'a> {
     unused: &'a [&'a Binding],
     /// The output of the body, as a type that a variable can be declared with.
     output: Type,
+    /// Whether the declared output is `impl Trait`.
+    is_opaque: bool,
     /// The body of the user, in braces.
     braces: Group,
 }

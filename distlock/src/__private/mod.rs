@@ -14,5 +14,5 @@ pub use enter::{AsLockSource, Enter, Entering, Held, hold, hold_value, mention, 
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
 pub use output::{
     Body, Handler, Handles, HandlesLost, LockOutput, LostHandler, NoResult, Plain, Returned, fail,
-    handler, none, returned,
+    handler, none, plain, returned,
 };

@@ -118,7 +118,13 @@ pub struct Plain<R>(PhantomData<fn() -> R>);
 /// Returns the return type of the function.
 #[must_use]
 pub fn returned<R>() -> Returned<R> {
-    Returned(Plain(PhantomData))
+    Returned(plain())
+}
+
+/// Returns a return type that is `impl Trait`, of which `on_lost` gets all.
+#[must_use]
+pub fn plain<R>() -> Plain<R> {
+    Plain(PhantomData)
 }
 
 impl<T, E> Returned<Result<T, E>> {

@@ -63,6 +63,22 @@ async fn without_a_result(client: &Client, lose: bool) -> Payment {
     payment(7)
 }
 
+/// Only the compiler knows the type, so the closure names it.
+#[distributed_lock(key = "k", client = client, on_lost = |paid: Payment, loss| check(paid, &loss), on_error = |_| payment(0))]
+async fn behind_impl_trait(client: &Client) -> impl Into<Payment> {
+    client.lock("k").force_release().await.expect(MEMORY);
+    payment(7)
+}
+
+#[distributed_lock(key = "k", client = client, on_lost = |paid: Result<Payment, Failed>, loss| paid.map(|paid| check(paid, &loss)))]
+async fn result_behind_impl_trait(
+    client: &Client,
+    result: Result<Payment, Failed>,
+) -> impl Into<Result<Payment, Failed>> {
+    client.lock("k").force_release().await?;
+    result
+}
+
 #[distributed_lock(key = "k", client = client, lease = "1s", on_lost = |_, _| unreachable!("the body was cut"))]
 async fn is_cut(client: &Client) -> Result<Payment, Failed> {
     sleep(LONG).await;
@@ -100,6 +116,16 @@ async fn return_value_that_is_no_result_goes_to_on_lost_as_a_whole() {
     let client = Client::in_memory();
     assert!(without_a_result(&client, true).await.needs_check);
     assert_eq!(without_a_result(&client, false).await, payment(7));
+}
+
+#[tokio::test]
+async fn value_behind_impl_trait_goes_to_on_lost_as_a_whole_also_if_it_is_a_result() {
+    let client = Client::in_memory();
+    assert!(behind_impl_trait(&client).await.into().needs_check);
+    let lost = result_behind_impl_trait(&client, Ok(payment(7))).await;
+    assert!(lost.into().unwrap().needs_check);
+    let failed = result_behind_impl_trait(&client, Err(Failed::Body)).await;
+    assert_eq!(failed.into(), Err(Failed::Body));
 }
 
 #[tokio::test(start_paused = true)]
