@@ -67,7 +67,8 @@ impl Expansion<'_> {
         let pieces = template.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => quote_spanned!(span=> __pieces.text(#text);),
             Piece::Placeholder(Placeholder { source, expr }) => {
-                let expr = self.resolve_parameters(expr.to_token_stream());
+                let literal = template.literal.span();
+                let expr = self.resolve_names(expr.to_token_stream(), literal);
                 quote_spanned!(span=> __pieces.part(#source, &(#expr));)
             }
         });
@@ -83,11 +84,11 @@ impl Expansion<'_> {
     ///
     /// A `macro_rules!` may have written the template and its caller the parameter, or the other way around. Without this,
     /// the name in the template would not resolve to the parameter.
-    fn resolve_parameters(&self, tokens: TokenStream) -> TokenStream {
+    fn resolve_names(&self, tokens: TokenStream, literal: Span) -> TokenStream {
         let resolve = |tree| match tree {
-            TokenTree::Ident(name) => TokenTree::Ident(self.resolve_parameter(name)),
+            TokenTree::Ident(name) => TokenTree::Ident(self.resolve_name(name, literal)),
             TokenTree::Group(group) => {
-                let inner = self.resolve_parameters(group.stream());
+                let inner = self.resolve_names(group.stream(), literal);
                 let mut resolved = Group::new(group.delimiter(), inner);
                 resolved.set_span(group.span());
                 TokenTree::Group(resolved)
@@ -97,13 +98,17 @@ impl Expansion<'_> {
         tokens.into_iter().map(resolve).collect()
     }
 
-    fn resolve_parameter(&self, mut name: Ident) -> Ident {
+    /// The other tokens of a template have the edition of this crate. Two names have another meaning in earlier editions, which the
+    /// literal has.
+    fn resolve_name(&self, mut name: Ident, literal: Span) -> Ident {
         if let Some(binding) = self.bindings.iter().find(|binding| binding.name == name) {
             name.set_span(name.span().resolved_at(binding.name.span()));
         } else if name == "gen" {
-            // The tokens of a template have the edition of this crate, in which `gen` is a keyword. It is a name in the
-            // editions of the user before 2024.
+            // A keyword since 2024.
             name = Ident::new_raw("gen", name.span());
+        } else if name == "into_iter" {
+            // It borrows a boxed slice before 2024, and an array before 2021.
+            name.set_span(literal);
         }
         name
     }

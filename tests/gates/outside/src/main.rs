@@ -27,6 +27,13 @@ async fn join(client: &Client, node: Node) -> Result<u64, Error> {
     Ok(node.gen)
 }
 
+/// In this edition the call borrows the slice, which the body needs as well.
+#[allow(boxed_slice_into_iter)]
+#[distributed_lock(key = "ids:<ids.into_iter().map(u64::to_string).collect::<String>()>", client = client, wait = 0)]
+async fn count(client: &Client, ids: Box<[u64]>) -> Result<usize, Error> {
+    Ok(ids.len())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::in_memory();
@@ -41,6 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     assert_eq!(pay(&client, 42).await?, 42);
     assert_eq!(join(&client, Node { gen: 3 }).await?, 3);
+    assert_eq!(count(&client, Box::new([1, 2])).await?, 2);
     assert_eq!(status().await?, StatusCode::OK);
 
     let guard = client.lock("order:42").acquire().await?;
