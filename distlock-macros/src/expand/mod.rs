@@ -9,8 +9,8 @@ mod keys;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
-use syn::Type;
 use syn::spanned::Spanned as _;
+use syn::{Attribute, Type};
 
 use crate::check::{AsyncBlock, AsyncBody};
 use crate::function::{Binding, Function, expectations, return_type};
@@ -24,14 +24,20 @@ pub(crate) fn function(
     async_body: AsyncBody,
 ) -> TokenStream {
     let written = function.return_type();
-    let attrs = &function.attrs;
     let vis = &function.vis;
-    let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
     // A reference is left to rustc: mentioning it would keep lints from its type.
     let captured =
         |binding: &&Binding| !binding.is_reference && async_body.captures(&binding.name, args);
     let captured: Vec<_> = bindings.iter().filter(captured).collect();
     let unused = unused(args, &captured, async_body.braces());
+    let adapted: fn(&[Attribute]) -> Vec<Attribute> =
+        if hides_unused(&captured, &unused, async_body.braces()) {
+            expectations::of_function
+        } else {
+            <[Attribute]>::to_vec
+        };
+    let attrs = adapted(&function.attrs);
+    let body_attrs = function.body.iter().flat_map(|body| adapted(&body.attrs));
     let mut sig = function.sig.clone();
     expectations::adapt_expectations(&mut sig, &captured, &unused);
     let locked = |output, braces| {
@@ -101,6 +107,12 @@ fn unused<'a>(args: &Args, captured: &[&'a Binding], braces: &Group) -> Vec<&'a 
         name != "self" && !name.to_string().starts_with('_') && !is_named(name)
     };
     captured.iter().filter(not_named).copied().collect()
+}
+
+/// Whether a `#[cfg]` in the body may remove a name after the expansion, which has used the parameter of this name.
+fn hides_unused(captured: &[&Binding], unused: &[&Binding], braces: &Group) -> bool {
+    captured.len() > unused.len()
+        && args::contains_variable(braces.stream(), &Ident::new("cfg", Span::call_site()))
 }
 
 struct Expansion<'a> {

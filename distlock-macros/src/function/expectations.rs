@@ -1,4 +1,6 @@
-//! `#[expect(unused_variables)]` of parameters, and of fields in their patterns, that the expansion mentions.
+//! `#[expect(unused_variables)]` of functions and of parameters, and of fields in their patterns, that the expansion mentions.
+
+use std::slice;
 
 use syn::{Attribute, FnArg, Meta, Pat, Signature, parse_quote};
 
@@ -38,6 +40,24 @@ pub(crate) fn adapt_pattern(
     for field in fields_mut(pat) {
         adapt_pattern(&mut field.pat, &mut field.attrs, mentioned, unused);
     }
+}
+
+/// The attributes of a function in which a `#[cfg]` may remove the name of a parameter after the expansion. An expectation that there
+/// are unused variables becomes an `#[allow(..)]`: the expansion has used that parameter.
+pub(crate) fn of_function(attrs: &[Attribute]) -> Vec<Attribute> {
+    let adapt = |attr: &Attribute| {
+        let path = attr.path();
+        if !path.is_ident("expect") && !path.is_ident("cfg_attr") {
+            return vec![attr.clone()];
+        }
+        let adapted = replace_each(slice::from_ref(attr), |meta| {
+            without_expectation(meta, false)
+        });
+        let style = attr.style;
+        let adapted = adapted.into_iter();
+        adapted.map(|attr| Attribute { style, ..attr }).collect()
+    };
+    attrs.iter().flat_map(adapt).collect()
 }
 
 fn without_expectation(meta: &Meta, is_moved: bool) -> Vec<Meta> {

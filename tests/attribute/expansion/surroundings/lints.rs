@@ -59,6 +59,22 @@ pub async fn named_behind_a_cfg(
     Ok(())
 }
 
+#[expect(unused_variables)]
+#[distributed_lock(key = "k")]
+pub async fn function_with_a_name_behind_a_cfg(who: String) -> Result<(), Error> {
+    #[cfg(any())]
+    drop(who);
+    Ok(())
+}
+
+#[distributed_lock(key = "k")]
+pub async fn body_with_a_name_behind_a_cfg(who: String) -> Result<(), Error> {
+    #![cfg_attr(all(), expect(unused, reason = "another platform uses it"))]
+    #[cfg(any())]
+    drop(who);
+    Ok(())
+}
+
 #[distributed_lock(key = "k")]
 pub async fn forgotten_under_a_condition(
     #[cfg_attr(all(), expect(unused_variables))] id: u64,
