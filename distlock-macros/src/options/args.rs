@@ -48,7 +48,7 @@ impl Args {
         let keys_name = settings.name("keys");
         let keys = errors.handle(keys(&mut settings));
         let wait = errors.handle(duration(&mut settings, "wait"));
-        let lease = errors.handle(at_least_a_millisecond(&mut settings, "lease"));
+        let lease = errors.handle(lease(&mut settings));
         let max_hold = errors.handle(at_least_a_millisecond(&mut settings, "max_hold"));
         let max_waiters = settings.take("max_waiters").map(number);
         let max_waiters = errors.handle(max_waiters.transpose());
@@ -203,6 +203,14 @@ fn at_least_a_millisecond(settings: &mut Settings, name: &str) -> Result<Option<
         .transpose()
 }
 
+fn lease(settings: &mut Settings) -> Result<Option<DurationValue>> {
+    let instead = "without it the watchdog renews the lock until the body ends";
+    let lease = at_least_a_millisecond(settings, "lease")?;
+    lease
+        .map(|lease| lease.limited("lease", instead))
+        .transpose()
+}
+
 /// A number, or an expression of type `u32`.
 fn number(value: Expr) -> Result<Expr> {
     match &value {
@@ -232,9 +240,11 @@ fn hold_at_least(settings: &mut Settings) -> Result<Option<DurationValue>> {
     let least = duration(settings, "hold_at_least")?;
     // Zero is the default: the key is free when the hold is released.
     let least = least.filter(|least| least.literal() != Some(Duration::ZERO));
-    least
-        .map(|least| least.at_least_a_millisecond("hold_at_least"))
-        .transpose()
+    let checked = |least: DurationValue| {
+        let least = least.at_least_a_millisecond("hold_at_least")?;
+        least.limited("hold_at_least", "write a time, e.g. \"1m\"")
+    };
+    least.map(checked).transpose()
 }
 
 fn crate_path(value: Expr) -> Result<Path> {

@@ -1,8 +1,4 @@
-//! The values of options that are durations: `"500ms"`, `"5s"`, `"1m30s"`, `0`, or an expression.
-//!
-//! The grammar is humantime's, limited to the units ms, s, m, h and d. humantime reads `1M` as a month and accepts `1y`; a
-//! lock that waits for a month is a typing error. `distlock` reads settings in the same way: a table in `tests` holds both to the
-//! same texts.
+//! The values of options that are durations: `"500ms"`, `"5s"`, `"1m30s"`, `"unlimited"`, `0`, or an expression.
 
 use std::time::Duration;
 
@@ -11,14 +7,10 @@ use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit};
 
-/// A longer text is refused.
-const MOST_BYTES: usize = 40;
+use super::duration_text::parse;
 
-/// A number of more digits is none either.
-const MOST_DIGITS: usize = 15;
-
-/// Some thirty million years.
-const MOST_SECONDS: u64 = 999_999_999_999_999;
+/// The text of [`Duration::MAX`]: no limit, for the options that take it. Settings have the same word.
+const UNLIMITED: &str = "unlimited";
 
 /// The value of an option that is a duration.
 pub(crate) enum DurationValue {
@@ -35,6 +27,9 @@ impl DurationValue {
             return Ok(Self::Expr(value));
         };
         let literal = match lit {
+            Lit::Str(text) if text.value().trim().eq_ignore_ascii_case(UNLIMITED) => {
+                Ok(Duration::MAX)
+            }
             Lit::Str(text) => parse(&text.value()),
             Lit::Int(_) | Lit::Float(_) => bare_number(name, &lit.to_token_stream().to_string()),
             _ => return Ok(Self::Expr(value)),
@@ -68,6 +63,17 @@ impl DurationValue {
         }
     }
 
+    /// Refuses the literal `"unlimited"`. `instead` says what to write.
+    pub(crate) fn limited(self, name: &str, instead: &str) -> syn::Result<Self> {
+        match self {
+            Self::Literal(Duration::MAX, span) => {
+                let message = format!("`{name}` cannot be unlimited; {instead}");
+                Err(Error::new(span, message))
+            }
+            other => Ok(other),
+        }
+    }
+
     /// Refuses a shorter literal. Redis counts in milliseconds, and a lease of 0 ms would expire at once.
     pub(crate) fn at_least_a_millisecond(self, name: &str) -> syn::Result<Self> {
         match self {
@@ -94,82 +100,13 @@ fn bare_number(name: &str, number: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a duration. The error says what to write instead.
-fn parse(text: &str) -> Result<Duration, String> {
-    // humantime panics for some times at the end of its range.
-    if text.len() > MOST_BYTES || most_digits(text) > MOST_DIGITS {
-        return Err(invalid(text));
-    }
-    if text.trim() == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut units = text
-        .split(|c: char| !c.is_alphabetic())
-        .filter(|u| !u.is_empty());
-    if units.clone().next().is_none() && is_number(text) {
-        return Err(format!("`{text}` has no unit; write `{}s`", text.trim()));
-    }
-    if units.clone().any(|unit| unit == "M") {
-        let minute = text.replace('M', "m");
-        return Err(format!(
-            "`M` means month in `{text}`; write `{minute}` for minutes"
-        ));
-    }
-    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "day" | "days")) {
-        return Err(invalid(text));
-    }
-    let read = humantime::parse_duration(text).ok();
-    read.filter(|read| read.as_secs() <= MOST_SECONDS)
-        .ok_or_else(|| invalid(text))
-}
-
-/// The number of digits of the longest number in a text. humantime reads a number with blanks in it.
-fn most_digits(text: &str) -> usize {
-    let numbers = text.split(|c: char| !c.is_ascii_digit() && !c.is_whitespace());
-    let digits = numbers.map(|number| number.chars().filter(char::is_ascii_digit).count());
-    digits.max().unwrap_or_default()
-}
-
 fn is_number(text: &str) -> bool {
     text.trim().parse::<f64>().is_ok()
-}
-
-fn invalid(text: &str) -> String {
-    format!(
-        "invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h, d)"
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The texts that files and URLs read or refuse as well, and what is said.
-    const TEXTS: &str = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/durations.txt"
-    ));
-
-    #[test]
-    fn durations_are_read_as_files_and_urls_read_them() {
-        let lines = TEXTS.lines().filter(|line| !line.starts_with('#'));
-        let mut seen = 0;
-        for line in lines {
-            let (text, expected) = line.split_once(" => ").unwrap();
-            let text = text.trim_matches('"');
-            match (parse(text), expected.strip_suffix(" ms")) {
-                (Ok(read), Some(millis)) => {
-                    assert_eq!(read.as_millis().to_string(), millis, "{text:?}");
-                }
-                (Err(error), None) => {
-                    assert!(error.starts_with(expected), "{text:?} says {error:?}");
-                }
-                (read, _) => panic!("{text:?}: {read:?}, expected {expected}"),
-            }
-            seen += 1;
-        }
-        assert!(seen > 15, "{seen} texts");
-    }
 
     #[test]
     fn number_without_quotes_is_told_of_its_unit_only_if_it_has_none() {
@@ -186,5 +123,21 @@ mod tests {
             assert!(said.starts_with(says), "{number}: {said}");
         }
         assert_eq!(bare_number("wait", "0"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn unlimited_is_a_time_of_the_options_that_take_it() {
+        let value = |text: &str| DurationValue::parse("wait", syn::parse_str(text).unwrap());
+        for text in ["\"unlimited\"", "\" Unlimited \""] {
+            let time = value(text).unwrap();
+            assert_eq!(time.literal(), Some(Duration::MAX), "{text}");
+            let refused = time.limited("lease", "leave it out").err().unwrap();
+            assert_eq!(
+                refused.to_string(),
+                "`lease` cannot be unlimited; leave it out"
+            );
+        }
+        assert!(value("\"5s\"").unwrap().limited("lease", "").is_ok());
+        assert!(value("\"unlimitted\"").is_err());
     }
 }

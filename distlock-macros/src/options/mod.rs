@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod duration;
+mod duration_text;
 pub(crate) mod keys;
 pub(crate) mod keyword;
 pub(crate) mod mode;

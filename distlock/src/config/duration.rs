@@ -1,7 +1,7 @@
-//! Durations as people write them in files and URLs: `500ms`, `5s`, `1m30s`, `0`.
+//! Durations as people write them in attributes, files and URLs: `500ms`, `5s`, `1m30s`, `0`.
 //!
-//! The attribute reads the same texts. It is a crate of macros, from which no other crate can import a function, so the few
-//! lines are here once more. A table in `tests` holds both to the same texts.
+//! The grammar is humantime's, limited to the units ms, s, m, h and d. The crates `distlock` and `distlock-macros` have this file each,
+//! because no crate can import a function from a crate of macros. A test compares the two files.
 
 use std::time::Duration;
 
@@ -62,14 +62,14 @@ fn invalid(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The texts that the attribute reads or refuses as well, and what is said.
+    /// Texts that are read or refused, and what is said.
     const TEXTS: &str = include_str!(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/durations.txt"
     ));
 
     #[test]
-    fn durations_are_read_as_the_attribute_reads_them() {
+    fn durations_are_read_and_refused_as_the_table_says() {
         let lines = TEXTS.lines().filter(|line| !line.starts_with('#'));
         let mut seen = 0;
         for line in lines {
