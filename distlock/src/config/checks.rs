@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE,
-    RENEWALS_PER_LEASE,
+    Backoff, MAX_EXPIRE_AFTER, MAX_LEASE, MAX_NUMBER, MAX_WAIT, MIN_LEASE, RENEWALS_PER_LEASE,
 };
 use crate::error::{Error, LEASES, exact};
 
@@ -82,22 +81,24 @@ pub(crate) fn check_expire_after(time: Duration) -> Result<(), Error> {
 
 /// Rejects 0 permits and more than `max`.
 pub(crate) fn check_permits(permits: u32, max: u32) -> Result<(), Error> {
-    if (1..=max).contains(&permits) {
-        Ok(())
-    } else {
-        let permits = u64::from(permits);
-        Err(Error::InvalidPermits { permits, max })
-    }
+    check_range(permits.into(), 1, max).map(drop)
 }
 
-/// Rejects a number of permits, which may be below 0, that Redisson cannot store.
+/// Rejects a number of permits of a semaphore that Redisson cannot store.
+pub(crate) fn check_total(permits: u32) -> Result<(), Error> {
+    check_range(permits.into(), 0, MAX_NUMBER).map(drop)
+}
+
+/// Rejects a number of available permits, which may be below 0, that Redisson cannot store.
 pub(crate) fn check_sum(permits: i64) -> Result<i64, Error> {
-    match permits.unsigned_abs() {
-        0..=MAX_SUM => Ok(permits),
-        permits => Err(Error::InvalidPermits {
-            permits,
-            max: MAX_NUMBER,
-        }),
+    check_range(permits, -i32::MAX, MAX_NUMBER)
+}
+
+fn check_range(permits: i64, min: i32, max: u32) -> Result<i64, Error> {
+    if (i64::from(min)..=i64::from(max)).contains(&permits) {
+        Ok(permits)
+    } else {
+        Err(Error::InvalidPermits { permits, min, max })
     }
 }
 

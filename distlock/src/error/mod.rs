@@ -270,12 +270,15 @@ pub enum Error {
         wait: Duration,
     },
 
-    /// The number of permits is 0, or more than a semaphore can have or can grant at once. Nothing was changed.
-    #[error("invalid number of permits {permits}: expected 1 to {max}")]
+    /// The number of permits is more or less than a semaphore can have, or can grant at once. Nothing was changed.
+    #[error("invalid number of permits {permits}: expected {min} to {max}")]
     #[non_exhaustive]
     InvalidPermits {
-        /// The number that was asked for, or that the semaphore would have had.
-        permits: u64,
+        /// The number that was asked for, or that would have been available.
+        permits: i64,
+        /// The smallest number: 1 for permits that are acquired or released, 0 for those of a semaphore, and below 0 for those that are
+        /// available.
+        min: i32,
         /// The largest number.
         max: u32,
     },

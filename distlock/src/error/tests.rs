@@ -37,12 +37,13 @@ fn messages_have_the_key_the_numbers_and_the_way_out() {
         r#"lost "order:42": its lease ended before it was released; the body had completed"#
     );
     let permits = Error::InvalidPermits {
-        permits: 0,
+        permits: -3,
+        min: 0,
         max: 2_147_483_647,
     };
     assert_eq!(
         permits.to_string(),
-        "invalid number of permits 0: expected 1 to 2147483647"
+        "invalid number of permits -3: expected 0 to 2147483647"
     );
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::backend::SemaphoreChange;
-use crate::config::{MAX_NUMBER, check_permits, check_sum};
+use crate::config::{MAX_NUMBER, check_permits, check_sum, check_total};
 use crate::error::Error;
 use crate::guard::permit::Permit;
 
@@ -135,7 +135,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        check_sum(permits.into())?;
+        check_total(permits)?;
         Ok(self.handle.adjust(SemaphoreChange::TrySet(permits)).await? == 1)
     }
 

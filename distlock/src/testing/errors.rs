@@ -283,15 +283,15 @@ pub fn invalid_wait(wait: Duration) -> Error {
     Error::InvalidWait { wait }
 }
 
-/// Makes an [`Error::InvalidPermits`]: the number of permits is 0 or above `max`.
+/// Makes an [`Error::InvalidPermits`]: the number of permits is below `min` or above `max`.
 ///
 /// # Examples
 /// ```
-/// assert!(distlock::testing::errors::invalid_permits(0, 3).is_permanent());
+/// assert!(distlock::testing::errors::invalid_permits(0, 1, 3).is_permanent());
 /// ```
 #[must_use]
-pub fn invalid_permits(permits: u64, max: u32) -> Error {
-    Error::InvalidPermits { permits, max }
+pub fn invalid_permits(permits: i64, min: i32, max: u32) -> Error {
+    Error::InvalidPermits { permits, min, max }
 }
 
 /// Makes an [`Error::InvalidPermitId`]: the text is not the id of a permit.

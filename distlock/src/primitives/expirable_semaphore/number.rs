@@ -2,7 +2,7 @@
 
 use super::ExpirableSemaphore;
 use crate::backend::PermitChange;
-use crate::config::check_sum;
+use crate::config::{check_sum, check_total};
 use crate::error::Error;
 
 impl ExpirableSemaphore {
@@ -32,7 +32,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        let permits = countable(permits)?;
+        check_total(permits)?;
         Ok(self.handle.adjust(PermitChange::TrySet(permits)).await? == 1)
     }
 
@@ -59,7 +59,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
-        let permits = countable(permits)?;
+        check_total(permits)?;
         self.handle
             .adjust(PermitChange::SetPermits(permits))
             .await?;
@@ -185,9 +185,4 @@ impl ExpirableSemaphore {
     pub async fn delete(&self) -> Result<bool, Error> {
         self.handle.force_release().await
     }
-}
-
-/// Rejects a number of permits that Redisson cannot store.
-fn countable(permits: u32) -> Result<u32, Error> {
-    check_sum(permits.into()).map(|_| permits)
 }

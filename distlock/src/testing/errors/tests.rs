@@ -32,7 +32,7 @@ fn made(time: Duration) -> [(&'static str, Error); 27] {
         ("InvalidKey", invalid_key(key, "bad")),
         ("InvalidLease", invalid_lease(time, Duration::ZERO)),
         ("InvalidWait", invalid_wait(time)),
-        ("InvalidPermits", invalid_permits(0, 3)),
+        ("InvalidPermits", invalid_permits(0, 1, 3)),
         ("InvalidPermitId", invalid_permit_id("42")),
         ("InvalidOwner", invalid_owner("42")),
         ("InvalidDetachedHold", invalid_detached_hold("42")),

@@ -211,8 +211,8 @@ async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
     let client = stage.faulty_client().await;
     let seats = client.expirable_semaphore(KEY);
     let most_at_once = 1_000;
-    let is = |error: Error, number: u64, most: u32| {
-        let text = format!("invalid number of permits {number}: expected 1 to {most}");
+    let is = |error: Error, number: i64, (least, most): (i32, u32)| {
+        let text = format!("invalid number of permits {number}: expected {least} to {most}");
         assert_eq!(error.to_string(), text);
         assert!(error.is_permanent());
         assert!(matches!(error, Error::InvalidPermits { permits, .. } if permits == number));
@@ -222,7 +222,7 @@ async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
             refused(seats.acquire_many(number).await),
             refused(seats.try_acquire_many(number).await),
         ] {
-            is(error, number.into(), most_at_once);
+            is(error, number.into(), (1, most_at_once));
         }
     }
     for number in [1 << 31, u32::MAX] {
@@ -230,7 +230,7 @@ async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
             refused(seats.try_set_permits(number).await),
             refused(seats.set_permits(number).await),
         ] {
-            is(error, number.into(), i32::MAX as u32);
+            is(error, number.into(), (0, i32::MAX as u32));
         }
     }
     let id: PermitId = "00112233445566778899aabbccddeeff".parse().unwrap();

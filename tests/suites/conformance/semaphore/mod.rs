@@ -136,7 +136,7 @@ async fn sum_that_redisson_could_not_read_is_refused_and_changes_nothing(stage: 
     let most = i32::MAX as u32;
     let pool = pool(&client, most).await;
     for (error, sum) in [
-        (refused(pool.release_permits(1).await), 1_u64 << 31),
+        (refused(pool.release_permits(1).await), 1_i64 << 31),
         (refused(pool.release_permits(most).await), (1 << 32) - 2),
     ] {
         assert!(
@@ -146,7 +146,12 @@ async fn sum_that_redisson_could_not_read_is_refused_and_changes_nothing(stage: 
     }
     assert_eq!(pool.available_permits().await.unwrap(), i64::from(most));
     assert_eq!(pool.add_permits(i32::MIN).await.unwrap(), -1);
-    assert!(refused(pool.add_permits(i32::MIN).await).is_permanent());
+    let error = refused(pool.add_permits(i32::MIN).await);
+    assert_eq!(
+        error.to_string(),
+        "invalid number of permits -2147483649: expected -2147483647 to 2147483647"
+    );
+    assert!(error.is_permanent());
     assert_eq!(pool.available_permits().await.unwrap(), -1);
     delete(&client).await;
 }
@@ -182,7 +187,7 @@ async fn permits_that_cannot_be_are_refused_before_anything_is_sent(stage: &Stag
     ];
     for (wanted, error) in refusals {
         let named =
-            matches!(error, Error::InvalidPermits { permits, .. } if permits == u64::from(wanted));
+            matches!(error, Error::InvalidPermits { permits, .. } if permits == i64::from(wanted));
         assert!(named && error.is_permanent(), "{error}");
     }
     assert!(refused(client.semaphore("").available_permits().await).is_permanent());
