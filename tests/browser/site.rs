@@ -60,7 +60,7 @@ impl Site {
     pub(crate) async fn start() -> (RedisServer, Self) {
         Self::of(|console| {
             let console = console.allow_force_release();
-            console.who(|_| String::from("somebody"))
+            console.user(|_| String::from("somebody"))
         })
         .await
     }

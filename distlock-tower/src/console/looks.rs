@@ -221,10 +221,10 @@ impl Looks {
     }
 
     /// Somebody has freed a lock by force, which was as it is here.
-    pub(super) fn forced(&self, freed: &Lock, who: &str) {
+    pub(super) fn forced(&self, freed: &Lock, user: &str) {
         let view = Arc::clone(&self.seen.borrow().view);
         let seen = view.locks.get(&freed.key).map(|lock| &**lock);
-        self.history.lock().forced(self.now(), freed, seen, who);
+        self.history.lock().forced(self.now(), freed, seen, user);
     }
 
     async fn look(&self, before: &View) -> View {

@@ -21,7 +21,7 @@ use futures_util::future::pending;
 use http::request::Parts;
 
 use self::looks::Looks;
-use self::release::{Releases, WhoFn};
+use self::release::{Releases, UserFn};
 use self::router::Shutdown;
 use self::senders::Senders;
 
@@ -64,7 +64,7 @@ pub fn console(client: Client) -> Console {
         max_keys: DEFAULT_MAX_KEYS,
         all_numbers: false,
         may_release: false,
-        who: None,
+        user: None,
         senders: Senders::default(),
         shutdown: pending().boxed().shared(),
     }
@@ -165,7 +165,7 @@ pub fn console(client: Client) -> Console {
 ///     .pattern("order:*")
 ///     .allow_force_release()
 ///     .hosts(["ops.shop.example"])
-///     .who(|request| match request.headers.get("x-user") {
+///     .user(|request| match request.headers.get("x-user") {
 ///         Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
 ///         None => String::from("nobody"),
 ///     });
@@ -182,7 +182,7 @@ pub struct Console {
     max_keys: u32,
     all_numbers: bool,
     may_release: bool,
-    who: Option<WhoFn>,
+    user: Option<UserFn>,
     senders: Senders,
     shutdown: Shutdown,
 }
@@ -257,9 +257,9 @@ impl Console {
     /// key, as [`Client::force_release`](distlock::Client::force_release) says. A request without `"owners"` frees the lock no
     /// matter who holds it.
     ///
-    /// Each request that frees a lock is logged as a warning, with the key, its holders, its number and
-    /// [who](Console::who) sent it, even if its sender has gone before the answer. So is a request after which it is not known whether
-    /// the lock was freed, because the lock server did not answer or refused.
+    /// Each request that frees a lock is logged as a warning, with the key, its holders, its number and the
+    /// [user](Console::user) who sent it, even if its sender has gone before the answer. So is a request after which it is not
+    /// known whether the lock was freed, because the lock server did not answer or refused.
     /// [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
     /// # Examples
@@ -332,13 +332,13 @@ impl Console {
         self
     }
 
-    /// Sets the function that says who sent a request, for the log and the history: for example the user's name, which your
-    /// authentication has put into the request's extensions. Without it they say `unknown`.
+    /// Sets the function that names the user who sent a request, for the log and the history: for example what your
+    /// authentication has put into the extensions of the request. Without it they say `unknown`.
     ///
     /// # Examples
     /// See [`Console`].
-    pub fn who(mut self, who: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
-        self.who = Some(Arc::new(who));
+    pub fn user(mut self, user: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.user = Some(Arc::new(user));
         self
     }
 }
@@ -353,7 +353,7 @@ impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
         );
         let releases = Releases {
             are_allowed: console.may_release,
-            who: console.who,
+            user: console.user,
             senders: console.senders,
         };
         router::router(looks, releases, console.environment, console.shutdown)

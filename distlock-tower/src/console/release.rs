@@ -14,12 +14,12 @@ use super::looks::Looks;
 use super::senders::Senders;
 use crate::span::in_current_span;
 
-pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
+pub(super) type UserFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
 
 /// Whether people may free locks, and how they are called.
 pub(super) struct Releases {
     pub(super) are_allowed: bool,
-    pub(super) who: Option<WhoFn>,
+    pub(super) user: Option<UserFn>,
     pub(super) senders: Senders,
 }
 
@@ -57,10 +57,10 @@ impl Refusal {
 }
 
 impl Releases {
-    pub(super) fn who(&self, parts: &Parts) -> String {
-        self.who
+    pub(super) fn user(&self, parts: &Parts) -> String {
+        self.user
             .as_ref()
-            .map_or_else(|| String::from("unknown"), |who| who(parts))
+            .map_or_else(|| String::from("unknown"), |user| user(parts))
     }
 
     /// Refuses a request that may not free any lock.
@@ -141,9 +141,9 @@ fn changed(now: &KeyReport, known: &[String]) -> Refusal {
 pub(super) async fn release(
     looks: Arc<Looks>,
     request: Request,
-    who: String,
+    user: String,
 ) -> Result<bool, Refusal> {
-    let releasing = async move { inspect_and_free(&looks, &request, &who).await };
+    let releasing = async move { inspect_and_free(&looks, &request, &user).await };
     let released = tokio::spawn(in_current_span(releasing)).await;
     match released.map_err(JoinError::try_into_panic) {
         Ok(released) => released,
@@ -157,7 +157,7 @@ pub(super) async fn release(
 
 const IN_DOUBT: &str = "it may or may not have been freed";
 
-async fn inspect_and_free(looks: &Looks, request: &Request, who: &str) -> Result<bool, Refusal> {
+async fn inspect_and_free(looks: &Looks, request: &Request, user: &str) -> Result<bool, Refusal> {
     let report = looks.client().inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error).adding("nothing was freed"))?;
     request.check_seen(&report)?;
@@ -176,9 +176,9 @@ async fn inspect_and_free(looks: &Looks, request: &Request, who: &str) -> Result
     match looks.client().force_release(&report).await {
         Ok(ForceRelease::Freed) => {
             if let Some(freed) = freed {
-                looks.forced(&freed, who);
+                looks.forced(&freed, user);
             }
-            log_freed(&report, who);
+            log_freed(&report, user);
             Ok(true)
         }
         Ok(ForceRelease::Changed(now)) => Err(changed(&now, &owners_of(&report))),
@@ -186,26 +186,26 @@ async fn inspect_and_free(looks: &Looks, request: &Request, who: &str) -> Result
         Err(error @ Error::WrongType { .. }) => Err(refusal(&error).adding("nothing was freed")),
         // The server may have carried the command out.
         Err(error) => {
-            log_in_doubt(&report, who, &error);
+            log_in_doubt(&report, user, &error);
             Err(refusal(&error).adding(IN_DOUBT))
         }
     }
 }
 
-fn log_freed(report: &KeyReport, who: &str) {
+fn log_freed(report: &KeyReport, user: &str) {
     tracing::warn!(
         key = report.key,
-        who,
+        user,
         holders = owners_of(report).join(", "),
         number = number(report),
         "a lock was freed by force from the console"
     );
 }
 
-fn log_in_doubt(report: &KeyReport, who: &str, error: &Error) {
+fn log_in_doubt(report: &KeyReport, user: &str, error: &Error) {
     tracing::warn!(
         key = report.key,
-        who,
+        user,
         holders = owners_of(report).join(", "),
         number = number(report),
         %error,

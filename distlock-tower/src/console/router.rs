@@ -354,6 +354,6 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     })?;
     let request = release::Request::read(&body)?;
     console.check_key(&request.key)?;
-    let who = console.releases.who(&parts);
-    release::release(Arc::clone(&console.looks), request, who).await
+    let user = console.releases.user(&parts);
+    release::release(Arc::clone(&console.looks), request, user).await
 }

@@ -20,7 +20,7 @@ pub(super) fn allowed(client: &Client) -> Router {
     let console = distlock_tower::console(client.clone())
         .allow_force_release()
         .hosts(["shop.example"])
-        .who(|parts| parts.headers["x-user"].to_str().unwrap().to_owned());
+        .user(|parts| parts.headers["x-user"].to_str().unwrap().to_owned());
     Router::new().nest("/locks", Router::from(console))
 }
 

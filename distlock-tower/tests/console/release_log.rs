@@ -69,7 +69,7 @@ async fn log_says_who_freed_which_lock_of_whom() {
     post(&app, &[], &confirmed("k")).await;
     let owner = guard.owner().to_string();
     let line = log.line("freed by force");
-    names_all(&line, &["WARN", "who=\"ann\"", &owner, "key=\"k\""]);
+    names_all(&line, &["WARN", "user=\"ann\"", &owner, "key=\"k\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn lock_is_logged_and_in_the_history_although_its_sender_has_gone_before_t
     sleep(late).await;
     let owner = guard.owner().to_string();
     let line = log.line("freed by force");
-    names_all(&line, &["WARN", "who=\"ann\"", &owner, "key=\"k\""]);
+    names_all(&line, &["WARN", "user=\"ann\"", &owner, "key=\"k\""]);
     until_next_look().await;
     let past = &json(&app, "/locks/api/locks/k").await["past"];
     assert_eq!(
@@ -120,7 +120,7 @@ async fn lock_that_may_have_been_freed_is_logged_and_the_answer_says_so() {
         names_all(text, &["it may or may not have been freed"]);
         let owner = guard.owner().to_string();
         let line = log.line("not known whether it was freed");
-        names_all(&line, &["WARN", "who=\"ann\"", &owner, "key=\"k\""]);
+        names_all(&line, &["WARN", "user=\"ann\"", &owner, "key=\"k\""]);
     }
 }
 

@@ -163,7 +163,7 @@ impl History {
     /// Somebody has freed a lock by force. `freed` is the lock as it was then, and `seen` that of the last look.
     ///
     /// The next look ends the holds that the last one has seen. No look will miss the others, so they end here.
-    pub(super) fn forced(&mut self, now: Millis, freed: &Lock, seen: Option<&Lock>, who: &str) {
+    pub(super) fn forced(&mut self, now: Millis, freed: &Lock, seen: Option<&Lock>, user: &str) {
         let history = self.keys.entry(freed.key.clone()).or_default();
         if history.forced_by.len() > PAST_HOLDS {
             history.forced_by.clear();
@@ -171,7 +171,7 @@ impl History {
         for holder in &freed.holders {
             let is_noted = !seen.is_some_and(|seen| seen.has_holder(&holder.owner));
             let forced = Forced {
-                by: who.to_owned(),
+                by: user.to_owned(),
                 at: now,
                 is_noted,
             };
