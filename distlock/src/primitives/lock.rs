@@ -185,6 +185,8 @@ impl<K: LockKind> Lock<K> {
     /// * **Any kind.** The wait covers all kinds of lock that share the data of the key. A read/write lock is free when there are
     ///   neither readers nor a writer, for both of its sides. A lock that [stays taken](crate::Acquire::hold_at_least) after its
     ///   hold is free when that time is over. A hand-over inside a client does not free the lock.
+    /// * **Several keys.** A [`MultiLock`](crate::MultiLock) has no such wait, because there may never be a moment at which all of its
+    ///   keys are free. Wait for each key in turn.
     /// * **Messages.** The message of a release completes the wait. In case a message is missed, the client checks the key every
     ///   5 s, and when the holder's lease should end. Redisson's fair lock and spin lock send no message to such a waiter.
     ///

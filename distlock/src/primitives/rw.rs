@@ -2,8 +2,8 @@
 
 use crate::acquire::handle::Handle;
 use crate::error::Error;
-use crate::primitives::Lock;
 use crate::primitives::kinds::{Read, Write};
+use crate::primitives::{Lock, UntilFree};
 use crate::resource::kind::Kind;
 
 /// A lock on one key that admits any number of readers or one writer; made by
@@ -132,6 +132,33 @@ impl RwLock {
     pub async fn is_locked(&self) -> Result<bool, Error> {
         // In this order: between the two calls a writer can become a reader, but a reader cannot become a writer.
         Ok(self.write().is_locked().await? || self.read().is_locked().await?)
+    }
+
+    /// Waits until there is neither a reader nor a writer, without acquiring the lock; see
+    /// [`Lock::until_free`](crate::Lock::until_free). Await the result.
+    ///
+    /// # Errors
+    /// When awaited, the errors of [`UntilFree`](UntilFree#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`UntilFree`](UntilFree#cancel-safety).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.rw_lock("report:42");
+    /// let guard = lock.read().acquire().await?;
+    /// let busy = lock.until_free().wait(std::time::Duration::ZERO).await;
+    /// assert!(busy.unwrap_err().is_busy());
+    ///
+    /// guard.release().await?;
+    /// lock.until_free().await?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn until_free(&self) -> UntilFree {
+        self.write().until_free()
     }
 
     /// Frees the lock, no matter who holds it, and returns whether it was held.

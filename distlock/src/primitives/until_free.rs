@@ -7,7 +7,8 @@ use crate::acquire::handle::Handle;
 use crate::error::Error;
 use crate::primitives::latch::Waiting;
 
-/// A wait until nobody holds a lock; made by [`Lock::until_free`](crate::Lock::until_free). It starts when it is awaited.
+/// A wait until nobody holds a lock; made by [`Lock::until_free`](crate::Lock::until_free) and
+/// [`RwLock::until_free`](crate::RwLock::until_free). It starts when it is awaited.
 ///
 /// Without a [`wait`](UntilFree::wait) it uses the client's [`default_wait`](crate::Builder::default_wait), which is unlimited
 /// unless it is set.
