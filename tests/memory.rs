@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use distlock::test_util::{sizes, stored};
-use distlock::{Client, Guard, MemoryServer};
+use distlock::{Client, Guard, MemoryServer, Quorum};
 use distlock_tests::RedisServer;
 use futures_util::future::poll_immediate;
 use tokio::runtime::{Builder, Runtime};
@@ -243,6 +243,16 @@ fn waiter_behind_a_guard_of_its_own_client_requests_memory_three_times() {
     let with_a_server = requests_of_a_waiter_in_line(&mut counted, &client);
     println!("{in_memory} requests for each waiter in line, {with_a_server} with a server");
     assert!(in_memory <= 5.6 && with_a_server <= 3.5);
+}
+
+#[test]
+fn question_whether_a_redlock_is_held_requests_no_memory() {
+    let mut counted = Counted::new();
+    let quorum = Quorum::new([(); 3].map(|()| Client::in_memory()));
+    let acquire = quorum.lock("k").acquire().into_future();
+    let guard = counted.run(acquire).unwrap();
+    let asked = measure(|| assert!(guard.is_held()));
+    assert_eq!(asked.count_total, 0);
 }
 
 /// The tables of so many keys take another 118 bytes for each key. What stays is that a client remembers its last 10,000 answered

@@ -59,7 +59,7 @@ impl MoreShares {
     pub(super) fn is_held(&self) -> bool {
         match self {
             Self::Several(several) => several.view.is_held(),
-            Self::Quorum(quorum) => quorum.view().is_held(),
+            Self::Quorum(quorum) => quorum.is_held(),
         }
     }
 

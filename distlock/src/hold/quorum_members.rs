@@ -31,6 +31,12 @@ pub(super) fn sorted(clients: impl IntoIterator<Item = Uuid>) -> Box<[Uuid]> {
     clients.into()
 }
 
+/// Whether as many of these are held, by this process's clock.
+pub(super) fn enough_are_held(members: &[Arc<HoldRef>], needs: usize) -> bool {
+    let held = members.iter().filter(|member| member.is_held());
+    held.count() >= needs
+}
+
 impl QuorumMembers {
     /// The first members. `clients`: those of all servers, whether they granted the hold or not.
     pub(crate) fn new(
@@ -49,6 +55,11 @@ impl QuorumMembers {
 
     pub(crate) fn now(&self) -> Arc<[Arc<HoldRef>]> {
         Arc::clone(&self.now.lock())
+    }
+
+    /// Whether as many members are held, by this process's clock.
+    pub(crate) fn are_held(&self, needs: usize) -> bool {
+        enough_are_held(&self.now(), needs)
     }
 
     /// Adds a member, in the place of an earlier one on the same server.

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::HoldRef;
-use super::quorum_members::{QuorumMembers, sorted};
+use super::quorum_members::{QuorumMembers, enough_are_held, sorted};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
@@ -126,9 +126,7 @@ impl HoldView {
         if let View::One(member) = &self.0 {
             return member.is_held();
         }
-        let members = self.members();
-        let held = members.iter().filter(|member| member.is_held());
-        held.count() >= self.needs()
+        enough_are_held(&self.members(), self.needs())
     }
 
     /// Whether the guard has ended. This does not say whether the hold is lost.

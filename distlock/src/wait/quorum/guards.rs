@@ -184,7 +184,7 @@ impl GuardParts {
     }
 
     fn is_held(&self, quorum: usize) -> bool {
-        HoldView::of_changing(&self.members, quorum).is_held()
+        self.members.are_held(quorum)
     }
 
     /// The share of the server of this client.

@@ -66,6 +66,11 @@ impl QuorumHold {
         self.parts.guards.view(&self.members)
     }
 
+    /// Whether the guard holds the lock. In contrast to the same question to a view, it allocates nothing.
+    pub(crate) fn is_held(&self) -> bool {
+        self.members.are_held(self.parts.quorum)
+    }
+
     /// The part of the first server that granted the hold.
     pub(crate) fn first(&self) -> &Arc<HoldRef> {
         &self.first
