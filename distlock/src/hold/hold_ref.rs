@@ -20,6 +20,7 @@ use crate::config::MOST_ENTRIES;
 use crate::error::{Error, Loss};
 use crate::resource::kind::Kind;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::runtime::Handle;
 use crate::sync::{Flag, OnceBox, Semaphore};
 
 /// The number of permits of a gate: more than a scope can have branches.
@@ -233,7 +234,7 @@ impl HoldRef {
     /// Sleeps for `time` by the client's clock.
     pub(crate) async fn sleep(&self, time: Duration) {
         let clock = &self.hold.client.clock;
-        clock.sleep_until(clock.now().after(time)).await;
+        clock.sleep_until(timed(clock.now().after(time))).await;
     }
 
     /// Another guard of the same hold, with this margin, unless `closed` is set or this guard or the hold is
@@ -286,8 +287,17 @@ impl HoldRef {
                 () = self.over.wait() => return,
                 () = self.hold.over.wait() => return,
                 // The lease may have been renewed during the sleep, so the loop looks again.
-                () = self.hold.client.clock.sleep_until(self.hold.lease(Lease::deadline).min(self.term().end())) => {}
+                () = self.hold.client.clock.sleep_until(timed(self.hold.lease(Lease::deadline).min(self.term().end()))) => {}
             }
         }
+    }
+}
+
+/// `tick`, or no end outside of a tokio runtime, where no timer works. There only the watchdog finds the loss.
+fn timed(tick: Tick) -> Tick {
+    if Handle::try_current().is_ok() {
+        tick
+    } else {
+        Tick::NEVER
     }
 }

@@ -207,6 +207,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
+    use futures_util::FutureExt;
     use tokio::runtime::{Builder, Runtime};
 
     use super::Section;
@@ -237,6 +238,25 @@ mod tests {
         assert!(poll_pending(&mut section, &mut cx).is_pending());
         let lost = runtime.block_on(poll_fn(|cx| poll_pending(&mut section, cx)));
         assert!(lost.unwrap_err().is_lost());
+    }
+
+    #[test]
+    fn lost_completes_outside_a_runtime_when_the_watchdog_has_found_the_loss() {
+        let runtime = runtime();
+        let (guard, section) = runtime.block_on(held());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waits = [guard.lost().boxed(), section.lost().boxed()];
+        assert!(
+            waits
+                .iter_mut()
+                .all(|lost| lost.poll_unpin(&mut cx).is_pending())
+        );
+        runtime.block_on(async { tokio::time::sleep(Duration::from_secs(11)).await });
+        assert!(
+            waits
+                .iter_mut()
+                .all(|lost| lost.poll_unpin(&mut cx).is_ready())
+        );
     }
 
     #[test]
