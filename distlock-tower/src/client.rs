@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use distlock::{Client, WithClient, with_client};
+use distlock::{LockSource, WithClient, with_client};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -12,13 +12,13 @@ use tower_service::Service;
 /// A layer that carries a client to handlers, as [`with_client`] does for a future: functions with
 /// `#[distributed_lock]` that name no client use this one.
 ///
-/// Use it in tests, where the [installed](Client::install) client belongs to all tests of the process, or in a program in
+/// Use it in tests, where the [installed](distlock::Client::install) client belongs to all tests of the process, or in a program in
 /// which one router has another lock server than the rest. `axum::serve` runs handlers in separate tasks, which a
 /// `with_client` around it does not reach.
 ///
 /// It works for HTTP and for other tower services. It does not reach tasks that a handler spawns, unless they
 /// [`inherit`](distlock::inherit), and code that runs while a response body is streamed. In a test,
-/// [`Client::install_scoped`] reaches these as well. A [`LockLayer`](crate::LockLayer) has its own client.
+/// [`Client::install_scoped`](distlock::Client::install_scoped) reaches these as well. A [`LockLayer`](crate::LockLayer) has its own client.
 ///
 /// # Cancel safety
 /// Dropping the future of a request drops that of the inner service.
@@ -52,15 +52,16 @@ use tower_service::Service;
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is added to a service"]
 pub struct ClientLayer {
-    client: Client,
+    client: LockSource,
 }
 
 impl ClientLayer {
-    /// Creates a layer that carries `client`.
+    /// Creates a layer that carries `client`: a [`Client`](distlock::Client), a [`Quorum`](distlock::Quorum), or a reference to one.
     ///
     /// # Examples
     /// See [`ClientLayer`].
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: impl Into<LockSource>) -> Self {
+        let client = client.into();
         Self { client }
     }
 }
@@ -82,7 +83,7 @@ impl<S> Layer<S> for ClientLayer {
 /// See [`ClientLayer`].
 #[derive(Clone)]
 pub struct ClientService<S> {
-    client: Client,
+    client: LockSource,
     inner: S,
 }
 

@@ -103,6 +103,20 @@ async fn inherited_work_in_a_task_a_join_set_and_a_blocking_thread_uses_the_scop
     .await;
 }
 
+#[tokio::test]
+async fn quorum_is_the_client_of_attributes_that_name_none() {
+    let servers = [(); 3].map(|()| Client::in_memory());
+    let (installed, scoped) = (Quorum::new(servers.clone()), Client::in_memory());
+    let _installed = installed.install_scoped();
+    for server in &servers {
+        assert!(default_client(server).await.unwrap());
+    }
+    assert!(!default_client(&scoped).await.unwrap());
+    let scoped_quorum = Quorum::new([scoped.clone()]);
+    let ran = with_client(&scoped_quorum, default_client(&scoped)).await;
+    assert!(ran.unwrap());
+}
+
 #[distributed_lock(key = "k", client = servers, wait = 0)]
 async fn on_a_majority(servers: &Quorum) -> Result<(), Error> {
     Ok(())

@@ -163,7 +163,7 @@ impl Enter {
         wrong.map_or(Ok(()), Err)?;
         let locks = match self.locks {
             Some(locks) => locks,
-            None => installed::current()?.into(),
+            None => installed::current()?,
         };
         let mut acquire = locks.acquire(self.mode, keys);
         if let Some(wait) = self.wait {

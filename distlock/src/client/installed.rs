@@ -1,4 +1,4 @@
-//! The client for attributes that name none: the client of an enclosing [`with_client`], or else the installed one.
+//! The client or quorum for attributes that name none: that of an enclosing [`with_client`], or else the installed one.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,6 +10,8 @@ use tokio::runtime;
 use tokio::task::futures::TaskLocalFuture;
 
 use crate::client::Client;
+use crate::client::quorum::Quorum;
+use crate::client::source::LockSource;
 #[cfg(feature = "macros")]
 use crate::error::Error;
 use crate::sync::RwLock;
@@ -22,40 +24,40 @@ static INSTALLED: RwLock<Clients> = RwLock::new(Clients {
 });
 
 tokio::task_local! {
-    static SCOPED: Client;
+    static SCOPED: LockSource;
 }
 
-/// The clients that are installed now.
+/// The clients and quorums that are installed now.
 struct Clients {
-    /// The client of [`Client::install`].
-    process: Option<Client>,
-    /// The clients whose guards are alive, the newest last.
+    /// That of [`Client::install`] or [`Quorum::install`].
+    process: Option<LockSource>,
+    /// Those whose guards are alive, the newest last.
     scoped: Vec<Scoped>,
     last_number: u64,
 }
 
-/// The client of one [`Installed`].
+/// The client or quorum of one [`Installed`].
 struct Scoped {
     number: u64,
     /// The runtime that it was installed in; `None` for the whole process.
     runtime: Option<runtime::Id>,
-    client: Client,
+    locks: LockSource,
 }
 
 impl Clients {
-    /// The client of the newest guard for this runtime, or for the whole process.
-    fn scoped_to(&self, runtime: Option<runtime::Id>) -> Option<&Client> {
+    /// That of the newest guard for this runtime, or for the whole process.
+    fn scoped_to(&self, runtime: Option<runtime::Id>) -> Option<&LockSource> {
         let mut newest = self.scoped.iter().rev();
         let found = newest.find(|scoped| scoped.runtime == runtime);
-        found.map(|scoped| &scoped.client)
+        found.map(|scoped| &scoped.locks)
     }
 
-    fn of_process(&self) -> Option<&Client> {
+    fn of_process(&self) -> Option<&LockSource> {
         self.scoped_to(None).or(self.process.as_ref())
     }
 
     #[cfg(feature = "macros")]
-    fn current(&self) -> Option<&Client> {
+    fn current(&self) -> Option<&LockSource> {
         // Most programs have no guards, and save the look-up of their runtime.
         if self.scoped.is_empty() {
             return self.process.as_ref();
@@ -84,11 +86,7 @@ impl Client {
     /// distlock::Client::in_memory().install();
     /// ```
     pub fn install(&self) {
-        let former = INSTALLED.write().process.replace(self.clone());
-        // Outside of the lock: dropping the last handle of a client ends its tasks.
-        if let Some(former) = former {
-            self.log_if_it_replaces(&former);
-        }
+        install(self.into());
     }
 
     /// Makes this client the one that attributes use if they do not name a client, until the guard is dropped. Then the
@@ -122,42 +120,94 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn install_scoped(&self) -> Installed {
-        let runtime = this_runtime();
-        let mut clients = INSTALLED.write();
-        let former = match runtime {
-            Some(_) => clients.scoped_to(runtime),
-            None => clients.of_process(),
-        };
-        let former = former.cloned();
-        clients.last_number += 1;
-        let number = clients.last_number;
-        clients.scoped.push(Scoped {
-            number,
-            runtime,
-            client: self.clone(),
-        });
-        // Before the warning: its subscriber is foreign code, and may ask for the installed client.
-        drop(clients);
-        if let Some(former) = former {
-            self.log_if_it_replaces(&former);
-        }
-        Installed { number }
-    }
-
-    fn log_if_it_replaces(&self, former: &Self) {
-        if former.id() != self.id() {
-            telemetry::installed_client_replaced(former.id(), self.id());
-        }
+        install_scoped(self.into())
     }
 }
 
-/// Keeps a client installed until it is dropped; made by [`Client::install_scoped`].
+impl Quorum {
+    /// Makes this quorum the one that attributes use if they name neither a client nor a quorum, as [`Client::install`] does with a
+    /// client. It takes the place of an installed client, and the reverse.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock::{Client, Quorum};
+    ///
+    /// Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]).install();
+    /// ```
+    pub fn install(&self) {
+        install(self.into());
+    }
+
+    /// Makes this quorum the one that attributes use if they name neither a client nor a quorum, until the guard is dropped; see
+    /// [`Client::install_scoped`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// # #[cfg(feature = "macros")] {
+    /// use distlock::{Client, Error, Quorum, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>")]
+    /// async fn pay(id: u64) -> Result<&'static str, Error> {
+    ///     Ok("paid")
+    /// }
+    ///
+    /// let quorum = Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+    /// let _installed = quorum.install_scoped();
+    /// assert_eq!(pay(42).await?, "paid");
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    pub fn install_scoped(&self) -> Installed {
+        install_scoped(self.into())
+    }
+}
+
+fn install(locks: LockSource) {
+    let former = INSTALLED.write().process.replace(locks.clone());
+    // Outside of the lock: dropping the last handle of a client ends its tasks.
+    log_replacement(former, &locks);
+}
+
+fn install_scoped(locks: LockSource) -> Installed {
+    let runtime = this_runtime();
+    let mut clients = INSTALLED.write();
+    let former = match runtime {
+        Some(_) => clients.scoped_to(runtime),
+        None => clients.of_process(),
+    };
+    let former = former.cloned();
+    clients.last_number += 1;
+    let number = clients.last_number;
+    clients.scoped.push(Scoped {
+        number,
+        runtime,
+        locks: locks.clone(),
+    });
+    // Before the warning: its subscriber is foreign code, and may ask for the installed client.
+    drop(clients);
+    log_replacement(former, &locks);
+    Installed { number }
+}
+
+fn log_replacement(former: Option<LockSource>, locks: &LockSource) {
+    let Some(former) = former else {
+        return;
+    };
+    let former = former.client_ids();
+    let client = locks.client_ids();
+    if former != client {
+        telemetry::installed_client_replaced(&former, &client);
+    }
+}
+
+/// Keeps a client or a quorum installed until it is dropped; made by [`Client::install_scoped`] and [`Quorum::install_scoped`].
 ///
 /// It may be dropped anywhere, also outside of the runtime. It never blocks.
 ///
 /// # Examples
 /// See [`Client::install_scoped`].
-#[must_use = "dropping it takes the client back at once; bind it to a variable, or use `Client::install`"]
+#[must_use = "dropping it takes the client back at once; bind it to a variable, or use `install`"]
 pub struct Installed {
     number: u64,
 }
@@ -180,20 +230,20 @@ impl fmt::Debug for Installed {
     }
 }
 
-/// The client of the enclosing [`with_client`].
-fn scoped() -> Option<Client> {
-    SCOPED.try_with(Client::clone).ok()
+/// The client or quorum of the enclosing [`with_client`].
+fn scoped() -> Option<LockSource> {
+    SCOPED.try_with(LockSource::clone).ok()
 }
 
-/// The client for attributes that name none: the scoped one, or else the installed one.
+/// The client or quorum for attributes that name none: the scoped one, or else the installed one.
 #[cfg(feature = "macros")]
-pub(crate) fn current() -> Result<Client, Error> {
+pub(crate) fn current() -> Result<LockSource, Error> {
     scoped()
         .or_else(|| INSTALLED.read().current().cloned())
         .ok_or(Error::NoClient)
 }
 
-/// Runs a future in which attributes use `client` instead of the installed one.
+/// Runs a future in which attributes use a client, or a [`Quorum`], instead of the installed one.
 ///
 /// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
 /// [`inherit`](crate::inherit). [`Client::install_scoped`] reaches all tasks and threads of a runtime.
@@ -211,9 +261,9 @@ pub(crate) fn current() -> Result<Client, Error> {
 /// assert_eq!(answer, 42);
 /// # }
 /// ```
-pub fn with_client<F: Future>(client: &Client, future: F) -> WithClient<F> {
+pub fn with_client<F: Future>(client: impl Into<LockSource>, future: F) -> WithClient<F> {
     WithClient {
-        scoped: SCOPED.scope(client.clone(), future),
+        scoped: SCOPED.scope(client.into(), future),
     }
 }
 
@@ -228,7 +278,7 @@ pin_project! {
     #[must_use = "futures do nothing unless awaited"]
     pub struct WithClient<F> {
         #[pin]
-        scoped: TaskLocalFuture<Client, F>,
+        scoped: TaskLocalFuture<LockSource, F>,
     }
 }
 
@@ -250,13 +300,13 @@ impl<F> fmt::Debug for WithClient<F> {
 ///
 /// It is boxed only inside a `with_client`, because tokio's future cannot be moved. Code without a `with_client`, which
 /// is meant for tests, has no such box.
-pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
+pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<LockSource, F>>>, F>;
 
 /// Carries the client of the enclosing [`with_client`] over to `future`.
 pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     match scoped() {
         // Boxed, so that a future without such a client does not grow.
-        Some(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
+        Some(locks) => Either::Left(Box::pin(SCOPED.scope(locks, future))),
         None => Either::Right(future),
     }
 }
@@ -303,40 +353,52 @@ mod tests {
             .with_writer(move || writer.clone());
         let _listening = tracing::subscriber::set_default(subscriber.finish());
         let [first, second, third] = [(); 3].map(|()| Client::in_memory());
-        let id = || current().map(|client| client.id()).ok();
+        let id = || current().ok().map(|locks| locks.client_ids());
+        let [of_first, of_second, of_third] =
+            [&first, &second, &third].map(|client| client.id().to_string());
         assert_eq!(id(), None);
 
         first.install();
         first.install();
-        assert_eq!((id(), log.take()), (Some(first.id()), Vec::new()));
+        assert_eq!((id(), log.take()), (Some(of_first.clone()), Vec::new()));
 
         let guard = second.install_scoped();
-        assert_eq!(id(), Some(second.id()));
+        assert_eq!(id(), Some(of_second.clone()));
         let told = log.take();
-        let names = [first.id(), second.id()].map(|id| id.to_string());
         assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
-        assert!(names.iter().all(|id| told[0].contains(id)), "{told:?}");
+        let names = [&of_first, &of_second];
+        assert!(names.iter().all(|id| told[0].contains(*id)), "{told:?}");
 
         // The inner guard outlives the outer one.
         let inner = third.install_scoped();
         drop(guard);
-        assert_eq!((id(), log.take().len()), (Some(third.id()), 1));
+        assert_eq!((id(), log.take().len()), (Some(of_third.clone()), 1));
         drop(inner);
-        assert_eq!(id(), Some(first.id()));
+        assert_eq!(id(), Some(of_first.clone()));
 
         second.install();
-        assert_eq!((id(), log.take().len()), (Some(second.id()), 1));
+        assert_eq!((id(), log.take().len()), (Some(of_second.clone()), 1));
 
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
         runtime.block_on(async {
             let _guard = third.install_scoped();
-            assert_eq!(id(), Some(third.id()));
-            let elsewhere = std::thread::spawn(|| current().unwrap().id());
-            assert_eq!(elsewhere.join().unwrap(), second.id());
+            assert_eq!(id(), Some(of_third.clone()));
+            let elsewhere = std::thread::spawn(|| current().unwrap().client_ids());
+            assert_eq!(elsewhere.join().unwrap(), of_second);
         });
-        assert_eq!((id(), log.take()), (Some(second.id()), Vec::new()));
+        assert_eq!((id(), log.take()), (Some(of_second.clone()), Vec::new()));
+
+        let quorum = Quorum::new([first, third]);
+        let guard = quorum.install_scoped();
+        let both = format!("{of_first}, {of_third}");
+        assert_eq!(id(), Some(both.clone()));
+        let told = log.take();
+        assert!(told.len() == 1 && told[0].contains(&both), "{told:?}");
+        quorum.install();
+        drop(guard);
+        assert_eq!((id(), log.take().len()), (Some(both), 1));
         assert!(INSTALLED.read().scoped.is_empty());
     }
 }

@@ -78,18 +78,74 @@ impl Quorum {
     /// # Examples
     /// See [`Quorum`].
     pub fn lock(&self, key: impl Into<String>) -> RedLock {
-        let key = key.into();
-        RedLock::new(&key, self.handles(Kind::Reentrant, &key))
+        self.lock_of(Kind::Reentrant, key.into())
+    }
+
+    pub(super) fn client_ids(&self) -> String {
+        let ids = self.clients.iter().map(|client| client.id().to_string());
+        ids.collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn first_client(&self) -> Option<&Client> {
         self.clients.first()
     }
 
+    /// Returns the lock of [`lock`](Quorum::lock) as one that cannot be entered again inside its own scope: that fails at once with
+    /// [`Error::Deadlock`](crate::Error::Deadlock).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, Quorum};
+    ///
+    /// let lock = Quorum::new([Client::in_memory()]).non_reentrant_lock("order:42");
+    /// let again = lock.acquire().run(async { lock.try_acquire().await }).await?;
+    /// assert!(again.unwrap_err().is_permanent());
+    /// # Ok(()) }
+    /// ```
+    pub fn non_reentrant_lock(&self, key: impl Into<String>) -> RedLock {
+        self.lock_of(Kind::NonReentrant, key.into())
+    }
+
+    /// Returns the read side of a read/write lock on `key` that a majority of the servers grants, without any I/O. Any number of owners
+    /// can hold it, if no owner holds the [`write_lock`](Quorum::write_lock).
+    ///
+    /// Inside of the write lock of the same key, reading fails at once with [`Error::Deadlock`](crate::Error::Deadlock).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, Quorum};
+    ///
+    /// let servers = Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+    /// let (read, write) = (servers.read_lock("report:42"), servers.write_lock("report:42"));
+    /// let reads = (read.acquire().await?, read.acquire().await?);
+    /// assert!(write.try_acquire().await?.is_none());
+    /// drop(reads);
+    /// write.acquire().await?.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn read_lock(&self, key: impl Into<String>) -> RedLock {
+        self.lock_of(Kind::Read, key.into())
+    }
+
+    /// Returns the write side of a read/write lock on `key` that a majority of the servers grants, without any I/O. One owner holds it
+    /// alone, while no owner holds the [`read_lock`](Quorum::read_lock).
+    ///
+    /// # Examples
+    /// See [`Quorum::read_lock`].
+    pub fn write_lock(&self, key: impl Into<String>) -> RedLock {
+        self.lock_of(Kind::Write, key.into())
+    }
+
     /// Acquires a lock of this kind on a majority of the servers.
     #[track_caller]
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
         Acquire::new(LockSet::Quorum(self.handles(kind, key)))
+    }
+
+    fn lock_of(&self, kind: Kind, key: String) -> RedLock {
+        RedLock::new(&key, self.handles(kind, &key))
     }
 
     fn handles(&self, kind: Kind, key: &str) -> Arc<[Handle]> {

@@ -131,6 +131,14 @@ impl LockSource {
         set.unwrap_or(WATCHDOG_TIMEOUT)
     }
 
+    /// The id of the client, or of each client of a quorum.
+    pub(super) fn client_ids(&self) -> String {
+        match self {
+            Self::Client(client) => client.id().to_string(),
+            Self::Quorum(quorum) => quorum.client_ids(),
+        }
+    }
+
     /// A setting of the client, or of the first client of a quorum.
     fn of_client<T>(&self, setting: impl FnOnce(&Config) -> Option<T>) -> Option<T> {
         let client = match self {

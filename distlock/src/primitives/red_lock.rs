@@ -11,13 +11,15 @@ use crate::guard::Guard;
 use crate::resource::owner::Holder;
 use crate::wait::quorum::majority_of;
 
-/// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
+/// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock), and of another kind by
+/// [`non_reentrant_lock`](crate::Quorum::non_reentrant_lock), [`read_lock`](crate::Quorum::read_lock) and
+/// [`write_lock`](crate::Quorum::write_lock).
 ///
 /// * The lock is acquired when a majority of the servers has granted it, and each of them keeps it for at least another quarter
 ///   of the lease. The lease counts from before the servers were asked. The client subtracts 2 ms and a hundredth of the lease
 ///   for clock drift, and refuses a lease below 10 ms.
-/// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
-///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
+/// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews. That of `Quorum::lock` is reentrant
+///   inside its own scope. The hold is lost when fewer than a majority of the servers still have it.
 /// * While a majority has the hold, the client restores it on servers that were down at the grant, or that lost it: the watchdog
 ///   asks a missing server again at each renewal. A hold with a fixed lease is not renewed, and is not restored.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.

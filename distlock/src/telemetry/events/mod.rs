@@ -211,7 +211,7 @@ pub(crate) fn runs_without_lock(error: &Error) {
     log!(warn, target: TARGET, %error, "the lock server is unavailable; the body runs without the lock because of `on_unavailable = \"run\"`");
 }
 
-pub(crate) fn installed_client_replaced(former: Uuid, client: Uuid) {
+pub(crate) fn installed_client_replaced(former: &str, client: &str) {
     log!(
         warn, target: TARGET, %former, %client,
         "another client was installed already; attributes use the new one now"
