@@ -10,5 +10,6 @@ pub mod methods;
 pub mod patterns;
 pub mod send;
 pub mod trait_methods;
+pub mod unusual;
 
 use super::{ok, run};
