@@ -113,7 +113,7 @@ async fn quorum_is_the_client_of_attributes_that_name_none() {
     }
     assert!(!default_client(&scoped).await.unwrap());
     let scoped_quorum = Quorum::new([scoped.clone()]);
-    let ran = with_client(&scoped_quorum, default_client(&scoped)).await;
+    let ran = with_client(scoped_quorum, default_client(&scoped)).await;
     assert!(ran.unwrap());
 }
 

@@ -33,14 +33,14 @@ async fn metered(key: &str, meter: &Meter) -> Result<(), Error> {
 
 #[tokio::test(start_paused = true)]
 async fn nested_call_with_the_same_key_reenters() {
-    with_client(&Client::in_memory(), outer("a")).await.unwrap();
+    with_client(Client::in_memory(), outer("a")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_calls_with_the_same_key_exclude_each_other() {
     let meter = Meter::default();
     let pair = async { tokio::join!(metered("a", &meter), metered("a", &meter)) };
-    let (one, two) = with_client(&Client::in_memory(), pair).await;
+    let (one, two) = with_client(Client::in_memory(), pair).await;
     one.and(two).unwrap();
     assert_eq!(meter.most.into_inner(), 1);
 }
@@ -49,7 +49,7 @@ async fn concurrent_calls_with_the_same_key_exclude_each_other() {
 async fn concurrent_calls_with_different_keys_run_together() {
     let meter = Meter::default();
     let pair = async { tokio::join!(metered("a", &meter), metered("b", &meter)) };
-    let (one, two) = with_client(&Client::in_memory(), pair).await;
+    let (one, two) = with_client(Client::in_memory(), pair).await;
     one.and(two).unwrap();
     assert_eq!(meter.most.into_inner(), 2);
 }

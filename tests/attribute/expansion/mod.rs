@@ -18,7 +18,7 @@ use distlock::{Client, with_client};
 
 /// Runs a call on a new in-memory client, unless the attribute names another one.
 async fn run<F: Future>(call: F) -> F::Output {
-    with_client(&Client::in_memory(), call).await
+    with_client(Client::in_memory(), call).await
 }
 
 /// Runs a call that must succeed, and returns its value.

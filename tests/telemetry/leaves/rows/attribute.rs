@@ -85,7 +85,7 @@ pub(super) async fn guarded_by_the_current_client(key: String) -> Result<(), Err
 fn without_a_client() -> Row {
     let row = Row::new(ITEM, LockKind::Reentrant, |play| async move {
         let (client, key) = (play.client().clone(), play.key.clone());
-        async move { drop(with_client(&client, guarded_by_the_current_client(key)).await) }
+        async move { drop(with_client(client, guarded_by_the_current_client(key)).await) }
     });
     row.also("the current client")
 }

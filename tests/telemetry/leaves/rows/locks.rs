@@ -197,7 +197,7 @@ fn around(rows: &mut Vec<Row>) {
             let lock = client.lock(&key);
             async move {
                 let section = async move { drop(lock.acquire().run(body()).await) };
-                with_client(&client, section).await;
+                with_client(client, section).await;
             }
         },
     ));
