@@ -35,18 +35,24 @@ pub(super) struct UntoldFailures {
 }
 
 impl UntoldFailures {
-    /// So many more have failed. Returns how many the log is told of, if it is time for that.
-    fn add(&mut self, holds: usize, now: Tick) -> Option<usize> {
+    /// So many more have failed. `anew`: the last renewal of one of them had not failed. Returns how many the log is told of, if it is
+    /// time for that and they are not told of yet.
+    fn add(&mut self, holds: usize, anew: bool, now: Tick) -> Option<usize> {
+        let more = if anew { holds } else { 0 };
         let told_ago = self.told_at.map(|at| now.since(at));
         if told_ago.is_some_and(|ago| ago < RENEWAL_FAILURES_TOLD_EVERY) {
-            self.holds += holds;
+            self.holds += more;
             return None;
         }
         let untold = std::mem::take(&mut self.holds);
         // Those before a longer pause were renewed since, or are lost.
         let is_same = told_ago.is_some_and(|ago| ago < 2 * RENEWAL_FAILURES_TOLD_EVERY);
+        let to_tell = more + if is_same { untold } else { 0 };
+        if to_tell == 0 {
+            return None;
+        }
         self.told_at = Some(now);
-        Some(if is_same { holds + untold } else { holds })
+        Some(to_tell)
     }
 }
 
@@ -169,14 +175,15 @@ fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>], f
     if let Some((first, fault)) = failed.clone().next() {
         let key = &first.target.resource.key;
         let holds = failed.count();
-        // The log has reported the outage, or the earlier failures of these holds.
-        let is_known = !fails_anew || session.backend.disconnected(key).is_some();
-        let to_tell = (!is_known)
-            .then(|| {
+        let to_tell = match session.backend.disconnected(key) {
+            // The log has reported the outage.
+            Some(_) => None,
+            None => {
                 let now = session.now();
-                session.watchdog.untold_failures.lock().add(holds, now)
-            })
-            .flatten();
+                let mut untold = session.watchdog.untold_failures.lock();
+                untold.add(holds, fails_anew, now)
+            }
+        };
         telemetry::renewal_failed(key, to_tell.unwrap_or(holds), fault, to_tell.is_none());
     }
 }
@@ -199,12 +206,25 @@ mod tests {
         let mut untold = UntoldFailures::default();
         let start = Tick::from_millis(1_000);
         let every = RENEWAL_FAILURES_TOLD_EVERY;
-        assert_eq!(untold.add(100, start), Some(100));
+        assert_eq!(untold.add(100, true, start), Some(100));
         for _ in 0..900 {
-            assert_eq!(untold.add(100, start.after(every / 2)), None);
+            assert_eq!(untold.add(100, true, start.after(every / 2)), None);
         }
-        assert_eq!(untold.add(7, start.after(every)), Some(90_007));
-        assert_eq!(untold.add(100, start.after(every)), None);
-        assert_eq!(untold.add(1, start.after(every * 3)), Some(1));
+        assert_eq!(untold.add(7, true, start.after(every)), Some(90_007));
+        assert_eq!(untold.add(100, true, start.after(every)), None);
+        assert_eq!(untold.add(1, true, start.after(every * 3)), Some(1));
+    }
+
+    #[test]
+    fn holds_whose_renewals_fail_again_are_told_once() {
+        let mut untold = UntoldFailures::default();
+        let start = Tick::from_millis(1_000);
+        let every = RENEWAL_FAILURES_TOLD_EVERY;
+        assert_eq!(untold.add(100, true, start), Some(100));
+        assert_eq!(untold.add(50, true, start), None);
+        // Both fail again. The log knows of the first ones only.
+        assert_eq!(untold.add(100, false, start.after(every)), Some(50));
+        assert_eq!(untold.add(50, false, start.after(every)), None);
+        assert_eq!(untold.add(150, false, start.after(every * 2)), None);
     }
 }
