@@ -273,9 +273,9 @@ impl Guard {
     /// Returns a future that completes when the hold is lost, or must be assumed lost because its lease ended by this
     /// process's clock without a confirmed renewal.
     ///
-    /// The future does not borrow the guard. It also completes when the guard is released or dropped. Outside of a tokio runtime,
-    /// where no timer works, it completes when the client's task finds the loss, and not when a `max_hold` or the lease of a nested
-    /// guard ends.
+    /// The future does not borrow the guard. It also completes when the guard is released or dropped. While it is polled outside of a
+    /// tokio runtime, where no timer works, it completes when the client's task finds the loss, and not when a `max_hold` or the lease
+    /// of a nested guard ends.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

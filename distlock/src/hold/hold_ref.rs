@@ -14,13 +14,13 @@ use super::grant::{Grant, HoldSettings};
 use super::lease::Lease;
 use super::nesting::{EnclosingGuard, NestError};
 use super::term::{GuardTerm, Term};
+use super::timer::Timer;
 use super::{GuardEnd, Hold};
 use crate::clock::Tick;
 use crate::config::MOST_ENTRIES;
 use crate::error::{Error, Loss};
 use crate::resource::kind::Kind;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::runtime::Handle;
 use crate::sync::{Flag, OnceBox, Semaphore};
 
 /// The number of permits of a gate: more than a scope can have branches.
@@ -233,8 +233,11 @@ impl HoldRef {
 
     /// Sleeps for `time` by the client's clock.
     pub(crate) async fn sleep(&self, time: Duration) {
-        let clock = &self.hold.client.clock;
-        clock.sleep_until(timed(clock.now().after(time))).await;
+        self.sleep_until(self.now().after(time)).await;
+    }
+
+    fn sleep_until(&self, until: Tick) -> Timer<'_> {
+        Timer::new(&self.hold.client.clock, until)
     }
 
     /// Another guard of the same hold, with this margin, unless `closed` is set or this guard or the hold is
@@ -280,24 +283,16 @@ impl HoldRef {
     /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by
     /// the clock.
     ///
-    /// Does not rely on the watchdog to find a loss: it sleeps to the deadline by itself.
+    /// Does not rely on the watchdog to find a loss: it sleeps to the deadline by itself, except while it is polled outside of a
+    /// runtime.
     pub(crate) async fn over(self: Arc<Self>) {
         while self.is_held_at(self.now()) {
             crate::sync::select! {
                 () = self.over.wait() => return,
                 () = self.hold.over.wait() => return,
                 // The lease may have been renewed during the sleep, so the loop looks again.
-                () = self.hold.client.clock.sleep_until(timed(self.hold.lease(Lease::deadline).min(self.term().end()))) => {}
+                () = self.sleep_until(self.hold.lease(Lease::deadline).min(self.term().end())) => {}
             }
         }
-    }
-}
-
-/// `tick`, or no end outside of a tokio runtime, where no timer works. There only the watchdog finds the loss.
-fn timed(tick: Tick) -> Tick {
-    if Handle::try_current().is_ok() {
-        tick
-    } else {
-        Tick::NEVER
     }
 }

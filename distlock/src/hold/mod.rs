@@ -18,6 +18,7 @@ mod quorum_tally;
 mod sent_over;
 mod state;
 mod term;
+mod timer;
 mod view;
 
 use std::num::NonZeroU64;

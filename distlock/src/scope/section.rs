@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::frames::{EnclosingScope, Frames, frames, within};
 use crate::error::Error;
 use crate::hold::HoldView;
-use crate::sync::runtime::{self, Handle};
 
 /// The critical section of a guard as an owned value, for authors of middleware.
 ///
@@ -44,16 +43,9 @@ pub struct Section {
     /// The frames of this section. They are made when the section is first entered, inside the frames that are active
     /// then.
     frames: Frames,
-    /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time, and again in
-    /// another runtime.
-    over: Option<Over>,
-}
-
-/// A future that completes when a guard no longer holds its key, and the runtime that has its timer.
-struct Over {
-    runtime: runtime::Id,
-    // Boxed, because its type has no name.
-    until: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time: many bodies are ready
+    /// at once. Boxed, because its type has no name.
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 // The frames are restored when code inside the section panics, and everything else is only read.
@@ -126,7 +118,7 @@ impl Section {
     /// Polls a future inside the section, unless the hold is lost.
     ///
     /// The lease is compared with the clock before `poll` runs, and the task is woken when the hold is lost. Outside a tokio
-    /// runtime it is not woken: the next poll finds the loss. A released
+    /// runtime it is woken when the client's task finds the loss. A released
     /// guard is not a loss: `poll` runs then, and its acquisitions are ordinary ones.
     ///
     /// # Errors
@@ -146,17 +138,17 @@ impl Section {
         if let Poll::Ready(output) = within(self.frames(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
-        // Without a runtime there is no timer. The next poll compares the lease with the clock.
-        let Ok(runtime) = Handle::try_current() else {
-            return Poll::Pending;
-        };
         // A guard that has ended cannot be lost any more. Only the body wakes the task.
         loop {
             if self.view.has_ended() {
                 return Poll::Pending;
             }
             // The body has registered the task as well: it is woken by whichever comes first.
-            ready!(self.over(runtime.id()).poll(cx));
+            let view = &self.view;
+            let over = self
+                .over
+                .get_or_insert_with(|| Box::pin(view.clone().over()));
+            ready!(over.as_mut().poll(cx));
             // A completed future must not be polled again.
             self.over = None;
             if let Some(error) = self.loss() {
@@ -164,18 +156,6 @@ impl Section {
             }
             // A renewal was confirmed after the end of the lease was noticed: the task has to be woken at the new end.
         }
-    }
-
-    /// Made when the body first waits: many bodies are ready at once.
-    fn over(&mut self, runtime: runtime::Id) -> Pin<&mut (dyn Future<Output = ()> + Send + Sync)> {
-        // The timer of a runtime that has ended panics.
-        self.over.take_if(|over| over.runtime != runtime);
-        let view = &self.view;
-        let over = self.over.get_or_insert_with(|| Over {
-            runtime,
-            until: Box::pin(view.clone().over()),
-        });
-        over.until.as_mut()
     }
 
     fn loss(&self) -> Option<Error> {
@@ -257,6 +237,25 @@ mod tests {
                 .iter_mut()
                 .all(|lost| lost.poll_unpin(&mut cx).is_ready())
         );
+    }
+
+    #[test]
+    fn lost_that_was_polled_outside_a_runtime_or_in_one_that_has_ended_completes_in_another() {
+        let former = runtime();
+        let lock = Client::in_memory().lock("k");
+        let bounded = lock.acquire().max_hold(Duration::from_secs(10));
+        let guard = former.block_on(bounded.into_future()).unwrap();
+        let mut outside = guard.lost().boxed();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(outside.poll_unpin(&mut cx).is_pending());
+        let mut inside = guard.lost().boxed();
+        former.block_on(async {
+            assert!(inside.poll_unpin(&mut cx).is_pending());
+        });
+        drop(former);
+        assert!(inside.poll_unpin(&mut cx).is_pending());
+        runtime().block_on(futures_util::future::join(outside, inside));
+        assert!(!guard.is_held());
     }
 
     #[test]

@@ -195,6 +195,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lease",
             "term",
             "sent_over",
+            "timer",
         ],
     ),
     (
