@@ -153,42 +153,6 @@ async fn seed_that_is_slow_is_waited_for_beside_the_other_seeds() {
     drop(client.lock(&key).try_acquire().await.unwrap().unwrap());
 }
 
-/// As in Kubernetes, where another program gets the address of a pod that is gone.
-#[tokio::test]
-async fn node_of_another_cluster_at_the_address_of_a_node_that_is_gone_grants_nothing() {
-    let own = RedisCluster::builder().replicas(false).proxies(true);
-    let own = own.arg("--cluster-require-full-coverage", "no");
-    let other = RedisCluster::builder().replicas(false);
-    let (mut own, other) = (own.start().await, other.start().await);
-    let url = format!("redis+cluster://{}", own.proxy(0).addr());
-    let client = Client::connect(&url).await.unwrap();
-    let key = own.key_at(1, "k:").await;
-    drop(client.lock(&key).try_acquire().await.unwrap().unwrap());
-    // It has the slot of the key in its own cluster.
-    let same = other.node_of(other.slot_of(&key).await).await;
-    own.node_mut(1).kill();
-    own.proxy(1).set_target(other.node(same).addr());
-    let _cut = own.proxy(1).cut(Select::ALL);
-    let text = "is a node of another cluster";
-    let refused = || async {
-        let granted = client.lock(&key).acquire().wait(ms(300)).await;
-        let error = granted.expect_err("granted").to_string();
-        if error.contains(text) {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    };
-    eventually(SOON, "a refusal of that node", refused).await;
-    assert_eq!(other.node(same).keys().await, Vec::<String>::new());
-    // The own node is back.
-    own.node_mut(1).restart().await;
-    own.proxy(1).set_target(own.node(1).addr());
-    assert!(own.proxy(1).cut(Select::ALL) > 0);
-    let guard = client.lock(&key).acquire().wait(SOON).await.unwrap();
-    guard.release().await.unwrap();
-}
-
 #[tokio::test]
 async fn error_of_a_node_that_cannot_be_reached_names_it_and_where_its_address_comes_from() {
     let cluster = RedisCluster::builder().replicas(false).start().await;

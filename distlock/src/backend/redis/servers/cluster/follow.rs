@@ -68,7 +68,6 @@ impl Cluster {
                 },
             };
             was_sent = true;
-            self.recognize(&node, sending.patience).await?;
             match self.send_to(&node, slot, sending, command.make).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -22,7 +21,7 @@ use super::nodes::Informant;
 use super::topology::{ClusterMap, cluster_map};
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::servers::failed::Failed;
-use crate::backend::redis::servers::node::{Node, Sending};
+use crate::backend::redis::servers::node::Sending;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT};
 use crate::sync::on_demand::{OnDemandTask, RunningTask};
@@ -167,7 +166,18 @@ impl Cluster {
         } else {
             self.nodes.node_at(address)
         };
-        match ask_for_map(&node, patience).await {
+        let sending = Sending {
+            asking: false,
+            script: 0,
+            track: None,
+            patience,
+        };
+        let slots = |_| {
+            let mut slots = redis::cmd("CLUSTER");
+            slots.arg("SLOTS");
+            slots
+        };
+        match node.send_here(sending, &slots).await {
             Ok(answer) => {
                 let map = cluster_map(&answer, address).ok_or_else(no_map)?;
                 Ok(ToldMap {
@@ -181,22 +191,6 @@ impl Cluster {
             Err(_) => Err(no_map()),
         }
     }
-}
-
-/// Asks a node which nodes have which slots.
-pub(super) async fn ask_for_map(node: &Node, patience: Duration) -> Result<Value, Failed> {
-    let sending = Sending {
-        asking: false,
-        script: 0,
-        track: None,
-        patience,
-    };
-    let slots = |_| {
-        let mut slots = redis::cmd("CLUSTER");
-        slots.arg("SLOTS");
-        slots
-    };
-    node.send_here(sending, &slots).await
 }
 
 pub(crate) fn no_map() -> Fault {

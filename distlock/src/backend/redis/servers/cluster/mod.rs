@@ -13,7 +13,6 @@ mod greet;
 mod map;
 mod nodes;
 mod open;
-mod recognize;
 pub(crate) mod redirect;
 mod seed_destination;
 mod seeds;

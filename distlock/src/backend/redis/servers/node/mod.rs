@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{MutexGuard, Semaphore};
+use tokio::sync::Semaphore;
 
 pub(super) use self::send::Sending;
 use super::confirmations::Confirmations;
@@ -19,7 +19,6 @@ use crate::backend::redis::connection::{
 use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber};
 use crate::backend::redis::tracking::Switch;
 use crate::config::{ATTEMPTS_AT_ONCE, RECONNECT_BACKOFF};
-use crate::sync::foreign;
 
 pub(crate) struct Node {
     /// A number that no other server of the client has.
@@ -33,9 +32,6 @@ pub(crate) struct Node {
     response_timeout: Duration,
     /// What the server has to be.
     expected: Expected,
-    /// The last connection over which it was a node of the client's cluster, or did not say of which one.
-    recognized: AtomicU64,
-    recognizing: tokio::sync::Mutex<()>,
     /// The scripts that the server has carried out, each by its bit.
     carried_out: AtomicU64,
     /// Whether it has refused the last scripts because it does not reach enough nodes of its cluster.
@@ -144,8 +140,6 @@ impl Node {
             tracking: Switch::new(shared.track_holds),
             response_timeout: shared.response_timeout,
             expected,
-            recognized: AtomicU64::new(0),
-            recognizing: tokio::sync::Mutex::default(),
             carried_out: AtomicU64::new(0),
             lacks_the_others: AtomicBool::new(false),
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
@@ -214,22 +208,6 @@ impl Node {
     pub(super) fn lacks_the_others(&self) -> bool {
         // Relaxed, here and where it is written: nothing else is read by it.
         self.lacks_the_others.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is recognized as a node of the client's cluster over the present connection.
-    pub(super) fn is_recognized(&self) -> bool {
-        // Relaxed, here and where it is written: nothing else is read by it.
-        self.link.is_up() && self.recognized.load(Ordering::Relaxed) == self.link.epoch()
-    }
-
-    /// It was recognized over this connection.
-    pub(super) fn recognized(&self, epoch: u64) {
-        self.recognized.fetch_max(epoch, Ordering::Relaxed);
-    }
-
-    /// Waits until nobody else asks of which cluster it is.
-    pub(super) async fn recognizing(&self) -> MutexGuard<'_, ()> {
-        foreign::contain_wakers(self.recognizing.lock()).await
     }
 
     /// Whether grants need a confirmation.
