@@ -224,7 +224,7 @@ pub(crate) const RENEWAL_BATCH: usize = 100;
 /// They are renewed together from then on.
 pub(crate) const RENEWED_EARLY: u32 = 10;
 
-/// How often the log tells at most that renewals fail. The failures of other batches are counted, and told with the next line.
+/// How often the log tells at most that renewals fail. The next line has the number of those that failed meanwhile.
 pub(crate) const RENEWAL_FAILURES_TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// How many batches of renewals a client sends concurrently: enough to use the connection well, few enough that even a

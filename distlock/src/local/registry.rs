@@ -137,12 +137,14 @@ impl Registry {
         // Outside of the mutexes: these may run any code. If one of them panics, the others are called, and the holds continue.
         defer! { foreign::each(effects, |effect| self.follow(effect)); }
         defer! { foreign::each(asked, |head| head.ask()); }
+        // One line for all: on a machine that is too busy, thousands may be absent at each check.
+        defer! {
+            if let Some((key, _)) = absent.first() {
+                telemetry::waiter_absent(key, absent.len() - 1);
+            }
+        }
         // They may wait for something else than their turn.
         foreign::each(&absent, |(_, head)| head.wake());
-        // One line for all: on a machine that is too busy, thousands may be absent at each check.
-        if let Some((key, _)) = absent.first() {
-            telemetry::waiter_absent(key, absent.len() - 1);
-        }
         is_any_left
     }
 

@@ -197,7 +197,12 @@ impl Cells {
             }
         }
         let is_any_asked = looked_at.iter().any(|(_, is_absent)| !is_absent);
-        let mut absent = Vec::new();
+        // One line for all, also if a waker panics: on a machine that is too busy, thousands may be absent at each look.
+        let mut absent = scopeguard::guard(Vec::new(), |absent: Vec<AbsentAcquisition>| {
+            if let Some(AbsentAcquisition { key, call_site }) = absent.first() {
+                telemetry::acquisition_absent(key, call_site, absent.len() - 1);
+            }
+        });
         foreign::each(looked_at, |(cell, is_absent)| {
             if is_absent {
                 absent.extend(cell.end(session));
@@ -205,10 +210,6 @@ impl Cells {
                 cell.wake();
             }
         });
-        // One line for all: on a machine that is too busy, thousands may be absent at each look.
-        if let Some(AbsentAcquisition { key, call_site }) = absent.first() {
-            telemetry::acquisition_absent(key, call_site, absent.len() - 1);
-        }
         is_any_asked
     }
 }

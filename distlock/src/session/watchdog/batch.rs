@@ -31,28 +31,22 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct UntoldFailures {
     told_at: Option<Tick>,
-    holds: usize,
+    renewals: usize,
 }
 
 impl UntoldFailures {
-    /// So many more have failed. `anew`: the last renewal of one of them had not failed. Returns how many the log is told of, if it is
-    /// time for that and they are not told of yet.
-    fn add(&mut self, holds: usize, anew: bool, now: Tick) -> Option<usize> {
-        let more = if anew { holds } else { 0 };
+    /// So many more have failed. If it is time to tell that, returns how many others have failed since the last line.
+    fn add(&mut self, failed: usize, now: Tick) -> Option<usize> {
         let told_ago = self.told_at.map(|at| now.since(at));
         if told_ago.is_some_and(|ago| ago < RENEWAL_FAILURES_TOLD_EVERY) {
-            self.holds += more;
-            return None;
-        }
-        let untold = std::mem::take(&mut self.holds);
-        // Those before a longer pause were renewed since, or are lost.
-        let is_same = told_ago.is_some_and(|ago| ago < 2 * RENEWAL_FAILURES_TOLD_EVERY);
-        let to_tell = more + if is_same { untold } else { 0 };
-        if to_tell == 0 {
+            self.renewals += failed;
             return None;
         }
         self.told_at = Some(now);
-        Some(to_tell)
+        let others = std::mem::take(&mut self.renewals);
+        // Those before a longer pause were renewed since, or are lost.
+        let are_recent = told_ago.is_some_and(|ago| ago < 2 * RENEWAL_FAILURES_TOLD_EVERY);
+        Some(if are_recent { others } else { 0 })
     }
 }
 
@@ -73,12 +67,8 @@ pub(super) async fn renew(session: Arc<Session>, sent: Tick, batch: Batch) {
         .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
     let epochs: Vec<u64> = epochs.collect();
     let renewed = renewed_or_ends(&session, &batch, &ends).await;
-    // Before the holds learn of it. A failure that goes on is not told again.
-    let fails_anew = planned.iter().zip(&renewed).any(|((hold, ..), one)| {
-        one.is_err() && hold.lease(|lease| lease.failing_since()).is_none()
-    });
     // After all else, also if a waker panics: the log and the metrics may panic each time.
-    defer! { tell(&session, &batch, &renewed, fails_anew); }
+    defer! { tell(&session, &batch, &renewed); }
     let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
     if let Some((renewal, _)) = answered {
         session.outages.answered_other(&renewal.target.resource.key);
@@ -155,9 +145,8 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
     renewed
 }
 
-/// Tells the log and the metrics of a batch that was sent. Its faults are logged together. `fails_anew`: the last renewal of one of
-/// these holds had not failed.
-fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>], fails_anew: bool) {
+/// Tells the log and the metrics of a batch that was sent. Its faults are logged together.
+fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>]) {
     let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
         let outcomes = renewed.iter();
         outcomes.filter(|one| outcome(one)).count()
@@ -175,16 +164,16 @@ fn tell(session: &Session, batch: &[Renewal], renewed: &[Result<bool, Fault>], f
     if let Some((first, fault)) = failed.clone().next() {
         let key = &first.target.resource.key;
         let holds = failed.count();
-        let to_tell = match session.backend.disconnected(key) {
+        let others = match session.backend.disconnected(key) {
             // The log has reported the outage.
             Some(_) => None,
             None => {
                 let now = session.now();
                 let mut untold = session.watchdog.untold_failures.lock();
-                untold.add(holds, fails_anew, now)
+                untold.add(holds, now)
             }
         };
-        telemetry::renewal_failed(key, to_tell.unwrap_or(holds), fault, to_tell.is_none());
+        telemetry::renewal_failed(key, holds, fault, others);
     }
 }
 
@@ -206,25 +195,12 @@ mod tests {
         let mut untold = UntoldFailures::default();
         let start = Tick::from_millis(1_000);
         let every = RENEWAL_FAILURES_TOLD_EVERY;
-        assert_eq!(untold.add(100, true, start), Some(100));
+        assert_eq!(untold.add(100, start), Some(0));
         for _ in 0..900 {
-            assert_eq!(untold.add(100, true, start.after(every / 2)), None);
+            assert_eq!(untold.add(100, start.after(every / 2)), None);
         }
-        assert_eq!(untold.add(7, true, start.after(every)), Some(90_007));
-        assert_eq!(untold.add(100, true, start.after(every)), None);
-        assert_eq!(untold.add(1, true, start.after(every * 3)), Some(1));
-    }
-
-    #[test]
-    fn holds_whose_renewals_fail_again_are_told_once() {
-        let mut untold = UntoldFailures::default();
-        let start = Tick::from_millis(1_000);
-        let every = RENEWAL_FAILURES_TOLD_EVERY;
-        assert_eq!(untold.add(100, true, start), Some(100));
-        assert_eq!(untold.add(50, true, start), None);
-        // Both fail again. The log knows of the first ones only.
-        assert_eq!(untold.add(100, false, start.after(every)), Some(50));
-        assert_eq!(untold.add(50, false, start.after(every)), None);
-        assert_eq!(untold.add(150, false, start.after(every * 2)), None);
+        assert_eq!(untold.add(7, start.after(every)), Some(90_000));
+        assert_eq!(untold.add(100, start.after(every)), None);
+        assert_eq!(untold.add(1, start.after(every * 3)), Some(0));
     }
 }

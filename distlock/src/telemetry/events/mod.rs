@@ -166,20 +166,21 @@ pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
     }
 }
 
-/// Renewals of so many holds have failed, the first of which has this key. `is_known`: the log has reported the outage already, or
-/// earlier failures.
-pub(crate) fn renewal_failed(key: &Key, holds: usize, fault: &dyn Display, is_known: bool) {
-    if is_known {
-        log!(
+/// The renewals of so many holds have failed together, the first of which has this key. `others`: how many others have failed that no
+/// line tells of; `None` if an outage was told, or other failures a short while ago.
+pub(crate) fn renewal_failed(key: &Key, holds: usize, fault: &dyn Display, others: Option<usize>) {
+    match others {
+        Some(more) => log!(
+            warn, target: TARGET, key = key.text(), holds, more, %fault,
+            "renewal failed; it is retried until the lease ends"
+        ),
+        None => log!(
             debug, target: TARGET, key = key.text(), holds, %fault,
-            "renewal failed, and the log has the cause; it is retried until the lease ends"
-        );
-        return;
+            "renewal failed in an outage, or soon after others; it is retried until the lease ends"
+        ),
     }
-    log!(warn, target: TARGET, key = key.text(), holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
-/// `is_over`: nothing can be left of the hold in the server. Otherwise the server has refused the release for good.
 pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display, is_over: bool) {
     if is_over {
         log!(
