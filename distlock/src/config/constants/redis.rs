@@ -92,8 +92,8 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
-/// After this time, a connection is replaced whose server still loads its data: a new one may lead elsewhere, as behind a balancer. It is
-/// as long as between two looks at a name.
+/// A connection that is older than this is replaced if its server loads its data: a new one may lead elsewhere, as behind a balancer. It
+/// is the time between two looks at a name.
 pub(crate) const LOADING_LEFT_AFTER: Duration = LOOK_UP_INTERVAL;
 
 /// The pauses between connections grow that end within this time without an answer.

@@ -78,8 +78,7 @@ impl Task {
             }
         };
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = self.server.link.up() => {}
+            () = self.server.link.pause_until_up(pause) => {}
             () = woken => {}
         }
     }

@@ -382,11 +382,14 @@ impl Link {
         foreign::send_modify(&self.is_unneeded, |value| *value = true);
     }
 
-    /// Completes when there is a connection.
-    pub(crate) async fn up(&self) {
+    /// Pauses for this time after there was no connection to be had. One that is made meanwhile ends the pause.
+    pub(crate) async fn pause_until_up(&self, pause: Duration) {
         let mut phase = self.phase.subscribe();
-        // The sender is a field of `self`, so it is there.
-        let _up = phase.wait_for(Phase::is_up).await;
+        if phase.borrow().is_up() {
+            // What has kept it from its caller would do so again.
+            return tokio::time::sleep(pause).await;
+        }
+        let _in_time = tokio::time::timeout(pause, phase.wait_for(Phase::is_up)).await;
     }
 
     /// Completes when connection `epoch` is not the current one any more.

@@ -55,7 +55,10 @@ impl Sentinels {
             let patience = self.to_sentinels.timeout();
             let Ok(mut connected) = sentinel.link.connected(patience).await else {
                 // The link keeps connecting on its own.
-                let _in_time = timeout(RECONNECT_BACKOFF.longest, sentinel.link.up()).await;
+                sentinel
+                    .link
+                    .pause_until_up(RECONNECT_BACKOFF.longest)
+                    .await;
                 continue;
             };
             self.connected_to(sentinel);
