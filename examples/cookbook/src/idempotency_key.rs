@@ -37,6 +37,9 @@ const ANSWERED: &str = "SELECT amount, text FROM answer WHERE idempotency_key = 
 /// How long the provider may take. A copy of the request waits for longer.
 const CHARGE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a request whose payment has failed looks for a stored answer.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The payment provider, which takes part in no transaction.
 #[derive(Clone, Default)]
 pub struct Provider {
@@ -120,8 +123,9 @@ async fn pay(
 /// If the payment fails, its answer may be stored all the same: the lock was lost after that, or a copy has paid.
 async fn pay_or_find(shop: &Shop, key: &str, amount: u32) -> Result<Option<String>, Failure> {
     match pay_once(shop, key, amount).await {
-        Err(failure) => match stored(shop, key, amount).await {
-            Ok(Some(answer)) => Ok(answer),
+        // With a limit of its own: the database may hang, and `max_hold` has ended.
+        Err(failure) => match timeout(LOOK_TIMEOUT, stored(shop, key, amount)).await {
+            Ok(Ok(Some(answer))) => Ok(answer),
             _ => Err(failure),
         },
         paid => paid,
