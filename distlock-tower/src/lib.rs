@@ -166,7 +166,7 @@
 //! RESOURCE_EXHAUSTED for `overloaded`, UNAVAILABLE for `unavailable`, UNKNOWN for `lost`, DEADLINE_EXCEEDED for
 //! `body-timeout`, INVALID_ARGUMENT for `key` and INTERNAL for `config`. As in all gRPC, the HTTP status is 200. In place of
 //! `Retry-After` it has `grpc-retry-pushback-ms`, which clients with a retry policy obey: the time in milliseconds, or -1 if the
-//! call must not be sent again by itself. A gRPC-Web request gets the HTTP answer. With
+//! call must not be sent again automatically. A gRPC-Web request gets the HTTP answer. With
 //! tonic's `GrpcWebLayer` outside, the lock layer sees gRPC requests, and that layer translates the answers. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!
@@ -183,7 +183,7 @@
 //! * If the holder's lease is a fixed one, it is the rest of the lease.
 //! * If the lease is renewed, its rest says nothing about the end of the hold. It is then twice the median of the last 15
 //!   holds under this layer, whatever their keys, and 1 before the first hold has ended. Each of them counts for at least the
-//!   layer's [`hold_at_least`](LockLayer::hold_at_least). A hold that its handler kept with [`Held::keep`] does not count.
+//!   layer's [`hold_at_least`](LockLayer::hold_at_least), which takes the place of the 1 if it is set. A hold that its handler kept with [`Held::keep`] does not count.
 //! * A request behind others in line gets up to half as many seconds more, rounded up, at random.
 //!
 //! The layer takes a lease for a fixed one if the layer itself has a [`lease`](LockLayer::lease), or if the rest is longer

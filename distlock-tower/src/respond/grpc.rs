@@ -8,7 +8,7 @@ use super::{Answer, Reason, Rejection, boxed};
 const GRPC: &str = "application/grpc";
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
-/// When a client that repeats calls by itself may do so, in milliseconds; see gRFC A6. A negative number forbids it.
+/// When a client that repeats calls automatically may do so, in milliseconds; see gRFC A6. A negative number forbids it.
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 const UNKNOWN: u8 = 2;

@@ -126,7 +126,7 @@ impl Client {
 
 impl Quorum {
     /// Makes this quorum the one that attributes use if they name neither a client nor a quorum, as [`Client::install`] does with a
-    /// client. It takes the place of an installed client, and the reverse.
+    /// client. It replaces an installed client, and a client that is installed later replaces it.
     ///
     /// # Examples
     /// ```
@@ -186,8 +186,10 @@ fn install_scoped(locks: LockSource) -> Installed {
     });
     // Before the warning: its subscriber is foreign code, and may ask for the installed client.
     drop(clients);
+    // Before the warning as well: its panic ends the installation.
+    let installed = Installed { number };
     log_replacement(former, &locks);
-    Installed { number }
+    installed
 }
 
 fn log_replacement(former: Option<LockSource>, locks: &LockSource) {

@@ -81,15 +81,6 @@ impl Quorum {
         self.lock_of(Kind::Reentrant, key.into())
     }
 
-    pub(super) fn client_ids(&self) -> String {
-        let ids = self.clients.iter().map(|client| client.id().to_string());
-        ids.collect::<Vec<_>>().join(", ")
-    }
-
-    pub(super) fn first_client(&self) -> Option<&Client> {
-        self.clients.first()
-    }
-
     /// Returns the lock of [`lock`](Quorum::lock) as one that cannot be entered again inside its own scope: that fails at once with
     /// [`Error::Deadlock`](crate::Error::Deadlock).
     ///
@@ -142,6 +133,15 @@ impl Quorum {
     #[track_caller]
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
         Acquire::new(LockSet::Quorum(self.handles(kind, key)))
+    }
+
+    pub(super) fn client_ids(&self) -> String {
+        let ids = self.clients.iter().map(|client| client.id().to_string());
+        ids.collect::<Vec<_>>().join(", ")
+    }
+
+    pub(super) fn first_client(&self) -> Option<&Client> {
+        self.clients.first()
     }
 
     fn lock_of(&self, kind: Kind, key: String) -> RedLock {

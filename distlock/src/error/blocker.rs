@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::text::show;
 
-/// What blocked an acquisition that timed out. [`BlockedBy`](crate::BlockedBy) is what one waits for that has not ended.
+/// What blocked an acquisition that timed out. For one that still waits, see [`BlockedBy`](crate::BlockedBy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Blocker {

@@ -31,7 +31,7 @@ pub(super) fn sorted(clients: impl IntoIterator<Item = Uuid>) -> Box<[Uuid]> {
     clients.into()
 }
 
-/// Whether as many of these are held, by this process's clock.
+/// Whether at least `needs` of these are held, by this process's clock.
 pub(super) fn enough_are_held(members: &[Arc<HoldRef>], needs: usize) -> bool {
     let held = members.iter().filter(|member| member.is_held());
     held.count() >= needs
@@ -57,7 +57,7 @@ impl QuorumMembers {
         Arc::clone(&self.now.lock())
     }
 
-    /// Whether as many members are held, by this process's clock.
+    /// Whether at least `needs` of the members are held, by this process's clock.
     pub(crate) fn are_held(&self, needs: usize) -> bool {
         enough_are_held(&self.now(), needs)
     }

@@ -187,7 +187,7 @@ pub struct LossSnapshot {
     pub call_site: &'static Location<'static>,
 }
 
-/// What an acquisition waits for. [`Blocker`](crate::Blocker) is what blocked one that timed out.
+/// What an acquisition waits for. For one that has timed out, see [`Blocker`](crate::Blocker).
 ///
 /// # Examples
 /// ```

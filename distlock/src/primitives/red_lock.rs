@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::resource::owner::Holder;
 use crate::wait::quorum::majority_of;
 
-/// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock), and of another kind by
+/// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock). The other kinds are made by
 /// [`non_reentrant_lock`](crate::Quorum::non_reentrant_lock), [`read_lock`](crate::Quorum::read_lock) and
 /// [`write_lock`](crate::Quorum::write_lock).
 ///

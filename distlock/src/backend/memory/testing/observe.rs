@@ -164,8 +164,8 @@ impl MemoryServer {
     /// Returns the acquisitions that wait for a key, of all clients, the one that has waited for the longest first. For
     /// tests.
     ///
-    /// Who waits for a [`CountDownLatch`](crate::CountDownLatch) or in [`until_free`](crate::Lock::until_free) counts as well, and so
-    /// does a candidate for the lead of a [`Leader`](crate::Leader) that another one has. `key` is the name in the server,
+    /// Waits for a [`CountDownLatch`](crate::CountDownLatch) and those of [`until_free`](crate::Lock::until_free) count as well. So
+    /// does a candidate of a [`Leader`](crate::Leader) while another one leads. `key` is the name in the server,
     /// see [`locked_keys`](MemoryServer::locked_keys). No command is sent.
     ///
     /// # Examples
