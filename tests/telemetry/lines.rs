@@ -54,8 +54,9 @@ async fn outage_of_ten_minutes_is_one_line_for_each_hold_and_none_for_a_waiter()
         assert_eq!(said("hold lost", &key).len(), 1, "{:?}", seen(&key));
         all += warnings(&key);
     }
-    // And one for each client when its renewals began to fail.
-    assert_eq!(all, 2 * MANY + 2);
+    // And those of each client whose renewals fail, every 5 s from a third of the lease to its end.
+    let of_renewals = all - 2 * MANY;
+    assert!((2..=10).contains(&of_renewals), "{of_renewals}");
     tasks.shutdown().await;
 }
 

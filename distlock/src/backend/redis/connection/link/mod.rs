@@ -309,8 +309,7 @@ impl Link {
 
     /// Replaces connection `epoch` if it has lasted for this time.
     pub(crate) fn replace_if_older(self: &Arc<Self>, epoch: u64, age: Duration) {
-        let since = Member::since(&**self);
-        if since.is_some_and(|since| since.elapsed() >= age) {
+        if Member::since(&**self).is_some_and(|since| since.elapsed() >= age) {
             let _was_current = self.replace(epoch);
         }
     }
