@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_proc
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{self, SignalKind};
 
-use super::group;
+use super::group::{self, Earlier};
 use crate::output::note;
 
 /// What becomes of a command that the system does not let this process signal.
@@ -29,6 +29,8 @@ pub(crate) struct Child {
     pid: Pid,
     ended: Option<ExitStatus>,
     has_group: bool,
+    /// Without a group, what it has not started.
+    earlier: Earlier,
     /// A child of this process has ended.
     children: unix::Signal,
 }
@@ -58,13 +60,15 @@ impl Child {
                 None => starting.env_remove(name),
             };
         }
-        if has_group {
-            starting.process_group(0);
-        } else {
-            group::adopt_orphans();
-        }
         // Before the start, so that no end is missed.
         let children = unix::signal(SignalKind::child())?;
+        let earlier = if has_group {
+            starting.process_group(0);
+            Earlier::default()
+        } else {
+            group::adopt_orphans();
+            Earlier::now()
+        };
         // Its own `wait` is not used: `reap` asks for all children.
         let process = starting.spawn()?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
@@ -72,6 +76,7 @@ impl Child {
             pid: pid.ok_or_else(|| io::Error::other("it has no process id"))?,
             ended: None,
             has_group,
+            earlier,
             children,
         })
     }
@@ -113,7 +118,7 @@ impl Child {
         if self.has_group {
             return is_allowed(kill_process_group(self.pid, signal));
         }
-        let mut all = group::started();
+        let mut all = self.earlier.started_since();
         // Once it was reaped, its number may belong to another process.
         if self.ended.is_none() && !all.contains(&self.pid) {
             all.push(self.pid);
@@ -160,7 +165,7 @@ impl Child {
         if self.has_group {
             group::runs(self.pid, untold)
         } else {
-            !group::started().is_empty()
+            !self.earlier.started_since().is_empty()
         }
     }
 }

@@ -31,7 +31,8 @@ impl Terminal {
         Self::start_command(variables, &[&[PROGRAM, "--url", url], args].concat())
     }
 
-    fn start_command(variables: &[(&str, &str)], words: &[&str]) -> Self {
+    /// Starts these words, with these variables.
+    pub(super) fn start_command(variables: &[(&str, &str)], words: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();

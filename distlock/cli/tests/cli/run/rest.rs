@@ -242,3 +242,58 @@ async fn second_interrupt_ends_what_the_command_has_started_and_what_ignores_the
     run.shows("over").await;
     assert_eq!(run.ended().await.code(), Some(128 + 2), "{}", run.text());
 }
+
+/// A shell that starts a helper and then becomes `distlock`, as it starts `tee` in `distlock run job -- ./build > >(tee log)`. If a test
+/// fails, the helper ends after a minute or two.
+#[cfg(target_os = "linux")]
+async fn with_a_helper(server: &RedisServer, args: &str) -> (Terminal, Pid) {
+    let url = server.url();
+    let script = format!("{LOOP_WITH_TRAPS} & exec {PROGRAM} --url {url} run {args}");
+    let run = Terminal::start_command(&[], &["sh", "-c", &script]);
+    run.shows("helper").await;
+    let text = run.text();
+    let helper = id(text.lines().find(|line| line.contains("helper")).unwrap());
+    run.shows("running").await;
+    (run, helper)
+}
+
+/// The terminal sends HUP when `distlock` has ended.
+#[cfg(target_os = "linux")]
+const LOOP_WITH_TRAPS: &str = "sh -c 'trap \"echo got\" TERM; trap \"\" HUP; echo helper $$; \
+                               n=0; while [ $n -lt 300 ]; do sleep 0.2; n=$((n+1)); done'";
+
+/// Ends the helper, which goes on and has heard nothing.
+#[cfg(target_os = "linux")]
+fn goes_on_untold(run: &Terminal, helper: Pid) {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", helper.as_raw_nonzero()));
+    let _killed = kill_process(helper, Signal::KILL);
+    let stat = stat.unwrap();
+    assert!(!stat.contains(") Z "), "{stat}");
+    assert!(!run.text().contains("got"), "{}", run.text());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn command_dies_at_a_terminal_and_what_ran_there_before_does_not_keep_the_lock() {
+    let server = RedisServer::start().await;
+    let command = "sh -c 'echo running; read line; kill -KILL $$'";
+    let (mut run, helper) = with_a_helper(&server, &format!("job -- {command}")).await;
+    run.type_in("\n");
+    assert_eq!(run.ended().await.code(), Some(128 + 9), "{}", run.text());
+    assert!(!run.text().contains(STAYS_HELD), "{}", run.text());
+    assert!(server.keys().await.is_empty());
+    goes_on_untold(&run, helper);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn lock_is_lost_at_a_terminal_and_what_ran_there_before_is_neither_told_nor_killed() {
+    let server = RedisServer::start().await;
+    let command = "sh -c 'trap \"\" TERM; echo running; n=0; while [ $n -lt 300 ]; do sleep 0.2; n=$((n+1)); done'";
+    let args = format!("job --kill-after 1s -- {command}");
+    let (mut run, helper) = with_a_helper(&server, &args).await;
+    server.cli(&["DEL", "job"]).await;
+    run.shows("gets SIGKILL").await;
+    assert_eq!(run.ended().await.code(), Some(79), "{}", run.text());
+    goes_on_untold(&run, helper);
+}
