@@ -6,6 +6,7 @@
 //! this process, as under `flock`. The group may have others then, such as the rest of a pipe, and no signal is sent to all of it: what
 //! the command has started is found by its parents.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -23,6 +24,10 @@ use crate::output::note;
 /// What becomes of a command that the system does not let this process signal.
 pub(crate) const UNREACHED: &str =
     "may not be signalled, because it has changed its user, and goes on";
+
+/// How often what has been started is looked for when it is killed. What a process has started just before it was killed is not in the
+/// list that names that process.
+const KILLS: usize = 5;
 
 /// A command that runs.
 pub(crate) struct Child {
@@ -118,16 +123,16 @@ impl Child {
         if self.has_group {
             return is_allowed(kill_process_group(self.pid, signal));
         }
-        let mut all = self.earlier.started_since();
-        // Once it was reaped, its number may belong to another process.
-        if self.ended.is_none() && !all.contains(&self.pid) {
-            all.push(self.pid);
-        }
-        let allowed: Vec<_> = all
-            .into_iter()
-            .map(|one| is_allowed(kill_process(one, signal)))
-            .collect();
-        allowed.is_empty() || allowed.contains(&true)
+        let mut own = Some(self.pid).filter(|_| self.ended.is_none());
+        let listed = || {
+            let mut all = self.earlier.started_since();
+            // Once it was reaped, its number may belong to another process. It may be one that the system does not tell of.
+            all.extend(own.take().filter(|own| !all.contains(own)));
+            all
+        };
+        // After another signal a process may start something before it ends, and that is not to be disturbed.
+        let rounds = if signal == Signal::KILL { KILLS } else { 1 };
+        each_once(rounds, listed, |one| is_allowed(kill_process(one, signal)))
     }
 
     /// Passes a signal on that this process has received, unless the terminal has sent it to the command as well. Returns whether it was
@@ -168,6 +173,25 @@ impl Child {
             !self.earlier.started_since().is_empty()
         }
     }
+}
+
+/// Sends something to all that are listed, and then to those that have come meanwhile, so many times at most. Returns whether one was
+/// reached, or there is none.
+fn each_once(
+    rounds: usize,
+    mut listed: impl FnMut() -> Vec<Pid>,
+    mut is_reached: impl FnMut(Pid) -> bool,
+) -> bool {
+    let (mut sent, mut reached) = (HashSet::new(), Vec::new());
+    for _ in 0..rounds {
+        let mut new = listed();
+        new.retain(|one| sent.insert(*one));
+        if new.is_empty() {
+            break;
+        }
+        reached.extend(new.into_iter().map(&mut is_reached));
+    }
+    reached.is_empty() || reached.contains(&true)
 }
 
 /// Whether the system has allowed a signal. Other errors mean that there is nobody any more.
@@ -289,5 +313,31 @@ mod tests {
         assert!(through(OWN, &command, false).is_some());
         assert!(through("/no/proc/self/exe", &command, false).is_none());
         assert_eq!(plain(&command).status().unwrap().code(), Some(7));
+    }
+
+    #[test]
+    fn what_comes_while_others_are_killed_is_killed_as_well_and_nobody_twice() {
+        let ids =
+            |all: &[i32]| -> Vec<_> { all.iter().copied().filter_map(Pid::from_raw).collect() };
+        let killed = |rounds, lists: &[&[i32]]| {
+            let mut lists = lists.iter().copied();
+            let mut killed = Vec::new();
+            let is_one = each_once(
+                rounds,
+                || ids(lists.next().unwrap()),
+                |one| {
+                    killed.push(one);
+                    one.as_raw_nonzero().get() != 2
+                },
+            );
+            (is_one, killed)
+        };
+        let lists: &[&[i32]] = &[&[2, 3], &[2, 3, 4], &[4], &[5]];
+        assert_eq!(killed(5, lists), (true, ids(&[2, 3, 4])));
+        assert_eq!(killed(1, lists), (true, ids(&[2, 3])));
+        assert_eq!(killed(5, &[&[2], &[2]]), (false, ids(&[2])));
+        assert_eq!(killed(5, &[&[]]), (true, Vec::new()));
+        // Not without an end.
+        assert_eq!(killed(2, &[&[6], &[7], &[8]]), (true, ids(&[6, 7])));
     }
 }
