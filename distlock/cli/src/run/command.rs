@@ -63,8 +63,8 @@ pub(super) async fn command(
     if let Some(signal) = arrived(signals).await {
         return Ok(Ended::NotStarted(signal));
     }
-    let mut running = Running::new(args, start(args, held, json)?);
-    send_missed(signals, |signal| running.child.send(signal)).await;
+    let child = started(signals, || start(args, held, json), Child::send).await?;
+    let mut running = Running::new(args, child);
     let mut lost = held.lost();
     loop {
         tokio::select! {
@@ -239,12 +239,18 @@ async fn arrived(signals: &mut Signals) -> Option<Signal> {
     signals.next().now_or_never()
 }
 
-/// Sends the command what came during its start. The terminal has sent it to this process, and to the command only if that was there
-/// already. A command that is there has it twice, before its program has begun.
-async fn send_missed(signals: &mut Signals, send: impl Fn(Signal)) {
+/// Starts the command, and sends it what came during the start. The terminal has sent that to this process, and to the command only if it
+/// was there already. A command that was there has it twice, before its program has begun.
+async fn started<C>(
+    signals: &mut Signals,
+    start: impl FnOnce() -> Result<C, Failed>,
+    send: impl Fn(&C, Signal),
+) -> Result<C, Failed> {
+    let child = start()?;
     while let Some(signal) = arrived(signals).await {
-        send(signal);
+        send(&child, signal);
     }
+    Ok(child)
 }
 
 fn start(args: &Run, held: &Held, json: bool) -> Result<Child, Failed> {
@@ -317,8 +323,9 @@ mod tests {
         let mut others = Signals::listen().unwrap();
         kill_process(getpid(), Signal::USR1).unwrap();
         assert_eq!(others.next().await, Signal::USR1);
-        let sent = RefCell::new(Vec::new());
-        send_missed(&mut signals, |signal| sent.borrow_mut().push(signal)).await;
+        let start = || Ok(RefCell::new(Vec::new()));
+        let send = |sent: &RefCell<Vec<_>>, signal| sent.borrow_mut().push(signal);
+        let sent = started(&mut signals, start, send).await.unwrap();
         assert_eq!(sent.into_inner(), [Signal::USR1]);
     }
 
