@@ -44,15 +44,13 @@ pub(super) fn check(facts: &ServerFacts, prefix: Option<&str>) -> Vec<Finding> {
     }
     findings.push(losses(facts));
     let config = facts.config.as_ref().ok();
-    let refusal = facts
-        .pings
-        .as_ref()
-        .map_or_else(ToString::to_string, |_| String::new());
+    let refusal = facts.pings.as_ref().err().map(ToString::to_string);
+    let ping = refusal.as_deref().map_or(Ok(()), Err);
     match &facts.info {
         Ok(info) => findings.extend([
             eviction(info),
             memory(info),
-            persistence(info, config, &refusal),
+            persistence(info, config, ping),
             replicas(info, config, facts.layout),
         ]),
         Err(unknown) => {

@@ -24,7 +24,7 @@ fn full_memory_failed_writes_and_a_replica_are_told() {
     assert_eq!(memory(&full).verdict, Verdict::Warn);
     assert_eq!(memory(&info(&[("maxmemory", "0")])).verdict, Verdict::Ok);
     let failed = info(&[("aof_enabled", "1"), ("aof_last_write_status", "err")]);
-    assert_eq!(persistence(&failed, None, "").verdict, Verdict::Bad);
+    assert_eq!(persistence(&failed, None, Ok(())).verdict, Verdict::Bad);
     let replica = info(&[("role", "slave")]);
     assert_eq!(
         replicas(&replica, None, ServerLayout::Single).verdict,
@@ -47,14 +47,49 @@ fn failed_snapshot_is_bad_if_the_server_refuses_a_ping_for_it() {
             ("rdb_last_bgsave_status", "err"),
         ]);
         // Without save points, for one, it refuses nothing.
-        for (refusal, verdict) in [("", Verdict::Warn), (refusal, Verdict::Bad)] {
-            let found = persistence(&failed, None, refusal);
+        for (ping, verdict) in [(Ok(()), Verdict::Warn), (Err(refusal), Verdict::Bad)] {
+            let found = persistence(&failed, None, ping);
             assert_eq!(found.verdict, verdict, "{found:?}");
             assert!(found.advice.contains("MISCONF"), "{found:?}");
         }
     }
     let after = info(&[("rdb_last_bgsave_status", "ok"), ("aof_enabled", "1")]);
-    assert_eq!(persistence(&after, None, "").verdict, Verdict::Ok);
+    assert_eq!(persistence(&after, None, Ok(())).verdict, Verdict::Ok);
+}
+
+#[test]
+fn failed_snapshot_of_a_server_that_answers_no_ping_is_bad_if_it_has_refused_commands() {
+    let snapshot = ("rdb_last_bgsave_status", "err");
+    let refused = ("errorstat_MISCONF", "count=3");
+    let (refuses_none, not_known) = ("It refuses no command", "is not known");
+    for (ping, has_refused, verdict, said, unsaid) in [
+        // A refusal of earlier is over.
+        (Ok(()), true, Verdict::Warn, refuses_none, not_known),
+        (
+            Err("no answer"),
+            false,
+            Verdict::Warn,
+            not_known,
+            refuses_none,
+        ),
+        (
+            Err("no answer"),
+            true,
+            Verdict::Bad,
+            "RESETSTAT",
+            refuses_none,
+        ),
+        (Err("NOPERM"), true, Verdict::Bad, "RESETSTAT", not_known),
+    ] {
+        let fields = [snapshot, refused];
+        let told = info(&fields[..=usize::from(has_refused)]);
+        let found = persistence(&told, None, ping);
+        assert_eq!(found.verdict, verdict, "{found:?}");
+        for text in [said, "MISCONF", "Look at its disk"] {
+            assert!(found.advice.contains(text), "{text}: {found:?}");
+        }
+        assert!(!found.advice.contains(unsaid), "{found:?}");
+    }
 }
 
 #[test]
@@ -102,7 +137,7 @@ fn replicas_that_a_write_needs_are_compared_with_the_setting_if_it_is_known() {
 #[test]
 fn flush_of_the_append_only_file_decides_what_a_crash_costs() {
     let is_on = info(&[("aof_enabled", "1"), ("aof_last_write_status", "ok")]);
-    let with = |flush| persistence(&is_on, Some(&info(&[("appendfsync", flush)])), "");
+    let with = |flush| persistence(&is_on, Some(&info(&[("appendfsync", flush)])), Ok(()));
     assert_eq!(with("no").verdict, Verdict::Warn);
     for flush in ["everysec", "always"] {
         let found = with(flush);

@@ -5,12 +5,12 @@ use distlock::ServerLayout;
 use super::info::{Info, field, number};
 use crate::doctor::{Finding, Verdict};
 
-/// `config` is `None` if the server does not tell its settings. `refusal` is why it has answered no `PING`, or empty.
-pub(super) fn persistence(info: &Info, config: Option<&Info>, refusal: &str) -> Finding {
+/// `config` is `None` if the server does not tell its settings. `ping` is whether it has answered `PING`, or why it has not.
+pub(super) fn persistence(info: &Info, config: Option<&Info>, ping: Result<(), &str>) -> Finding {
     let is_on = field(info, "aof_enabled") == "1";
     let write = field(info, "aof_last_write_status");
     if field(info, "rdb_last_bgsave_status") == "err" {
-        return failed_snapshot(refusal);
+        return failed_snapshot(info, ping);
     }
     match (is_on, write) {
         (true, "ok" | "") => append_only_file(config),
@@ -42,21 +42,37 @@ fn append_only_file(config: Option<&Info>) -> Finding {
     }
 }
 
-/// A server that refuses writes for a failed snapshot refuses `PING` as well.
-fn failed_snapshot(refusal: &str) -> Finding {
-    if refusal.contains("MISCONF") {
-        let value = "its last snapshot has failed, and it refuses commands for that";
-        Finding::new("persistence", Verdict::Bad, value).advice(
-            "The server refuses commands that change something until a snapshot succeeds (MISCONF). Look at its disk, its memory and \
-             its log.",
-        )
-    } else {
-        let value = "its last snapshot has failed";
-        Finding::new("persistence", Verdict::Warn, value).advice(
+/// A server that refuses writes for a failed snapshot refuses `PING` as well. Without an answer the refusals tell whether it has refused
+/// commands since its start. Servers before Redis 6.2 do not tell them.
+fn failed_snapshot(info: &Info, ping: Result<(), &str>) -> Finding {
+    let has_refused = info.contains_key("errorstat_MISCONF");
+    let (verdict, value, advice) = match ping {
+        Ok(()) => (
+            Verdict::Warn,
+            "its last snapshot has failed",
             "It refuses no command for that. With save points and stop-writes-on-bgsave-error yes, which are the defaults, it would \
-             (MISCONF). Look at its disk, its memory and its log.",
-        )
-    }
+             (MISCONF).",
+        ),
+        Err(why) if why.contains("MISCONF") => (
+            Verdict::Bad,
+            "its last snapshot has failed, and it refuses commands for that",
+            "The server refuses commands that change something until a snapshot succeeds (MISCONF).",
+        ),
+        Err(_) if has_refused => (
+            Verdict::Bad,
+            "its last snapshot has failed, and it has refused commands for that",
+            "With save points and stop-writes-on-bgsave-error yes, which are the defaults, the server refuses commands that change \
+             something until a snapshot succeeds (MISCONF). If the settings have changed since a refusal, CONFIG RESETSTAT forgets it.",
+        ),
+        Err(_) => (
+            Verdict::Warn,
+            "its last snapshot has failed",
+            "Whether it refuses commands for that is not known, because PING was not answered. With save points and \
+             stop-writes-on-bgsave-error yes, which are the defaults, it does (MISCONF).",
+        ),
+    };
+    let look = "Look at its disk, its memory and its log.";
+    Finding::new("persistence", verdict, value).advice(format!("{advice} {look}"))
 }
 
 /// `config` is `None` if the server does not tell its settings.
