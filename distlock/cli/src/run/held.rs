@@ -174,7 +174,7 @@ fn check_longest(args: &Run) -> Result<(), Failed> {
     }
 }
 
-/// Acquires a permit of a semaphore with so many. If the semaphore is deleted during the wait, it is made again, and the wait goes on.
+/// Acquires a permit of a semaphore with so many. If the semaphore is deleted meanwhile, it is made again, and the wait goes on.
 /// If its number was changed before the grant, the permit is given back, and the new number counts as at the start.
 async fn permit(
     client: &Client,
@@ -201,7 +201,11 @@ async fn permit(
         if matches!(there, Ok(there) if there == i64::from(permits)) {
             return Ok(permit);
         }
-        permit.release().await?;
+        match permit.release().await {
+            // The semaphore was deleted since the grant, and is made again.
+            Err(error) if !error.is_lost() => return Err(error.into()),
+            _ => {}
+        }
         there?;
     }
 }

@@ -1,6 +1,6 @@
 //! `distlock run` of several keys, with permits, with a status of its own for a taken lock, and with a release that fails.
 
-use distlock_tests::eventually;
+use distlock_tests::{Proxy, Select, Which, eventually};
 use serde_json::Value;
 
 use super::*;
@@ -137,6 +137,35 @@ async fn semaphore_is_deleted_and_a_run_that_waits_sets_the_number_again_and_get
         );
         assert_eq!(holder.wait(SOON).await.code(), Some(79));
     }
+}
+
+#[tokio::test]
+async fn semaphore_is_deleted_right_after_the_grant_and_the_run_makes_it_again() {
+    let server = RedisServer::start().await;
+    let args = ["run", "export", "--permits", "1"];
+    // From here on the server has the scripts and the semaphore.
+    let mut first = running(&server, &args).await;
+    first.send("end");
+    assert_eq!(first.wait(SOON).await.code(), Some(7));
+    let proxy = Proxy::start(server.addr()).await;
+    // The scripts try to set the number, look at it, acquire the permit, and look at the number again.
+    let look = proxy.hold(
+        Select::COMMANDS,
+        Which::nth(4).containing("{export}:timeout"),
+    );
+    let url = proxy.url();
+    let words = [&["--url", &url], &args[..], &UNTIL_TOLD].concat();
+    let mut run = Process::start(PROGRAM, words);
+    let look = look.caught(SOON).await;
+    let other = distlock::Client::connect(&server.url()).await.unwrap();
+    let semaphore = other.expirable_semaphore("export");
+    assert_eq!(semaphore.acquired_permits().await.unwrap(), 1);
+    assert!(semaphore.delete().await.unwrap());
+    look.deliver().await.unwrap();
+    run.expect("running", SOON).await;
+    assert_eq!(semaphore.acquired_permits().await.unwrap(), 1);
+    run.send("end");
+    assert_eq!(run.wait(SOON).await.code(), Some(7), "{}", run.stderr());
 }
 
 #[tokio::test]
