@@ -164,7 +164,7 @@ impl Child {
 
     /// Whether the rest of what the command has started runs, after the command has ended. `untold`: whether one runs of which the system
     /// does not tell that.
-    pub(crate) fn group_runs(&mut self, untold: bool) -> bool {
+    pub(crate) fn rest_runs(&mut self, untold: bool) -> bool {
         // Those that cannot be asked count by what runs.
         let _asked = self.reap();
         if self.has_group {

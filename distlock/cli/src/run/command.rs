@@ -23,8 +23,8 @@ use crate::signals::Signals;
 /// answer.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long until the rest of a process group is looked for again: the kernel reports the end of its leader alone. Each time this takes
-/// twice as long, up to [`LONGEST_PAUSE`].
+/// How long until what else the command has started is looked for again: the kernel reports the end of the command alone. Each time this
+/// takes twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -51,8 +51,8 @@ pub(super) enum Ended {
 }
 
 /// Runs the command until it has ended: by itself, of a signal, because the lock is lost, or because the longest hold is over. Except in
-/// the first case, the rest of its process group has ended as well, or was killed after a loss. A signal ends the wait for what a kill has
-/// not ended. If a signal has come already, the command is not started.
+/// the first case, what else it has started has ended as well, or was killed after a loss. A signal ends the wait for what a kill has not
+/// ended. If a signal has come already, the command is not started.
 pub(super) async fn command(
     args: &Run,
     held: &Held,
@@ -96,9 +96,9 @@ pub(super) async fn command(
 struct Running<'a> {
     args: &'a Run,
     child: Child,
-    /// How the command has ended. The rest of its process group may still run.
+    /// How the command has ended. What else it has started, the rest, may still run.
     ended: Option<io::Result<ExitStatus>>,
-    /// How long until the rest of the group is looked for again.
+    /// How long until the rest is looked for again.
     pause: Duration,
     is_lost: bool,
     /// Whether the time of `--max-hold` is over.
@@ -133,7 +133,7 @@ impl<'a> Running<'a> {
         let is_told = self.kill_at.is_some();
         // What a kill does not end would be waited for to keep others out, and after a loss nobody is kept out.
         let is_given_up = self.is_killed && self.is_lost;
-        !(died || is_told) || is_given_up || !self.child.group_runs(!self.is_killed)
+        !(died || is_told) || is_given_up || !self.child.rest_runs(!self.is_killed)
     }
 
     /// How it has ended, if the command has.
@@ -146,16 +146,16 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// The command has ended, and the rest of its group may not have.
+    /// The command has ended, and the rest may not have.
     fn command_ended(&mut self, ended: io::Result<ExitStatus>) {
         self.ended = Some(ended);
         // The rest may have another user.
-        if self.is_killed && self.child.group_runs(false) && !self.child.signal(Signal::KILL) {
+        if self.is_killed && self.child.rest_runs(false) && !self.child.signal(Signal::KILL) {
             note(format_args!("distlock: {REST} {UNREACHED}"));
         }
     }
 
-    /// The rest of the group has run for a pause. It may run for hours, and each look reads the list of all processes, so the pauses
+    /// The rest has run for a pause. It may run for hours, and each look reads the list of all processes, so the pauses
     /// grow. Most ends take a moment, and a longer one is told once.
     fn look_later(&mut self) {
         let is_long = self.pause < LONGEST_PAUSE && self.pause * 2 >= LONGEST_PAUSE;
