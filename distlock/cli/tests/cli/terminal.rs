@@ -216,7 +216,7 @@ async fn watch_ends_by_q_at_once_after_another_key() {
 async fn watch_that_is_stopped_leaves_the_screen_to_the_shell_and_draws_again_when_it_goes_on() {
     let server = RedisServer::start().await;
     let script = format!(
-        "{PROGRAM} --url {} watch --interval 100ms; echo the shell; read line; fg; echo over",
+        "'{PROGRAM}' --url {} watch --interval 100ms; echo the shell; read line; fg; echo over",
         server.url()
     );
     let mut shell = Terminal::start_command(&[], &["sh", "-mc", &script]);

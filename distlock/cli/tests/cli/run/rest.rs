@@ -248,7 +248,7 @@ async fn second_interrupt_ends_what_the_command_has_started_and_what_ignores_the
 #[cfg(target_os = "linux")]
 async fn with_a_helper(server: &RedisServer, args: &str) -> (Terminal, Pid) {
     let url = server.url();
-    let script = format!("{LOOP_WITH_TRAPS} & exec {PROGRAM} --url {url} run {args}");
+    let script = format!("{LOOP_WITH_TRAPS} & exec '{PROGRAM}' --url {url} run {args}");
     let run = Terminal::start_command(&[], &["sh", "-c", &script]);
     run.shows("helper").await;
     let text = run.text();
