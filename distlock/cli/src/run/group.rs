@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, test_kill_process_group};
 
-/// From here on a process that loses its parent, and that a command of this process has started, becomes a child of this process. It
-/// would become one of the first process otherwise, and nobody could tell who has started it.
+/// Makes this process the new parent of each process below it whose own parent ends. Otherwise the first process of the system would
+/// become the parent, and nobody could tell who has started the orphan.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() {
     // Without it, as before Linux 3.4, what has lost its parent is not found.

@@ -78,7 +78,7 @@ impl QueueSlot<'_> {
         });
     }
 
-    /// How often the server has answered the waiters of the key, if nobody is known to hold it.
+    /// How often the server has answered the waiters of the key. `None` if somebody is known to hold it.
     pub(crate) fn answers_without_a_holder(&self) -> Option<u32> {
         let answers = self.with_entry(|entry, _| {
             let is_held = entry.holder.is_some();

@@ -65,8 +65,8 @@ impl MasterName {
         self.note(sentinel, server, now);
     }
 
-    /// Records the server that a Sentinel names, which was asked after so many of its messages. A message since then is newer than
-    /// the answer, or says the same: both come over one connection, and who has asked is woken after the message.
+    /// Records the server that a Sentinel names in an answer. `messages`: how many messages of it had arrived when it was asked. If more
+    /// have arrived since, the answer does not count, because a message is at least as new.
     pub(super) fn answered(
         &mut self,
         sentinel: &Address,
